@@ -13,7 +13,13 @@ import time
 
 from longrein.permissions.network_hosts import Target
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import CommandExit, Confinement, SupervisedSpawner, SupervisionOptions
+from longrein.workspace import (
+    CommandExit,
+    CommandSpec,
+    Confinement,
+    SupervisedSpawner,
+    SupervisionOptions,
+)
 from longrein.workspace.child_process import NullSink
 from longrein.workspace.sandbox import SessionSandbox
 
@@ -75,13 +81,10 @@ async def fastest_tenths(base: str) -> tuple[float, ...] | None:
         began = time.perf_counter()
         confinement = confinement_of(kind)
         ended: CommandExit = await spawner.run(
-            ":",
-            cwd=root,
-            env=environ,
+            CommandSpec(":", root, environ, confinement),
             sink=NullSink(),
             timeout_s=60,
             output_bytes_max=1,
-            confinement=confinement,
         )
         assert ended.code == 0
         return (time.perf_counter() - began) * 1000

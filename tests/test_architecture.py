@@ -27,6 +27,12 @@ def trees() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
+@cache
+def walk(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a syntax tree, found once: most tests look at all of them."""
+    return tuple(ast.walk(tree))
+
+
 def top_package(path: Path) -> str:
     """Package directly below `longrein` that holds the module; the module itself where none
     does.
@@ -41,9 +47,7 @@ def name(path: Path) -> str:
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (
-        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
+    return (node for node in walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def imported(node: ast.AST) -> list[str]:
@@ -73,12 +77,12 @@ def imports_of_functions(tree: ast.AST) -> set[ast.Import | ast.ImportFrom]:
 
 def imports(tree: ast.AST) -> set[str]:
     """Modules that a syntax tree imports, also inside functions."""
-    return {module for node in ast.walk(tree) for module in imported(node)}
+    return {module for node in walk(tree) for module in imported(node)}
 
 
 def attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, `name.attribute`) of each attribute of a plain name."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield node.lineno, f"{node.value.id}.{node.attr}"
 
@@ -219,14 +223,17 @@ LAZY_OWN = {
     "longrein.workspace.supervisor.command_processes",
     "longrein.workspace.supervisor.spool_writer",
     "longrein.frontends.headless.stream_json_input",
-    # for `--input-format stream-json`, other formats of output and `--json-schema`
+    # the end of a run; `--input-format stream-json`, other formats of output, `--json-schema`
     *(
         f"longrein.frontends.headless.{name}"
         for name in ("hook_callbacks", "host_permissions", "initialize")
     ),
     *(
         f"longrein.frontends.headless.{name}"
-        for name in ("server_questions", "stream_json", "structured_retries")
+        for name in (
+            *("progress_lines", "result", "server_questions"),
+            *("stream_json", "structured_retries"),
+        )
     ),
     # of slash commands of the terminal, when they are typed
     *(f"longrein.commands.{name}" for name in ("doctor", "sessions", "watch")),
@@ -417,12 +424,12 @@ def import_graph(*, with_hints: bool = False) -> Graph:
         for tree in trees().values()
         for block in tree.body
         if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in ast.walk(block)
+        for node in walk(block)
     }
     graph: Graph = {}
     for module, tree in modules.items():
         found: set[str] = set()
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if node in guarded and not with_hints:
                 continue
             found |= set(imported(node))
@@ -538,7 +545,7 @@ def test_only_listed_modules_import_by_string() -> None:
         if calls & {used for _, used in attributes(tree)}
         or any(
             isinstance(node, ast.Name) and node.id in ("import_module", "__import__")
-            for node in ast.walk(tree)
+            for node in walk(tree)
         )
     }
     assert found == STRING_IMPORTERS
@@ -552,7 +559,7 @@ def test_no_name_is_messages_outside_models_and_testing() -> None:
     for path, tree in trees().items():
         if top_package(path) in ("models", "testing"):
             continue
-        for node in ast.walk(tree):
+        for node in walk(tree):
             names = [
                 getattr(node, "id", ""),
                 getattr(node, "attr", ""),
@@ -571,7 +578,7 @@ def test_no_name_says_manager_helper_utils_base_or_service() -> None:
     wrong += [
         f"{name(path)}: {node.name}"
         for path, tree in trees().items()
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.ClassDef) and bad.search(node.name)
     ]
     assert not wrong, wrong
@@ -634,7 +641,7 @@ def test_only_the_tools_know_the_names_of_tools() -> None:
         name(path)
         for path, tree in trees().items()
         if top_package(path) != "tools"
-        if any(len(own & names_in(node)) > 1 for node in ast.walk(tree))
+        if any(len(own & names_in(node)) > 1 for node in walk(tree))
     }
     assert found == LISTS_OF_TOOL_NAMES
 
@@ -667,7 +674,7 @@ def test_the_main_loop_fits_on_one_screen() -> None:
     tree = trees()[path]
     doc = sum(len((ast.get_docstring(n) or "").splitlines()) + 1 for n in [tree, *functions(tree)])
     assert len(path.read_text(encoding="utf-8").splitlines()) - doc <= 150
-    matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]
+    matches = [node for node in walk(tree) if isinstance(node, ast.Match)]
     assert len(matches) == 1, "the loop holds one match over moves"
 
 
@@ -699,6 +706,7 @@ PACKAGES_WITH_PUBLIC_NAMES = (
     "workspace",
     "tools",
     "agent",
+    "steps",
     "config",
     "extensions.lab.replay",
 )
@@ -776,7 +784,7 @@ def test_only_listed_modules_of_the_workspace_act_by_path() -> None:
     found = {
         str(path.relative_to(SRC / "workspace").with_suffix(""))
         for path, tree in trees().items()
-        if SRC / "workspace" in path.parents and any(map(_acts_by_path, ast.walk(tree)))
+        if SRC / "workspace" in path.parents and any(map(_acts_by_path, walk(tree)))
     }
     assert found == FOLLOWS_PATHS.keys()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from longrein.workspace import (
     BackgroundOptions,
     CommandExit,
+    CommandSpec,
     PlainSpawner,
     SupervisedSpawner,
     SupervisionOptions,
@@ -56,7 +57,7 @@ async def run(spawner: Spawner, command: str) -> tuple[CommandExit, int]:
     """Run one command; return its end and the number of printed bytes."""
     sink = Sink()
     ended = await spawner.run(
-        command, cwd="/", env=ENVIRONMENT, sink=sink, timeout_s=60, output_bytes_max=1 << 30
+        CommandSpec(command, "/", ENVIRONMENT), sink=sink, timeout_s=60, output_bytes_max=1 << 30
     )
     return ended, sink.size_bytes
 
@@ -108,7 +109,7 @@ async def idle_cpu(folder: str) -> float:
     spawner = supervised(folder)
     for number in range(IDLE_TASKS):
         started = await spawner.start(
-            "sleep 600", cwd="/", env=ENVIRONMENT, sink=None, output_bytes_max=1 << 20
+            CommandSpec("sleep 600", "/", ENVIRONMENT), sink=None, output_bytes_max=1 << 20
         )
         assert not isinstance(started, CommandExit)
         await started.keep(BackgroundOptions(f"b{number}", "sleep"))

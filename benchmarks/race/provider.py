@@ -23,7 +23,7 @@ from benchmarks.race.wires import (
     too_long,
 )
 
-from longrein.testing.loopback.http import Connection
+from longrein.testing.loopback.http_connection import Connection
 
 MAX_OUTPUT = 4_096
 """Tokens of the window that are reserved for an answer."""

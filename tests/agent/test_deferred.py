@@ -20,7 +20,7 @@ from longrein.events import (
     ToolEnded,
     ToolStarted,
 )
-from longrein.frontends.headless.reporter import progress
+from longrein.frontends.headless.progress_lines import progress
 from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json import draw
 from longrein.frontends.options import Options
@@ -28,6 +28,7 @@ from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import ModelOptions, open_model
 from longrein.permissions import Rules
 from longrein.run_context import read_run_context
+from longrein.steps import steps_of
 from longrein.testing.clock import VirtualClock
 from longrein.testing.harness import (
     memory_dependencies,
@@ -150,16 +151,17 @@ async def test_E5_the_view_has_the_call_as_the_model_wrote_it_and_people_see_the
     assert (started.name, ended.name, started.call) == (FIND, FIND, ended.call), "in the log"
     tally, view, uses, told, drawn = RunState(disk.session, model.name), ViewModel(), [], [], ""
     for entry in disk.entries():
-        tally.step(entry)
+        drawn += "".join(map(str, view.apply(entry, 0.0)))
+    for step in steps_of(disk.entries()):
+        tally.step(step)
         shown = [
             b
-            for line in draw(entry, tally)
+            for line in draw(step, tally)
             if line["type"] == "assistant"
             for b in line["message"]["content"]
         ]
         uses += [(block["name"], block["input"]) for block in shown if block["type"] == "tool_use"]
-        told += progress(entry)
-        drawn += "".join(map(str, view.apply(entry, 0.0)))
+        told += progress(step)
     assert uses == [(FIND, {"query": "Ada"})], "in stream-json"
     assert told[0] == f"calls {FIND} Ada"
     assert FIND in drawn

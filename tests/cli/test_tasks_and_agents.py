@@ -30,7 +30,13 @@ from longrein.events import (
     Usage,
 )
 from longrein.store import SessionLog, open_log
-from longrein.workspace import SPOOL, BackgroundOptions, SupervisedSpawner, SupervisionOptions
+from longrein.workspace import (
+    SPOOL,
+    BackgroundOptions,
+    CommandSpec,
+    SupervisedSpawner,
+    SupervisionOptions,
+)
 from tests.store.fixtures import ID, child_opened, done, opened, said, wall_us
 
 OTHER = "70000000-0000-4000-8000-000000000003"
@@ -86,9 +92,7 @@ class Open:
     def keep(self, task: str, command: str) -> None:
         async def keep() -> None:
             started = await self.spawner.start(
-                command,
-                cwd="/",
-                env={"PATH": os.environ["PATH"]},
+                CommandSpec(command, "/", {"PATH": os.environ["PATH"]}),
                 sink=None,
                 output_bytes_max=1 << 20,
             )
@@ -205,9 +209,7 @@ def test_a_task_in_a_folder_of_any_name_is_listed(run: Run, here: Open, tmp_path
 
     async def keep() -> None:
         started = await here.spawner.start(
-            "sleep 60",
-            cwd=os.fsdecode(folder),
-            env={"PATH": os.environ["PATH"]},
+            CommandSpec("sleep 60", os.fsdecode(folder), {"PATH": os.environ["PATH"]}),
             sink=None,
             output_bytes_max=1 << 20,
         )

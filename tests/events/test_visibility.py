@@ -28,6 +28,7 @@ from longrein.events.events import Event
 from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json import draw
 from longrein.frontends.terminal.view_model import ViewModel
+from longrein.steps import Projection
 from longrein.store.entry_content import contents_of
 
 GOLDEN = Path(__file__).parent.parent / "store" / "golden_v1.jsonl"
@@ -79,10 +80,12 @@ def drawn_by_terminal() -> set[type]:
 def drawn_by_headless() -> set[type]:
     """Events that write a line of stream-json."""
     state, drawn = RunState("0b5e4f6a-1c2d-4e3f-8a9b-0c1d2e3f4a5b", "mock/small"), set()
+    projection = Projection()
     for entry in entries():
-        if draw(entry, state):
-            drawn.add(type(entry.event))
-        state.step(entry)
+        for step in projection.read(entry):
+            if draw(step, state):
+                drawn.add(type(entry.event))
+            state.step(step)
     return drawn
 
 

@@ -13,6 +13,7 @@ from longrein.frontends.headless import OutputOptions
 from longrein.frontends.headless.partial_messages import Delta, PartialMessages
 from longrein.frontends.headless.run_state import RunState
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
+from longrein.steps import MAIN, RequestStep, StreamStep
 
 from .harness import DONE, FACTS, SESSION, Step, answered, asked, call, ended, play
 from .schema import validate
@@ -135,8 +136,9 @@ def test_any_batches_of_any_deltas_make_blocks_that_add_up(choices: list[Any], b
     tally.step(Entry(1, 1, asked()))
     lines = []
     for at in range(0, len(stream), batch):
-        lines += partial.draw(ReplyDelta(1, stream[at : at + batch]), tally)
-    lines += partial.close(Replied(1, (Text("x"),) if not stream else (), "end"), tally)
+        lines += partial.draw(StreamStep(0, 0, MAIN, 1, stream[at : at + batch]), tally)
+    reply = Replied(1, (Text("x"),) if not stream else (), "end")
+    lines += partial.close(RequestStep(2, 0, MAIN, 1, None, 0, reply), reply, tally)
     for line in lines:
         validate(line)
     blocks = put_together([line["event"] for line in lines])
@@ -153,5 +155,6 @@ def test_any_batches_of_any_deltas_make_blocks_that_add_up(choices: list[Any], b
 def test_a_call_that_was_not_streamed_is_drawn_as_received() -> None:
     tally, partial = RunState(SESSION, FACTS.model), PartialMessages()
     tally.step(Entry(1, 1, asked()))
-    lines = partial.close(Replied(1, (ToolCall("c1.0", "Bash", None, "{oops"),), "calls"), tally)
+    reply = Replied(1, (ToolCall("c1.0", "Bash", None, "{oops"),), "calls")
+    lines = partial.close(RequestStep(2, 0, MAIN, 1, None, 0, reply), reply, tally)
     assert lines[2]["event"]["delta"] == {"type": "input_json_delta", "partial_json": "{oops"}

@@ -25,8 +25,9 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.frontends.headless import OutputOptions
-from longrein.frontends.headless.reporter import progress
+from longrein.frontends.headless.progress_lines import progress
 from longrein.frontends.headless.run_state import PROGRAM
+from longrein.steps import Projection
 
 from .harness import (
     DONE,
@@ -379,10 +380,14 @@ async def test_what_happened_before_anybody_listened_is_told_first() -> None:
     assert ran.err == ["a torn entry was set aside"]
 
 
+def pause_line(pause: RetryPause) -> list[str]:
+    return [line for step in Projection().read(pause) for line in progress(step)]
+
+
 def test_a_wait_on_account_of_another_request_is_no_attempt() -> None:
-    assert progress(RetryPause(3, "rate", 429, 1, 10, 2.5, "slow down")) == [
+    assert pause_line(RetryPause(3, "rate", 429, 1, 10, 2.5, "slow down")) == [
         "slow down: attempt 1 of 10 in 2.5 s"
     ]
-    assert progress(RetryPause(3, "rate", 429, 0, 10, 2.5, "slow down")) == [
+    assert pause_line(RetryPause(3, "rate", 429, 0, 10, 2.5, "slow down")) == [
         "slow down: the next request waits 2.5 s"
     ]

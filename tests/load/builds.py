@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import PlainSpawner
+from longrein.workspace import CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
 
@@ -334,13 +334,12 @@ async def _run_confined(
     spawner, output, began = PlainSpawner(environ["PATH"], [str(root)]), CollectingSink(), _now()
     sandbox.begin([str(root)], others_run=False)
     ended = await spawner.run(
-        build.line,
-        cwd=str(root),
-        env=dict(environ),
+        CommandSpec(
+            build.line, str(root), dict(environ), sandbox.confine([str(root)], str(root), ())
+        ),
         sink=output,
         timeout_s=LIMIT_S,
         output_bytes_max=1 << 22,
-        confinement=sandbox.confine([str(root)], str(root), ()),
     )
     await spawner.drain()
     moved, _ = sandbox.end([str(root)])

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import PlainSpawner
+from longrein.workspace import CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rungs import Rung
@@ -85,13 +85,15 @@ async def attempt(base: Path, rung: str, way: str) -> list[str]:
     hidden = [str(root / name) for name in (".env", "hard")]
     spawner = PlainSpawner(os.environ["PATH"], [str(root)])
     await spawner.run(
-        way,
-        cwd=str(root),
-        env={"PATH": os.environ["PATH"], "HOME": str(base / "home")},
+        CommandSpec(
+            way,
+            str(root),
+            {"PATH": os.environ["PATH"], "HOME": str(base / "home")},
+            sandbox.confine([str(root)], str(root), hidden) if rung != "none" else None,
+        ),
         sink=output,
         timeout_s=LIMIT_S,
         output_bytes_max=1 << 20,
-        confinement=sandbox.confine([str(root)], str(root), hidden) if rung != "none" else None,
     )
     await spawner.drain()
     return list(leaks(root, bytes(output.data)))

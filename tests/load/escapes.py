@@ -21,7 +21,7 @@ from pathlib import Path
 from longrein.permissions import Rules
 from longrein.permissions.network_hosts import Target, judge_host
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import PlainSpawner
+from longrein.workspace import CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rungs import Rung
@@ -388,13 +388,10 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
     spawner = PlainSpawner(os.environ["PATH"], [root])
     environment = {"PATH": os.environ["PATH"], "HOME": str(around.home), "GIT_CONFIG_COUNT": "0"}
     await spawner.run(
-        line,
-        cwd=root,
-        env=environment,
+        CommandSpec(line, root, environment, confinement),
         sink=output,
         timeout_s=LIMIT_S,
         output_bytes_max=1 << 22,
-        confinement=confinement,
     )
     await spawner.drain()
     await sandbox.close()

@@ -36,6 +36,7 @@ from longrein.frontends.options import Options
 from longrein.frontends.terminal.event_lines import compaction_lines
 from longrein.models import Failure
 from longrein.run_context import read_run_context
+from longrein.steps import MAIN, CompactionStep
 from longrein.store import write_transcript
 from longrein.testing.scripted_model import ScriptedModel
 from longrein.testing.workspace import Ran
@@ -71,7 +72,9 @@ async def test_A1_before_each_request_all_but_the_last_three_results_are_placeho
     assert sizes(played.requests[4]) == [gone(), 500, 500, 500], "each request clears one more"
     assert sizes(played.requests[6]) == [gone(), gone(), gone(), 500, 500, 500]
     cleared = played.events(Cleared)
-    assert [compaction_lines(event) for event in cleared] == [[]] * 3, "nothing on the screen"
+    assert [compaction_lines(CompactionStep(0, 0, MAIN, event)) for event in cleared] == [[]] * 3, (
+        "nothing on the screen"
+    )
 
 
 async def test_A2_the_window_counts_results_and_wipes_five_of_eight_that_were_never_read() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+import sqlite3
 import tempfile
 import threading
 from collections.abc import Awaitable, Sequence
@@ -270,6 +271,86 @@ async def test_a_damaged_file_is_left_as_it_is(tmp_path: Path, damage: bytes) ->
     assert path.read_bytes() == damage
     path.write_bytes(whole)
     assert ids(await mine.goals()) == [1]
+
+
+OLD_TABLES = """
+CREATE TABLE goals(id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, status TEXT NOT NULL,
+    body TEXT NOT NULL, owner TEXT NOT NULL, lease_until INTEGER NOT NULL,
+    revision INTEGER NOT NULL, changed_by TEXT NOT NULL, changed_at INTEGER NOT NULL);
+CREATE TABLE blocks(goal INTEGER NOT NULL, blocker INTEGER NOT NULL, PRIMARY KEY(goal, blocker))
+    WITHOUT ROWID;
+PRAGMA user_version=1;
+"""
+
+
+def old_database(state: Path, script: str) -> Path:
+    """Make the database that earlier versions kept the goals in."""
+    path = Path(goals_of(state).path).with_suffix(".sqlite")
+    path.parent.mkdir(parents=True)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode=wal")
+    connection.executescript(script)
+    connection.close()
+    return path
+
+
+async def test_goals_of_an_earlier_version_are_taken_over_once(tmp_path: Path) -> None:
+    time = Time()
+    claim_end = time.us + LEASE_US // 2
+    old = old_database(
+        tmp_path,
+        OLD_TABLES
+        + f"""
+INSERT INTO goals VALUES(1, 'one', 'completed', 'why ü "so"', '', 0, 3, '{ME}', 5);
+INSERT INTO goals VALUES(2, 'two', 'in_progress', '', '{OTHER}', {claim_end}, 2, '{OTHER}', 6);
+INSERT INTO goals VALUES(12, 'ten', 'pending', 'a' || char(10) || 'b', '', 0, 1, '{ME}', 7);
+INSERT INTO blocks VALUES(12, 2), (12, 1);
+UPDATE sqlite_sequence SET seq = 15;
+""",
+    )
+    whole = old.read_bytes()
+    mine = goals_of(tmp_path, time=time)
+    assert mine.begun
+    assert await mine.goals(every=True) == [
+        Goal(1, "one", "completed", (), 'why ü "so"', "", 0, 3),
+        Goal(2, "two", "in_progress", (), "", OTHER, claim_end, 2),
+        Goal(12, "ten", "pending", (1, 2), "a\nb", "", 0, 1),
+    ]
+    await refused(mine.update(2, title="deux"), "[changed]", "Session 6f9d0000")
+    await mine.update(12, title="twelve")
+    assert (await mine.add("new", "", ())).id == 16
+    assert old.read_bytes() == whole
+    again = goals_of(tmp_path, time=time)
+    assert [goal.title for goal in await again.goals()] == ["two", "twelve", "new"]
+
+
+async def test_an_empty_database_of_an_earlier_version_has_no_goals(tmp_path: Path) -> None:
+    old_database(tmp_path, OLD_TABLES)
+    mine = goals_of(tmp_path)
+    assert await mine.goals(every=True) == []
+    assert (await mine.add("one", "", ())).id == 1
+    old_database(tmp_path / "cut", "PRAGMA user_version=0")
+    assert await goals_of(tmp_path / "cut").goals() == []
+
+
+@pytest.mark.parametrize(
+    "damage", [b"no database" * 100, b"", b"value"], ids=["text", "cut", "bad value"]
+)
+async def test_a_damaged_database_of_an_earlier_version_is_left(
+    tmp_path: Path, damage: bytes
+) -> None:
+    bad = "INSERT INTO goals VALUES(1, 'one', 'completed', '', '', 'never', 3, '', 5);"
+    old = old_database(tmp_path, OLD_TABLES + bad)
+    if damage != b"value":
+        old.write_bytes(damage or old.read_bytes()[:4096])
+    before = old.read_bytes()
+    mine = goals_of(tmp_path)
+    for call in (mine.goals(), mine.add("two", "", ())):
+        await refused(call, "[damaged]", str(old), "nothing was changed")
+    assert old.read_bytes() == before
+    assert not Path(mine.path).exists()
+    old.rename(old.with_suffix(".aside"))
+    assert (await mine.add("two", "", ())).id == 1
 
 
 async def test_a_deleted_goal_keeps_its_number_and_looking_writes_nothing(tmp_path: Path) -> None:

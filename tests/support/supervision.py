@@ -7,7 +7,7 @@ survives both.
 
 import asyncio
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -16,10 +16,9 @@ from longrein.testing.workspace import FLOOD_PIECE, Commands, Ran, find_command
 from longrein.workspace import (
     BackgroundOptions,
     CommandExit,
-    Confinement,
+    CommandSpec,
     Sink,
     SpooledTask,
-    Streams,
 )
 
 LEFT_S = 2.0
@@ -57,21 +56,10 @@ class MemorySupervision:
         self.alive = True
 
     async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        sink: Sink,
-        timeout_s: float,
-        output_bytes_max: int,
-        confinement: Confinement | None = None,
-        streams: Streams | None = None,
+        self, spec: CommandSpec, *, sink: Sink, timeout_s: float, output_bytes_max: int
     ) -> CommandExit:
         """See `Spawner.run`."""
-        started = await self.start(
-            command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max
-        )
+        started = await self.start(spec, sink=sink, output_bytes_max=output_bytes_max)
         if isinstance(started, CommandExit):
             return started
         timer = asyncio.ensure_future(self.clock.sleep(timeout_s))
@@ -89,24 +77,16 @@ class MemorySupervision:
             over.cancel()
 
     async def start(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        sink: Sink | None,
-        output_bytes_max: int,
-        stdin: bool = False,
-        confinement: Confinement | None = None,
+        self, spec: CommandSpec, *, sink: Sink | None, output_bytes_max: int
     ) -> "MemoryProcess | CommandExit":
         """See `Supervision.start`."""
         self.alive = True
-        line = command if isinstance(command, str) else shlex.join(command)
+        line = spec.command if isinstance(spec.command, str) else shlex.join(spec.command)
         ran = find_command(self._commands, line)
         if ran.code < 0:
             return CommandExit(None, cause="not_started", message="no such folder")
         self.started.append(line)
-        return MemoryProcess(self, line, ran, cwd, sink, output_bytes_max, stdin=stdin)
+        return MemoryProcess(self, line, ran, spec.cwd, sink, output_bytes_max, stdin=spec.stdin)
 
     async def adopt(self) -> Sequence[SpooledTask]:
         """See `Supervision.adopt`."""

@@ -19,7 +19,6 @@ from longrein.events import (
     TaskStarted,
     Text,
     Todo,
-    TodoSet,
     ToolEnded,
     UserSpoke,
 )
@@ -32,6 +31,7 @@ from longrein.frontends.terminal.event_lines import Line, cells, plain
 from longrein.frontends.terminal.markdown import MarkdownPainter
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.task_rows import BackgroundActivity, KnownSubagent, RunningTask
+from longrein.steps import Projection
 from longrein.tools import TaskView
 
 SGR = re.compile(r"\x1b\[[\d;]*m")
@@ -94,9 +94,9 @@ def test_S074_character_references_are_no_way_around() -> None:
 
 
 def rows_of_everything() -> list[Line]:
-    who = BackgroundActivity().apply_subagent(
-        FromSubagent("s", EVIL, EVIL, Entry(1, 0, UserSpoke((Text(EVIL),), "steer")))
-    )
+    spoke = Entry(1, 0, UserSpoke((Text(EVIL),), "steer"))
+    [step] = Projection().read(FromSubagent("s", EVIL, EVIL, spoke))
+    who = BackgroundActivity().apply(step)
     arguments = {"file_path": EVIL, "old_string": EVIL, "new_string": EVIL + "\n" + EVIL}
     question = Question(PermissionAsked("c1.0", EVIL, EVIL, EVIL, EVIL))
     edit = Question(PermissionAsked("c1.0", "Edit", EVIL, EVIL, ""), arguments)
@@ -124,7 +124,7 @@ def rows_of_everything() -> list[Line]:
         *event_lines.ended_lines(
             ToolEnded("c1.0", EVIL, "failed", (Text(EVIL),)), {"command": EVIL}, ()
         ),
-        *event_lines.event_lines(TodoSet((Todo(EVIL),))),
+        *event_lines.todo_lines((Todo(EVIL),)),
         event_lines.notice_line(EVIL),
         *Approval(question, content_lines(question)).draw(60, 20),
         *Approval(edit, content_lines(edit)).draw(60, 20),

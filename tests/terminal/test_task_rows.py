@@ -9,6 +9,7 @@ from longrein.agent import (
     PendingMessage,
     ReplyDelta,
     RetryPause,
+    SessionUpdate,
     SubagentView,
     TaskOver,
     UserNotice,
@@ -34,12 +35,25 @@ from longrein.events import (
 )
 from longrein.frontends import human_text
 from longrein.frontends.terminal import command_actions, live_area, task_rows
-from longrein.frontends.terminal.event_lines import cells, crop
+from longrein.frontends.terminal.event_lines import Line, cells, crop
 from longrein.frontends.terminal.task_rows import BackgroundActivity, RunningTask
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
+from longrein.steps import Projection
 from longrein.tools import TaskView
 from tests.terminal.scripted_session import apply, texts
+
+
+class Activity(BackgroundActivity):
+    """An activity that reads updates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._projection = Projection()
+
+    def hear(self, update: SessionUpdate) -> list[Line]:
+        return [row for step in self._projection.read(update) for row in self.apply(step)]
+
 
 EVIL = "\x1b[31m \u202e"
 SHOWN = r"\x1b[31m \u202e"
@@ -64,7 +78,8 @@ RUN = ToolCall("c1.1", "Bash", {"command": "make\ntest"})
     ],
 )
 def test_an_act_in_one_line(event: Any, told: str) -> None:
-    assert human_text.activity_text(event) == told
+    steps = Projection().read(Entry(2, 0, event))
+    assert "".join(map(human_text.activity_text, steps)) == told
 
 
 # --- When they begin and end ----------------------------------------------------------------------
@@ -328,54 +343,54 @@ def of(heard: Any, child: str = "one", label: str = "a3") -> FromSubagent:
 
 
 def test_a_childs_question_comes_with_its_arguments_and_goes_with_its_answer() -> None:
-    activity = BackgroundActivity()
-    activity.apply(Entry(3, 0, CHILD))
+    activity = Activity()
+    activity.hear(Entry(3, 0, CHILD))
     edit = ToolCall("c4.0", "Edit", {"file_path": "a", "old_string": "b", "new_string": "c"})
-    assert activity.apply_subagent(of((5, 0, Replied(4, (edit,), "calls")))) == []
-    assert activity.apply_subagent(of(ReplyDelta(4, [TextDelta("never painted")]))) == []
-    activity.apply_subagent(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why"))))
+    assert activity.hear(of((5, 0, Replied(4, (edit,), "calls")))) == []
+    assert activity.hear(of(ReplyDelta(4, [TextDelta("never painted")]))) == []
+    activity.hear(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why"))))
     [question] = activity.questions.values()
     assert (question.title, question.session, question.arguments) == (
         "a3 explore asks: Edit",
         "one",
         edit.arguments,
     )
-    rows = activity.apply_subagent(
+    rows = activity.hear(
         of((7, 0, PermissionAnswered("c4.0", "allow", "user", "session", "Edit(a)")))
     )
     assert texts(rows) == ["a3 explore: allowed for this session  Edit(a)"]
     assert not activity.questions
-    activity.apply_subagent(of(RetryPause(4, "overload", 529, 1, 10, 4.0, f"Overloaded {EVIL}")))
+    activity.hear(of(RetryPause(4, "overload", 529, 1, 10, 4.0, f"Overloaded {EVIL}")))
     retry = f"retrying, attempt 2 of 10: Overloaded {SHOWN}"
     assert list(activity.acts["one"]) == ["Edit a", "asks: Edit", retry]
 
 
 @pytest.mark.parametrize("who", ["one", "two"])
 def test_nobody_is_asked_for_a_subagent_that_is_over_nor_for_one_below_it(who: str) -> None:
-    activity = BackgroundActivity()
-    activity.apply(Entry(3, 0, CHILD))
-    activity.apply_subagent(of((9, 0, ChildStarted("two", "plan"))))
+    activity = Activity()
+    activity.hear(Entry(3, 0, CHILD))
+    activity.hear(of((9, 0, ChildStarted("two", "plan"))))
     label = activity.subagents[who].label
     assert label == {"one": "a3", "two": "a3.a9"}[who]
-    activity.apply_subagent(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why")), who, label))
-    activity.apply(Entry(4, 0, ChildStarted("three", "explore")))
-    activity.apply_subagent(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why")), "three", "a4"))
+    activity.hear(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why")), who, label))
+    activity.hear(Entry(4, 0, ChildStarted("three", "explore")))
+    activity.hear(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why")), "three", "a4"))
     assert len(activity.questions) == 2
-    activity.apply(Entry(5, 0, ChildEnded("one", "interrupted")))
+    activity.hear(Entry(5, 0, ChildEnded("one", "interrupted")))
     assert list(activity.questions) == [("three", "c4.0")]
 
 
 def test_what_a_subagent_is_told_is_shown_when_it_is_delivered() -> None:
-    activity = BackgroundActivity()
-    assert activity.apply_subagent(of((2, 0, UserSpoke((Text("the task"),))))) == []
-    rows = activity.apply_subagent(of((8, 0, UserSpoke((Text("hurry"),), "steer"))))
+    activity = Activity()
+    assert activity.hear(of((2, 0, UserSpoke((Text("the task"),))))) == []
+    rows = activity.hear(of((8, 0, UserSpoke((Text("hurry"),), "steer"))))
     assert texts(rows) == ["› hurry  (delivered to a3 explore)"]
-    assert texts(activity.apply_subagent(of(UserNotice(f"x {EVIL}")))) == [f"! a3: x {SHOWN}"]
+    assert texts(activity.hear(of(UserNotice(f"x {EVIL}")))) == [f"! a3: x {SHOWN}"]
 
 
 def test_a_subagents_tasks_are_among_those_that_run() -> None:
-    activity = BackgroundActivity()
-    activity.apply_subagent(of((8, 5, TaskStarted("a3.b1", "x"))))
+    activity = Activity()
+    activity.hear(of((8, 5, TaskStarted("a3.b1", "x"))))
     assert activity.tasks["a3.b1"].at == 5
-    activity.apply_subagent(of((9, 6, TaskEnded("a3.b1", "done"))))
+    activity.hear(of((9, 6, TaskEnded("a3.b1", "done"))))
     assert not activity.tasks

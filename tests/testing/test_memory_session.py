@@ -81,7 +81,7 @@ def attempt(space: Workspace, act: str, path: str, **more: str) -> str:
             case "read":
                 return space.read(path).decode()
             case "write":
-                space.write(path, b"new", **more)
+                space.replace(path, b"new", expect=more.get("expect", space.hash(path)))
             case _:
                 space.remove(path)
     except OSError as error:

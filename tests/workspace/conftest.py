@@ -16,6 +16,7 @@ import pytest
 
 from longrein.workspace import (
     CommandExit,
+    CommandSpec,
     PlainSpawner,
     StartedCommand,
     SupervisedSpawner,
@@ -92,9 +93,7 @@ class CommandHarness:
     ) -> CommandExit:
         self.printed.clear()
         return await self.spawner.run(
-            command,
-            cwd=cwd or str(self.folder),
-            env=self.workspace.environment(self.session),
+            CommandSpec(command, cwd or str(self.folder), self.workspace.environment(self.session)),
             sink=self,
             timeout_s=timeout_s,
             output_bytes_max=most,
@@ -104,9 +103,7 @@ class CommandHarness:
         """Start a command; its output is in `printed`."""
         self.printed.clear()
         started = self.spawner.start(
-            command,
-            cwd=str(self.folder),
-            env=self.workspace.environment(self.session),
+            CommandSpec(command, str(self.folder), self.workspace.environment(self.session)),
             sink=self,
             output_bytes_max=1 << 20,
         )

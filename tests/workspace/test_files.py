@@ -13,8 +13,8 @@ import pytest
 
 from longrein.workspace import FileStamp
 from longrein.workspace import files as files_module
-from longrein.workspace.atomic_write import write
 from longrein.workspace.files import content_hash, read, refresh_stamp, remove, resolve_path, stamp
+from tests.workspace.writing import write
 
 
 def sha(data: bytes) -> str:

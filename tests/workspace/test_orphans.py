@@ -110,7 +110,7 @@ def test_R055_who_ignores_TERM_is_killed_and_children_without_a_mark_go_along(
 
 HARNESS = """
 import asyncio, os, sys
-from longrein.workspace import PlainSpawner, open_workspace
+from longrein.workspace import CommandSpec, PlainSpawner, open_workspace
 
 class Out:
     def write(self, data): os.write(1, data)
@@ -120,7 +120,7 @@ async def main():
     workspace = open_workspace(["/tmp"], spawner=spawner, environment=os.environ)
     env = workspace.environment(sys.argv[1])
     await asyncio.gather(*[
-        spawner.run(f"trap '' TERM; echo r; setsid sleep 99{n} & while :; do sleep 9; done", cwd="/tmp", env=env,
+        spawner.run(CommandSpec(f"trap '' TERM; echo r; setsid sleep 99{n} & while :; do sleep 9; done", "/tmp", env),
                     sink=Out(), timeout_s=60, output_bytes_max=1000)
         for n in range(5)])
 

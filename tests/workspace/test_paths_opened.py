@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from longrein.workspace import PlainSpawner, atomic_write, open_workspace, temp_files
-from longrein.workspace.atomic_write import replace, write
+from longrein.workspace.atomic_write import replace
 from longrein.workspace.files import content_hash, read, remove, resolve_path, stamp
 from longrein.workspace.supervisor import openat
 from longrein.workspace.supervisor.openat import open_beneath, open_folder, open_parent, open_real
 from longrein.workspace.walk import entries
 from tests.seeds import seeds
+from tests.workspace.writing import write
 
 CHANGED = re.escape(openat.CHANGED)
 
@@ -163,33 +164,12 @@ def test_a_swap_in_the_middle_of_a_replacement_stays_in_the_opened_folder(
     assert [name for name in os.listdir(root / "kept") if name.startswith(".")] == []
 
 
-def test_a_late_write_is_not_merged_into_what_a_link_stands_for_by_now(
-    world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root, path = world / "root", world / "root" / "sub" / "a.txt"
-    kept: list[int] = []
-    watch = atomic_write.watch_replaced
-    monkeypatch.setattr(
-        atomic_write, "watch_replaced", lambda *args: (kept.append(args[0]), watch(*args))
-    )
-    replace(str(path), b"ours\n", expect=sha256(b"root\n").hexdigest())
-    with open(f"/proc/self/fd/{kept[0]}", "ab") as file:
-        file.write(b"late\n")
-    before = contents(world / "outside")
-    (root / "sub").rename(root / "kept")
-    (root / "sub").symlink_to(world / "outside" / "sub")
-    atomic_write.merge_late_writes(None, lock=True)
-    temp_files.remove_later(str(path))
-    temp_files.remove_due(float("inf"))
-    assert contents(world / "outside") == before
-
-
 def test_a_root_that_is_removed_and_made_again_stays_the_root(world: Path) -> None:
     workspace = open_workspace([str(world / "root")], spawner=PlainSpawner(), environment={})
     (world / "root").rename(world / "old")
     place = workspace.resolve("new/file", str(world / "root"))
     assert place.inside
-    workspace.write(place.real, b"x", expect="")
+    workspace.replace(place.real, b"x", expect="")
     assert (world / "root" / "new" / "file").read_bytes() == b"x"
     (world / "root" / "new" / "file").unlink()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import CommandExit, PlainSpawner
+from longrein.workspace import CommandExit, CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import git_folder, is_plain_repository
@@ -78,13 +78,10 @@ class Confined:
         cwd = str(root or self.root)
         sink = CollectingSink()
         ended = await self.spawner.run(
-            line,
-            cwd=cwd,
-            env=self.env,
+            CommandSpec(line, cwd, self.env, self.sandbox.confine([cwd], cwd, hidden, locked)),
             sink=sink,
             timeout_s=HANG_S,
             output_bytes_max=1 << 20,
-            confinement=self.sandbox.confine([cwd], cwd, hidden, locked),
         )
         return ended, sink.data.decode()
 
@@ -231,13 +228,15 @@ async def test_what_a_confined_command_leaves_running_goes_on_until_the_end(
 async def test_a_timeout_ends_the_tree_in_the_sandbox(confined: Confined) -> None:
     sink, root, mark = CollectingSink(), str(confined.root), f"71.{os.getpid()}"
     ended = await confined.spawner.run(
-        f"export LIMIT={mark}; setsid sleep {mark} & trap '' TERM; sleep {mark}",
-        cwd=root,
-        env=confined.env,
+        CommandSpec(
+            f"export LIMIT={mark}; setsid sleep {mark} & trap '' TERM; sleep {mark}",
+            root,
+            confined.env,
+            confined.sandbox.confine([root], root, ()),
+        ),
         sink=sink,
         timeout_s=0.3,
         output_bytes_max=1 << 20,
-        confinement=confined.sandbox.confine([root], root, ()),
     )
     assert ended.cause == "timeout"
     await confined.spawner.drain()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.workspace import CommandExit, PlainSpawner
+from longrein.workspace import CommandExit, CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import landlock
 from longrein.workspace.sandbox.policy import SandboxPolicy
@@ -328,13 +328,12 @@ async def test_a_session_runs_commands_in_it(kind: str, tmp_path: Path) -> None:
         sink = CollectingSink()
         confinement = sandbox.confine([str(around.root)], str(around.root), [f"{around.root}/.env"])
         ended = await spawner.run(
-            command,
-            cwd=str(around.root),
-            env={**environment, "HOME": str(around.home)},
+            CommandSpec(
+                command, str(around.root), {**environment, "HOME": str(around.home)}, confinement
+            ),
             sink=sink,
             timeout_s=HANG_S,
             output_bytes_max=1 << 20,
-            confinement=confinement,
         )
         return sink.data.decode(), ended
 

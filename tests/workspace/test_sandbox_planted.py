@@ -20,7 +20,7 @@ import pytest
 
 from longrein.agent.rewind_plan import carry_out, make_plan
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import PlainSpawner, make_worktree, open_workspace
+from longrein.workspace import CommandSpec, PlainSpawner, make_worktree, open_workspace
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
@@ -483,14 +483,16 @@ async def test_masks_and_locks_are_made_anew_when_the_user_replaces_a_file(tmp_p
     sink = CollectingSink()
     running = asyncio.ensure_future(
         spawner.run(
-            "touch up; until [ -e go ]; do sleep 0.02; done; cat .env config/key config2/key; "
-            "echo new > lock; echo x > .claude/settings.json; id -u",
-            cwd=str(root),
-            env=environment,
+            CommandSpec(
+                "touch up; until [ -e go ]; do sleep 0.02; done; cat .env config/key config2/key; "
+                "echo new > lock; echo x > .claude/settings.json; id -u",
+                str(root),
+                environment,
+                sandbox.confine([str(root)], str(root), hidden, locked),
+            ),
             sink=sink,
             timeout_s=HANG_S,
             output_bytes_max=1 << 20,
-            confinement=sandbox.confine([str(root)], str(root), hidden, locked),
         )
     )
     await until((root / "up").exists)

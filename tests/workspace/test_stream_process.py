@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from longrein.workspace import CommandExit, StreamProcess, SupervisedSpawner, SupervisionOptions
+from longrein.workspace import (
+    CommandExit,
+    CommandSpec,
+    StreamProcess,
+    SupervisedSpawner,
+    SupervisionOptions,
+)
 from longrein.workspace.stream_process import LINE_BYTES_MAX, TAIL_BYTES
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +40,7 @@ async def spawner(
 
 
 async def started(spawner: SupervisedSpawner, line: str) -> StreamProcess:
-    found = await spawner.start_streams(["bash", "-c", line], cwd="/", env=dict(os.environ))
+    found = await spawner.start_streams(CommandSpec(["bash", "-c", line], "/", dict(os.environ)))
     assert isinstance(found, StreamProcess)
     return found
 
@@ -51,7 +57,7 @@ async def test_input_and_output_are_streams_and_errors_are_apart(
 
 
 async def test_a_program_that_cannot_start_has_a_reason(spawner: SupervisedSpawner) -> None:
-    found = await spawner.start_streams(["not-installed"], cwd="/", env=dict(os.environ))
+    found = await spawner.start_streams(CommandSpec(["not-installed"], "/", dict(os.environ)))
     assert isinstance(found, CommandExit)
     assert (found.cause, found.message) == (
         "not_started",

@@ -16,6 +16,7 @@ from longrein.events.redact_stream import StreamRedactor
 from longrein.workspace import (
     BackgroundOptions,
     CommandExit,
+    CommandSpec,
     SpooledTask,
     SupervisedSpawner,
     end_orphans,
@@ -93,12 +94,9 @@ class SupervisorHarness:
 
     async def _started(self, command: str, sink: OutputBuffer | None, *, stdin: bool):  # type: ignore[no-untyped-def]
         started = await self.spawner.start(
-            command,
-            cwd=str(self.folder),
-            env=self.env,
+            CommandSpec(command, str(self.folder), self.env, stdin=stdin),
             sink=sink,
             output_bytes_max=1 << 28,
-            stdin=stdin,
         )
         assert not isinstance(started, CommandExit), started
         return started
@@ -106,9 +104,7 @@ class SupervisorHarness:
     async def run(self, command: str, timeout_s: float = HANG_S) -> CommandExit:
         sink = OutputBuffer(self.printed)
         return await self.spawner.run(
-            command,
-            cwd=str(self.folder),
-            env=self.env,
+            CommandSpec(command, str(self.folder), self.env),
             sink=sink,
             timeout_s=timeout_s,
             output_bytes_max=99,
@@ -602,7 +598,7 @@ async def test_a_second_longrein_cannot_attach_while_one_is_attached(
     other.notice = told.append
     assert [one.task for one in await other.adopt()] == ["b1"], "it may look"
     started = await other.start(
-        "echo plain", cwd="/", env=harness.env, sink=None, output_bytes_max=99
+        CommandSpec("echo plain", "/", harness.env), sink=None, output_bytes_max=99
     )
     assert not isinstance(started, CommandExit)
     assert (await started.ended()).code == 0, "and run commands of its own"

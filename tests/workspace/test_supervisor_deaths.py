@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from longrein.workspace import SpooledTask, end_orphans, is_supervised, spooled_tasks
+from longrein.workspace import CommandSpec, SpooledTask, end_orphans, is_supervised, spooled_tasks
 from longrein.workspace.supervisor.channel import VERSION
 from longrein.workspace.supervisor.process_tree import process
 from tests.timeouts import HANG_S
@@ -47,7 +47,7 @@ BURST = "sleep {s} & echo over"
 
 HARNESS = """
 import asyncio, json, os, sys, time
-from longrein.workspace import BackgroundOptions, SupervisedSpawner, SupervisionOptions
+from longrein.workspace import BackgroundOptions, CommandSpec, SupervisedSpawner, SupervisionOptions
 
 class Out:
     def __init__(self): self.printed = asyncio.Event()
@@ -61,7 +61,7 @@ async def main():
     news = []
     spawner.on_news(lambda task: (news.append(task), heard.set()))
     async def start(command, sink=None):
-        return await spawner.start(command, cwd=folder, env=env, sink=sink, output_bytes_max=1000)
+        return await spawner.start(CommandSpec(command, folder, env), sink=sink, output_bytes_max=1000)
     outs = [Out() for _ in foreground]
     started = [await start(command, out) for command, out in zip(foreground, outs)]
     waiting = [asyncio.ensure_future(one.ended()) for one in started]
@@ -306,7 +306,7 @@ async def test_a_stale_socket_and_record_of_a_dead_supervisor_are_replaced(
     assert [one.state for one in found] == ["lost"]
     env = {**scenario.environ, "LONGREIN_SESSION": scenario.session}
     ended = await spawner.run(
-        "exit 8", cwd="/", env=env, sink=Silent(), timeout_s=HANG_S, output_bytes_max=9
+        CommandSpec("exit 8", "/", env), sink=Silent(), timeout_s=HANG_S, output_bytes_max=9
     )
     assert ended.code == 8
     assert is_supervised(str(scenario.folder))

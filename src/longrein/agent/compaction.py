@@ -169,7 +169,12 @@ def _again(
     block.
     """
     known = state.files.get(path)
-    before = use.hash if known is None else known.hash if known.disk is None else known.disk
+    if known is None:
+        before = use.hash
+    elif known.disk is None:
+        before = known.hash
+    else:
+        before = known.disk
     seen = before if known is None else known.hash
     place = deps.workspace.resolve(path, "/")
     if place.kind == "":
@@ -339,7 +344,9 @@ async def _attempt(
         session.state,
         session.state.summarising.focus if session.state.summarising else "",
     )
-    usage, cost, texts = Usage(), 0.0, list[str]()
+    usage = Usage()
+    cost = 0.0
+    texts = list[str]()
     try:
         while requests:
             answer = await stream_answer(session, requests.pop(0), seq, reserved, chosen)

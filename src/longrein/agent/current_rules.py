@@ -52,7 +52,9 @@ class CurrentRules(msgspec.Struct, frozen=True):
         """Yield (path, real path, rules, current folder) of a file: here, and in folders a worktree
         stands for.
         """
-        rules, cwd, above = self.rules, self.cwd, self.above
+        rules = self.rules
+        cwd = self.cwd
+        above = self.above
         yield path, real, rules, cwd
         made = Call("Read", {}, "read", (Touched(path, path, real, True, False),))
         for call, others, folder in above.elsewhere(made, cwd) if above is not None else ():

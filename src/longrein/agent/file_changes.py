@@ -35,13 +35,17 @@ if TYPE_CHECKING:
 
 async def record_file_changes(session: Session) -> None:
     """Append a `FileChanged` for each known file that changed; at most once for a request."""
-    state, watch, deps = session.state, session.file_watcher, session.deps
+    state = session.state
+    watch = session.file_watcher
+    deps = session.deps
     moment = (state.asks, session.paused_failures, state.breaks)
     waits = bool(state.calls) or state.asked is not None or state.interrupted
     asks_next = state.turn_open and state.owes_reply and not waits  # as far as the log alone shows
     if session.paused or watch.looked == moment or not asks_next:
         return
-    watch.looked, since_us, watch.since_us = moment, watch.since_us, 0
+    watch.looked = moment
+    since_us = watch.since_us
+    watch.since_us = 0
     found: list[AnyEvent] = list(await changed_files(session, presumed_author(state, deps.writers)))
     if found and since_us:
         gap_s = max(0, deps.clock.wall_us() - since_us) // 1_000_000

@@ -44,7 +44,9 @@ class FileWatcher:
         keep_bytes_max: int,
         since_us: int = 0,
     ) -> None:
-        self._workspace, self._blobs, self._redact = workspace, blobs, redact
+        self._workspace = workspace
+        self._blobs = blobs
+        self._redact = redact
         self._keep_bytes_max = keep_bytes_max
         """Largest content to store."""
         self.since_us = since_us

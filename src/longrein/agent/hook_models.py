@@ -91,7 +91,9 @@ class _Conversation:
     """Requests of one hook; nothing of them is in the session's conversation."""
 
     def __init__(self, place: HookPlace, model: Model, tools: dict[str, Tool]) -> None:
-        self._session, self._model, self._tools = place.session, model, tools
+        self._session = place.session
+        self._model = model
+        self._tools = tools
         specs = tuple(tool.spec for tool in tools.values())
         system = ANSWER + LOOK_FIRST * bool(tools)
         self._prefix = PrefixSet("start", model.provider, model.model, model.wire, system, specs)

@@ -23,7 +23,7 @@ from longrein.permissions.hook_answers import (
     merge_answers,
     read_answer,
 )
-from longrein.workspace import Confinement, PipedResult, run_with_input
+from longrein.workspace import CommandSpec, Confinement, PipedResult, run_with_input
 
 if TYPE_CHECKING:
     from longrein.agent.confinement import SessionConfinement
@@ -74,13 +74,10 @@ class HookPlace(msgspec.Struct, frozen=True):
         """Run a command with `data` on its standard input."""
         return await run_with_input(
             self.session.deps.workspace.spawner,
-            command,
+            CommandSpec(command, self.session.state.cwd, self.env, self.confinement),
             data=data,
-            cwd=self.session.state.cwd,
-            env=self.env,
             timeout_s=self.limit_s,
             output_bytes_max=OUTPUT_BYTES_MAX,
-            confinement=self.confinement,
         )
 
 
@@ -191,7 +188,9 @@ class HookTable:
         """
         self.make = make
         self.handlers: list[HookHandler] = list(handlers)
-        self.env, self.may_allow, self.outside_sandbox = dict(env or {}), may_allow, outside_sandbox
+        self.env = dict(env or {})
+        self.may_allow = may_allow
+        self.outside_sandbox = outside_sandbox
         self._timeout_s = timeout_s
 
     def add(self, handler: HookHandler) -> None:
@@ -407,7 +406,9 @@ class SessionHooks(SessionPart):
         self, handler: HookHandler, event: str, data: bytes, limit_s: float, call: str
     ) -> tuple[HookAnswer, HookAnswered]:
         """Run one hook: (its answer, the entry of it)."""
-        session, hook, output = self.session, handler.hook, HookOutput()
+        session = self.session
+        hook = handler.hook
+        output = HookOutput()
         began_s = session.deps.clock.mono_s()
         if changed := self._changed_script(hook):
             reason = (

@@ -25,6 +25,7 @@ from longrein.agent.messages import (
 )
 from longrein.agent.model_request import retry_pause
 from longrein.agent.ports import MoveContext
+from longrein.agent.rewind import restore_files, rewind, uncompact
 from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import Session
 from longrein.agent.summary_request import SummaryRequest
@@ -85,8 +86,6 @@ async def drain_inbox(session: Session) -> None:
 
 
 def _take(session: Session, message: InboxMessage, trees: "RestoredTrees | None") -> None:
-    from longrein.agent.rewind import restore_files, rewind, uncompact
-
     match message:
         case SetModel(model):
             switch_model(session, model)

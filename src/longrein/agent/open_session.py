@@ -28,6 +28,7 @@ from longrein.agent.session import CLOSE_WAIT_S, Session
 from longrein.agent.session_part import BackgroundTasks, Skills, Subagents
 from longrein.agent.summary_request import SummaryRequest
 from longrein.context import State, fold, step
+from longrein.context.snapshot_codec import decode_state
 from longrein.events import ModeSet, Opened, PrefixSet, Restored, Rewound, text_of
 from longrein.store import Log
 from longrein.tools import TaskView
@@ -153,8 +154,6 @@ class OpenSession(Session):
 
 def resumed_state(log: Log) -> State:
     """Fold the log, from its snapshot where there is one."""
-    from longrein.context.snapshot_codec import decode_state
-
     kept = log.snapshot
     state = decode_state(kept.state) if kept is not None else None
     if kept is None or state is None or (state.seq, state.session) != (kept.seq, log.session):

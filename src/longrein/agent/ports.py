@@ -197,7 +197,9 @@ class ElapsedTimes:
         """Register an appended entry, which may start a new task."""
         self._entry_s = self._mono_s()
         if state.began_at != self._began_at:
-            self._began_at, self._began_s, self._over_s = state.began_at, self._entry_s, None
+            self._began_at = state.began_at
+            self._began_s = self._entry_s
+            self._over_s = None
 
     @property
     def quiet_s(self) -> float:

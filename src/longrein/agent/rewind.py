@@ -29,6 +29,7 @@ from longrein.events import (
 from longrein.models import ReadBlob
 from longrein.workspace import Workspace
 
+CHANGED_SINCE = "it was changed since by somebody else"
 PUTS_MAX = 500
 """Restored files that `Rewound` names; those that stayed, and those that the model knows, are
 always named.
@@ -235,12 +236,14 @@ def _put(
     if wanted and not blob:
         return FilePut(path, False, "its old content was not kept")
     if found != ours:
-        return FilePut(path, False, "it was changed since by somebody else")
+        return FilePut(path, False, CHANGED_SINCE)
     try:
         if dry:
             pass
         elif wanted:
-            workspace.write(path, read_blob(blob), expect=ours)
+            replaced = workspace.replace(path, read_blob(blob), expect=ours)
+            if replaced.data is None:
+                return FilePut(path, False, CHANGED_SINCE)
         else:
             workspace.remove(path)
     except (OSError, KeyError) as error:

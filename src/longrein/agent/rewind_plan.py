@@ -97,11 +97,9 @@ def gaps(entries: Iterable[Entry], since: int) -> list[Gap]:
                 if last and not busy and name != last:
                     found.append(Gap(last, name, edits))
                 _follow(running, when, calls, over)
-                last, busy, edits = (
-                    (name if entry.seq >= since else ""),
-                    bool(running or beside),
-                    {},
-                )
+                last = name if entry.seq >= since else ""
+                busy = bool(running or beside)
+                edits = {}
             case _:
                 pass
     if last and not busy:
@@ -234,7 +232,9 @@ def _plan_root(
         if full in plan.covered:
             _older(plan, wanted, os.path.relpath(full, root), content, was.umask)
     for path in sorted({*wanted, *now_files}):
-        full, present, target = os.path.join(root, path), now_files.get(path), wanted.get(path)
+        full = os.path.join(root, path)
+        present = now_files.get(path)
+        target = wanted.get(path)
         if present == target or full in plan.kept:
             continue
         why = _left_out(path, was) or _left_out(path, now)

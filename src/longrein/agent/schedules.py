@@ -126,11 +126,9 @@ def next_time(when: str, after_us: int) -> int:
     at = datetime.fromtimestamp(after_us // 1_000_000).replace(second=0) + timedelta(minutes=1)
     last = at.year + YEARS_MAX
     while at.year <= last:
-        weekday, any_day, any_weekday = (
-            (at.weekday() + 1) % 7,
-            fields[2][0] == "*",
-            fields[4][0] == "*",
-        )
+        weekday = (at.weekday() + 1) % 7
+        any_day = fields[2][0] == "*"
+        any_weekday = fields[4][0] == "*"
         fits = (at.day in days, weekday in weekdays)
         if at.month not in months:
             at = (at.replace(day=1, hour=0, minute=0) + timedelta(days=32)).replace(day=1)
@@ -273,7 +271,9 @@ class ScheduleTimer(SessionPart):
 
     def fire(self) -> None:
         """Record the schedules that are due, and drop those that have expired."""
-        host, state, now_us = self.session, self.session.state, self.session.deps.clock.wall_us()
+        host = self.session
+        state = self.session.state
+        now_us = self.session.deps.clock.wall_us()
         if not state.schedules or state.turn_open or host.deps.parent_policy is not None:
             return
         kept = tuple(

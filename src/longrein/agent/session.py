@@ -28,6 +28,7 @@ from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_call
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, SessionPart
 from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance
+from longrein.context.snapshot_codec import encode_state
 from longrein.events import (
     AnyEvent,
     Entry,
@@ -114,7 +115,9 @@ class Session:
     """State and log of one session. See `SessionPort` for the frontend's methods."""
 
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
-        self.log, self.deps, self.state = log, deps, state
+        self.log = log
+        self.deps = deps
+        self.state = state
         # `last_run_us`: time of the last entry of the run before this one, microseconds UTC
         self.id, self.last_run_us = log.session, state.at
         self.blobs = RedactingBlobs(log, deps.redact, deps.secrets)
@@ -244,8 +247,6 @@ class Session:
 
         A short log gets none: it is folded as fast as a snapshot is read.
         """
-        from longrein.context.snapshot_codec import encode_state
-
         state = self.state
         if not self.quiet or state.seq - self._snapshot_seq < due:
             return

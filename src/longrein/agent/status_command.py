@@ -33,7 +33,9 @@ class StatusCommand:
         self, session: "OpenSession", hook: Hook, project: str, version: str, effort: str = ""
     ) -> None:
         """`hook`: the command with its scripts; `project`: root of the project."""
-        self._session, self._hook, self._project = session, hook, project
+        self._session = session
+        self._hook = hook
+        self._project = project
         self._version, self._effort = version, effort
 
     async def __call__(self, known: Mapping[str, Any]) -> str:

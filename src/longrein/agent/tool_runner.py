@@ -56,7 +56,9 @@ from longrein.tools.tool_search import is_foreign
 
 SEED_OUTPUT_BYTES = 50_000
 """Output of a command that the `seed` profiles keep."""
-PAGE_BYTES_MIN, PAGE_BYTES_MAX, PAGE_BYTES_PER_TOKEN = 1_000, 30_000, 0.3
+PAGE_BYTES_MIN = 1_000
+PAGE_BYTES_MAX = 30_000
+PAGE_BYTES_PER_TOKEN = 0.3
 """Text of one page of `Recall`: about a tenth of the usable window, at three bytes a token."""
 
 

@@ -4,6 +4,7 @@ For every package, and cheap to import for the supervisor. `workspace.atomic_wri
 user's files, which other programs may change at the same time.
 """
 
+import fcntl
 import os
 from collections.abc import Iterable
 
@@ -90,8 +91,6 @@ def _flush_fully(descriptor: int) -> bool:
     """Flush also the drive's cache, where fsync stops before it (macOS); return whether that was
     done.
     """
-    import fcntl
-
     command = getattr(fcntl, "F_FULLFSYNC", None)
     if command is not None:
         fcntl.fcntl(descriptor, command)

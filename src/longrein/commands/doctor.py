@@ -19,6 +19,7 @@ from longrein.settings_schema import SandboxOptions
 from longrein.store import list_sessions
 from longrein.tools import catalogue
 from longrein.workspace.sandbox import SandboxPolicy, network_problem
+from longrein.workspace.sandbox.landlock import unenforced
 from longrein.workspace.sandbox.rungs import find_rung
 
 
@@ -57,13 +58,11 @@ def _findings(place: RunContext) -> list[Finding]:
 
 
 def _mark(well: bool, what: str) -> str:
-    return (
-        "ok     "
-        if well
-        else "note   "
-        if what in ("settings", "sandbox", "found", "skills", "extension")
-        else "MISSING"
-    )
+    if well:
+        return "ok     "
+    if what in ("settings", "sandbox", "found", "skills", "extension"):
+        return "note   "
+    return "MISSING"
 
 
 def _machine() -> list[Finding]:
@@ -103,8 +102,6 @@ def _sandbox(place: RunContext) -> list[Finding]:
 def _unenforced(rung: str) -> list[Finding]:
     if rung != "landlock":
         return []
-    from longrein.workspace.sandbox.landlock import unenforced
-
     return [
         (False, "sandbox", f"landlock does not stop commands that {one}")
         for one in unenforced(SandboxPolicy(()))

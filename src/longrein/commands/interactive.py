@@ -269,12 +269,10 @@ class FileNames:
         mono_s: Callable[[], float],
         files_max: int = FILES_MAX,
     ) -> None:
-        self._workspace, self._cwd, self._mono_s, self._files_max = (
-            workspace,
-            cwd,
-            mono_s,
-            files_max,
-        )
+        self._workspace = workspace
+        self._cwd = cwd
+        self._mono_s = mono_s
+        self._files_max = files_max
         self._of, self._listed_s = "", 0.0
         self._matcher = FileMatcher(())
         self._files = 0

@@ -187,7 +187,9 @@ class EffortChoice:
     """The effort of thinking of one session, which the user may change."""
 
     def __init__(self, place: RunContext, built: Composition) -> None:
-        self._place, self._built, self._chosen = place, built, ""
+        self._place = place
+        self._built = built
+        self._chosen = ""
 
     def now(self) -> str:
         """Return the effort in force; '' for the provider's default."""
@@ -200,7 +202,9 @@ class EffortChoice:
 
     def change(self, level: str) -> str:
         """Open models with `level` from now on; return the present one. Raises `LongreinError`."""
-        deps, place, log = self._built.deps, self._place, self._built.log
+        deps = self._built.deps
+        place = self._place
+        log = self._built.log
         chosen_model(place, deps.model.name)  # raises for one that a plugin opens
         deps.open_model = lambda name: open_model(
             msgspec.structs.replace(chosen_model(place, name), effort=level), log.read_blob, CLOCK

@@ -201,11 +201,9 @@ def _around(
     additions: Additions,
     parts: tuple[ExtensionPart, ...],
 ) -> Composition:
-    state, settings, allowed = (
-        resumed_state(log),
-        run_context.settings,
-        run_context.settings.permissions,
-    )
+    state = resumed_state(log)
+    settings = run_context.settings
+    allowed = run_context.settings.permissions
     model, key_from = _model(run_context, log, state, given, additions)
     roots = run_context.roots  # never those of the log, which could be edited
     opened, nonce = _opened(run_context, log.session, state)

@@ -177,7 +177,9 @@ def _may_search_web(run_context: RunContext, additions: Additions) -> bool:
 
     The provider searches without asking, so that a rule that asks takes it away too.
     """
-    settings, name, flag = run_context.settings, WEB_SEARCH.name, run_context.options.tools
+    settings = run_context.settings
+    name = WEB_SEARCH.name
+    flag = run_context.options.tools
     named: Collection[str] | None = additions.builtin
     if named is None and flag is not None and flag.strip() != "default":
         named = [one.strip() for one in flag.split(",")]

@@ -49,7 +49,12 @@ def _structs() -> Iterator[tuple[str, type[msgspec.Struct]]]:
 
 def _keys(table: str, struct: type[msgspec.Struct]) -> Iterator[tuple[str, Key]]:
     """Yield (key, its description) for each field of a struct that is a setting."""
-    prefix = f"{table}.*." if table in NAMED_TABLES else f"{table}." if table else ""
+    if table in NAMED_TABLES:
+        prefix = f"{table}.*."
+    elif table:
+        prefix = f"{table}."
+    else:
+        prefix = ""
     for name, default in zip(struct.__struct_fields__, struct.__struct_defaults__, strict=True):
         declared = struct.__annotations__[name]
         setting = next(iter(getattr(declared, "__metadata__", ())), None)
@@ -211,13 +216,12 @@ def _is_model(name: str) -> bool:
 
 
 def _shown_value(value: Any) -> str:
-    text = (
-        f'"{value}"'
-        if isinstance(value, str)
-        else str(value).lower()
-        if isinstance(value, bool)
-        else repr(value)
-    )
+    if isinstance(value, str):
+        text = f'"{value}"'
+    elif isinstance(value, bool):
+        text = str(value).lower()
+    else:
+        text = repr(value)
     text = text.encode("unicode_escape").decode() if not text.isprintable() else text
     return shortened(text, 60)
 

@@ -67,7 +67,10 @@ class SkillFiles:
         that the model may load; None for all.
         """
         self._plugins, self._only = plugins, only
-        self._cwd, self._home, self._environ, self._trusted = cwd, home, environ, trusted
+        self._cwd = cwd
+        self._home = home
+        self._environ = environ
+        self._trusted = trusted
         self._project = project_root(cwd)
         self._parsed: dict[Stamp, tuple[Sequence[SkillInfo], Notes]] = {}
         self._roots: dict[str, str] = {}
@@ -113,7 +116,9 @@ class SkillFiles:
         return self._chosen(found)
 
     def nested(self, folder: str) -> Sequence[SkillInfo]:
-        root, notes, walk = self._project, Notes(), Walk()
+        root = self._project
+        notes = Notes()
+        walk = Walk()
         found: dict[str, SkillInfo] = {}
         if not folder.startswith(self._cwd.rstrip("/") + "/"):
             return ()

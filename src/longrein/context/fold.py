@@ -95,18 +95,21 @@ from longrein.events import (
 def _opened(state: State, seq: int, event: Opened) -> None:
     """Begin a session. From a parent's entries before it only the conversation stays."""
     state.session, state.nonce = event.session, event.nonce
-    state.roots, state.cwd, state.profile = event.roots, event.cwd, event.profile
-    state.pins, state.kind, state.label, state.grant = (
-        event.pins,
-        event.kind,
-        event.label,
-        event.grant,
-    )
+    state.roots = event.roots
+    state.cwd = event.cwd
+    state.profile = event.profile
+    state.pins = event.pins
+    state.kind = event.kind
+    state.label = event.label
+    state.grant = event.grant
     if seq == 1:
         state.route = event.session
         return
     state.asked = state.summarising = state.summary = state.summary_of = state.failure = None
-    state.calls, state.tasks, state.children, state.notices = {}, {}, {}, []
+    state.calls = {}
+    state.tasks = {}
+    state.children = {}
+    state.notices = []
     state.schedules, state.variables = (), {}
     state.spent_usd, state.usage, state.failures = 0.0, Usage(), 0
     state.turn_open = state.owes_reply = state.interrupted = False
@@ -492,7 +495,9 @@ def _asked(state: State, at: int, seq: int, event: Asked) -> None:
         if event.reason != "ahead":  # a background summary repeats the last request
             state.sent_reach = event.reach
         return
-    state.asked, state.asked_seq, state.asked_at = event, seq, at
+    state.asked = event
+    state.asked_seq = seq
+    state.asked_at = at
     state.asked_raw = state.gauge.raw
     state.asks += 1
     state.asked_seqs.append(seq)

@@ -176,9 +176,12 @@ def _whose(state: State, event: FileChanged) -> str:
             return f"while your command ran ({who})" if who else "while your command ran"
         case "subagent":
             name, _, command = who.partition(" ")
-            agent = (
-                "the main agent" if name == "main" else f"subagent {name}" if name else "a subagent"
-            )
+            if name == "main":
+                agent = "the main agent"
+            elif name:
+                agent = f"subagent {name}"
+            else:
+                agent = "a subagent"
             return f"by {agent} {command}".rstrip()
         case _:
             return "by somebody else"

@@ -148,13 +148,11 @@ def _last_seen(state: State, first: Notice) -> tuple[str, str]:
     ]
     if told:
         return told[-1].line, told[-1].body
-    return (
-        (first.was, "")
-        if first.was
-        else (first.line, "")
-        if first.kind == "diagnostics"
-        else ("", "")
-    )
+    if first.was:
+        return (first.was, "")
+    if first.kind == "diagnostics":
+        return (first.line, "")
+    return ("", "")
 
 
 def _is_still_news(state: State, one: Notice) -> bool:

@@ -221,10 +221,8 @@ def schema_diagnosis(prefix: PrefixSet, window_tokens: int) -> str:
 
 
 def _thousands(tokens: int) -> str:
-    return (
-        f"{tokens / 1000:.0f}k"
-        if tokens >= 10_000
-        else f"{tokens / 1000:.1f}k"
-        if tokens >= 1_000
-        else str(tokens)
-    )
+    if tokens >= 10_000:
+        return f"{tokens / 1000:.0f}k"
+    if tokens >= 1_000:
+        return f"{tokens / 1000:.1f}k"
+    return str(tokens)

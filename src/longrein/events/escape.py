@@ -87,13 +87,11 @@ def _unseen() -> re.Pattern[str]:
 def written(char: str) -> str:
     """Return the escape of a character."""
     code = ord(char)
-    return (
-        f"\\x{code:02x}"
-        if code < 0x100
-        else f"\\u{code:04x}"
-        if code < 0x10000
-        else f"\\U{code:08x}"
-    )
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\U{code:08x}"
 
 
 def _belongs(char: str, text: str, at: int) -> bool:

@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from longrein.context import State
-from longrein.events import (
-    AnyEvent,
-    AskFailed,
-    PermissionAsked,
-    Replied,
-    Text,
-    ToolCall,
-    ToolEnded,
-    unwrapped,
-)
+from longrein.events import Replied, Text, ToolCall, unwrapped
 from longrein.permissions import escape
+from longrein.steps import CallStep, QuestionStep, RequestStep, Step
 
 if TYPE_CHECKING:
     from longrein.tools.patch_text import FilePatch
@@ -193,19 +185,19 @@ def file_patches(arguments: dict[str, Any] | None) -> "list[FilePatch]":
     return patches_of(arguments)
 
 
-def activity_text(event: AnyEvent) -> str:
-    """Return an escaped line that describes an event, such as `Read src/app.py`; '' for other
-    events.
+def activity_text(step: Step) -> str:
+    """Return an escaped line that describes a step, such as `Read src/app.py`; '' for other
+    steps.
     """
-    match event:
-        case Replied():
-            return _reply(event)
-        case ToolEnded(status="failed", name=name):
-            return f"{escape_line(name)} failed"
-        case PermissionAsked(name=name):
-            return f"asks: {escape_line(name)}"
-        case AskFailed(message=message, kind=kind):
-            return f"no answer: {first_line(message or kind)}"
+    match step:
+        case RequestStep(reply=reply) if reply:
+            return _reply(reply)
+        case RequestStep(failure=failure) if failure:
+            return f"no answer: {first_line(failure.message or failure.kind)}"
+        case CallStep(ended=end) if end and end.status == "failed":
+            return f"{escape_line(end.name)} failed"
+        case QuestionStep(answer=None, asked=asked) if asked:
+            return f"asks: {escape_line(asked.name)}"
         case _:
             return ""
 

@@ -391,13 +391,12 @@ class AnthropicStreamReader(StreamReader):
 
     def _slot(self, index: int, delta: _Part) -> PartBuilder:
         """Begin a part for a block whose start never arrived."""
-        kind = (
-            "call"
-            if delta.partial_json
-            else "thinking"
-            if delta.thinking or delta.signature
-            else "text"
-        )
+        if delta.partial_json:
+            kind = "call"
+        elif delta.thinking or delta.signature:
+            kind = "thinking"
+        else:
+            kind = "text"
         self._slots[index] = slot = self.builder.open(kind)
         return slot
 

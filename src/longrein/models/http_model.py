@@ -262,7 +262,9 @@ class HttpModel:
         splitter = EventSplitter()
         now = asyncio.get_running_loop().time
         limit_s = self._options.content_timeout_s
-        came, last_s, has_events = 0, now(), False
+        came = 0
+        last_s = now()
+        has_events = False
         chunks = aiter(response.chunks())
         async for chunk in chunks:
             payloads = splitter.feed(chunk)

@@ -306,7 +306,12 @@ class ChatStreamReader(StreamReader):
     def _call(self, call: _Call, out: list[Delta]) -> None:
         function = call.function or _Function()
         given = function.arguments
-        text = given if isinstance(given, str) else received_json(given) if given else ""
+        if isinstance(given, str):
+            text = given
+        elif given:
+            text = received_json(given)
+        else:
+            text = ""
         name = self._named(call, function.name or "", text)
         slot = self._slot(call, name, text)
         fresh = not slot.name and bool(name)
@@ -489,7 +494,11 @@ class OpenAIChat(Wire):
         return encode_json(fields)[1:-1]
 
     def side(self, item: Item) -> str:
-        return "assistant" if item.mine else "tool" if item.kind == "result" else "user"
+        if item.mine:
+            return "assistant"
+        if item.kind == "result":
+            return "tool"
+        return "user"
 
     def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
         if side == "assistant":

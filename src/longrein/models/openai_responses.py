@@ -362,7 +362,11 @@ class OpenAIResponses(Wire):
         return encode_json(fields)[1:-1]
 
     def side(self, item: Item) -> str:
-        return "assistant" if item.mine else "result" if item.kind == "result" else "user"
+        if item.mine:
+            return "assistant"
+        if item.kind == "result":
+            return "result"
+        return "user"
 
     def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
         if side == "user":

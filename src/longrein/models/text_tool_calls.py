@@ -103,7 +103,9 @@ class VisibleText:
             self._shown += self._line[self._line_shown :]
             self._line_shown = len(self._line)
             if whole:
-                self._line, self._line_shown, self._start = [], 0, ""
+                self._line = []
+                self._line_shown = 0
+                self._start = ""
         return "".join(self._shown[first:])
 
     def _may_show(self, *, whole: bool) -> bool:
@@ -137,7 +139,9 @@ def _join_text(parts: Iterator[str | ToolCall]) -> Iterator[str | ToolCall]:
 
 
 def _parts(text: str) -> Iterator[str | ToolCall]:
-    at, fence, holds_calls = 0, "", False
+    at = 0
+    fence = ""
+    holds_calls = False
     while at < len(text):
         line = _LINE.match(text, at)
         assert line is not None
@@ -205,7 +209,9 @@ def _object(text: str, start: int) -> tuple[str, int]:
     """Find the balanced object at `start`; return it and the end of its call. An unclosed object
     takes all the rest.
     """
-    depth, quoted, at = 0, False, start
+    depth = 0
+    quoted = False
+    at = start
     while (mark := _MARKS.search(text, at)) is not None:
         at = mark.end()
         if mark[0] == "\\":
@@ -307,7 +313,9 @@ class TextToolModel:
     """A `Model` that sends calls and results as text over another model."""
 
     def __init__(self, inner: Model) -> None:
-        self.name, self.provider, self.model = inner.name, inner.provider, inner.model
+        self.name = inner.name
+        self.provider = inner.provider
+        self.model = inner.model
         self.wire, self.budget = inner.wire, inner.budget
         self._inner = inner
         self._sessions = SessionCaches(_RewrittenSession)

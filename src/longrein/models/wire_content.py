@@ -6,6 +6,7 @@ would refuse (too large, of an unknown type, or without its blob) becomes a line
 so, because one refused image would make every later request fail.
 """
 
+import json
 import re
 from base64 import b64encode
 from collections.abc import Sequence
@@ -506,8 +507,6 @@ def repair_json(payload: bytes) -> bytes | None:
     Invalid characters become U+FFFD, 12.0 becomes 12, and a value in a usage that is not a count
     becomes null.
     """
-    import json
-
     if len(payload) > REPAIR_BYTES_MAX:
         return None
     try:

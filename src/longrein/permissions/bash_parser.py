@@ -668,7 +668,9 @@ class _Reader:
 
     def string(self, node: Any) -> Word:
         """Join the pieces of a double-quoted text. Blanks between expansions stand in no node."""
-        text, at, is_open = "", node.start_byte + 1, False
+        text = ""
+        at = node.start_byte + 1
+        is_open = False
         if "$\\\n" in self.text(node):
             self.fail("a line is continued inside a word")
         expansions = [child for child in node.named_children if child.type != "string_content"]
@@ -768,7 +770,9 @@ class _Reader:
 
     def wrapped(self, options: _Options, part: Part) -> _Outcome:
         """Read the command in the arguments of a wrapper."""
-        here, words, assigned = self.folders, part.words, part.assigned
+        here = self.folders
+        words = part.words
+        assigned = part.assigned
         name = part.program.rpartition("/")[2]
         wrappers = (*part.wrappers, name)
         if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):

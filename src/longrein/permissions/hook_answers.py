@@ -235,7 +235,9 @@ class _Fields:
     """Checked access to the fields of an answer."""
 
     def __init__(self, answer: dict[str, Any], extra: dict[str, Any], problems: list[str]) -> None:
-        self.answer, self.extra, self.problems = answer, extra, problems
+        self.answer = answer
+        self.extra = extra
+        self.problems = problems
 
     def text(self, where: dict[str, Any], name: str) -> str:
         """Return a text; '' where it is missing or something else."""

@@ -115,7 +115,9 @@ def is_plain_jq(script: str) -> bool:
     """True for a script of paths, operators and known functions; `import`, `include` and
     `modulemeta` open files, `env` and `$ENV` print the environment.
     """
-    at, around, is_key = 0, [""], False
+    at = 0
+    around = [""]
+    is_key = False
     while at < len(script):
         token = _JQ_TOKEN.match(script, at)
         if token is None or (token["name"] and not is_key and token["name"] not in _JQ_WORDS):

@@ -225,7 +225,9 @@ class PathPattern:
 
         Everything below a match is matched, too; with `below`, only that.
         """
-        self._root, self._names, self._below = root.rstrip("/"), names, below
+        self._root = root.rstrip("/")
+        self._names = names
+        self._below = below
 
     def match(self, path: str) -> bool:
         """Return True if the pattern matches `path`."""

@@ -380,7 +380,11 @@ def _rule(call: Call) -> str:
         ),
         "",
     )
-    return f"{call.tool}({name})" if name and "*" not in name else call.tool if not name else ""
+    if name and "*" not in name:
+        return f"{call.tool}({name})"
+    if not name:
+        return call.tool
+    return ""
 
 
 def _path_rule(call: Call) -> str:

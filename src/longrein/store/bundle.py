@@ -145,7 +145,9 @@ def _session_rows(source: ReadConnection) -> list[tuple[int, str, int, str]]:
 def _write_log(
     archive: "ZipFile", reader: Reader, number: int, session: str, created: int, title: str
 ) -> BundledSession:
-    digest, size, count = hashlib.sha256(), 0, 0
+    digest = hashlib.sha256()
+    size = 0
+    count = 0
     with archive.open(f"sessions/{number}.jsonl", "w", force_zip64=True) as file:
         for row in reader.rows_of(number, 0, SEQ_MAX):
             head = b'{"seq":%d,"at":%d,"version":%d,"event":' % (entry_seq(row[0]), row[1], row[2])
@@ -321,7 +323,9 @@ def _checked_lines(archive: "ZipFile", name: str, one: BundledSession) -> Iterat
     """Iterate the lines of a log. Raises `BundleError` where they are not what the manifest
     says.
     """
-    digest, count, size = hashlib.sha256(), 0, 0
+    digest = hashlib.sha256()
+    count = 0
+    size = 0
     damaged = BundleError(
         f"the bundle is damaged: {name} is not what was exported; export the session again"
     )

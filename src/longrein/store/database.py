@@ -394,7 +394,9 @@ class Database:
                     mark.updated = at
             for number, _, created, cwd, title in write.about:
                 if number == ROOT:
-                    mark.created, mark.cwd, mark.title = created, cwd, title
+                    mark.created = created
+                    mark.cwd = cwd
+                    mark.title = title
             mark.one_shot = mark.one_shot if write.one_shot is None else write.one_shot
             for message, _, _ in write.put:
                 mark.message = max(mark.message, message)

@@ -10,7 +10,11 @@ from longrein.atomic_file import write_file
 from longrein.events import SessionError, StoreDamaged, StoreFull
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_ERROR, _FULL, _IOERR, _CORRUPT, _NOTADB = 1, 13, 10, 11, 26
+_ERROR = 1
+_FULL = 13
+_IOERR = 10
+_CORRUPT = 11
+_NOTADB = 26
 """Primary result codes of SQLite."""
 
 

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -19,6 +20,7 @@ import msgspec
 from longrein.atomic_file import replace_file
 from longrein.events import Goal, StoreFull, ToolError
 from longrein.store import goal_graph
+from longrein.store.database import read_only
 from longrein.store.disk_errors import store_failure
 from longrein.store.goal_graph import LAYOUT, StoredGoals
 from longrein.store.session_folder import make_folder
@@ -76,7 +78,7 @@ class Goals:
     @property
     def begun(self) -> bool:
         """Return True if the project has ever had a goal."""
-        return os.path.exists(self.path)
+        return os.path.exists(self.path) or os.path.exists(_old_database(self.path))
 
     def by(self, owner: str) -> "Goals":
         """Return the same goals for another agent of this process; the same object for the same
@@ -193,7 +195,7 @@ def change_file(path: str, act: Callable[[StoredGoals], T]) -> T:
         make_folder(os.path.dirname(path))
         with _file_lock(path):
             data = _read(path)
-            stored = _decoded(data, path)
+            stored = _decoded(data, path) if data else _goals_before(_old_database(path))
             found = act(stored)
             new = msgspec.json.format(msgspec.json.encode(stored)) + b"\n"
             if new != data:
@@ -217,20 +219,52 @@ def _read(path: str) -> bytes:
 
 
 def _decoded(data: bytes, path: str) -> StoredGoals:
-    if not data:
-        return StoredGoals()
     try:
         stored = msgspec.json.decode(data, type=StoredGoals)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ToolError(
-            f"[damaged] The file of the goals, {path}, is damaged ({error}); nothing was changed. "
-            "Ask the user to mend or remove it."
-        ) from None
+        raise _damaged(path, error) from None
     if stored.layout > LAYOUT:
         raise ToolError(
             f"[newer] {path} was written by a newer longrein; upgrade this one to use the goals."
         )
     return stored
+
+
+def _damaged(path: str, error: Exception) -> ToolError:
+    return ToolError(
+        f"[damaged] The file of the goals, {path}, is damaged ({error}); nothing was changed. "
+        "Ask the user to mend or remove it."
+    )
+
+
+OLD_GOALS = """
+SELECT json_object(
+    'last', (SELECT coalesce(max(seq), 0) FROM sqlite_sequence),
+    'changed_by', json_group_object(id, changed_by),
+    'goals', json_group_object(id, json_object(
+        'id', id, 'title', title, 'status', status, 'body', body, 'owner', owner,
+        'lease_until', lease_until, 'revision', revision, 'blocked_by',
+        (SELECT json_group_array(blocker) FROM blocks WHERE goal = goals.id))))
+FROM goals
+"""
+"""`StoredGoals` as JSON, from the database that earlier versions of longrein kept the goals in."""
+
+
+def _old_database(path: str) -> str:
+    return path.removesuffix(".json") + ".sqlite"
+
+
+def _goals_before(path: str) -> StoredGoals:
+    """Return the goals in the database of an earlier longrein, which stays as it is."""
+    if not os.path.exists(path):
+        return StoredGoals()
+    try:
+        with contextlib.closing(read_only(path)) as connection:
+            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+                return StoredGoals()  # the first goal was never written
+            return _decoded(connection.execute(OLD_GOALS).fetchone()[0].encode(), path)
+    except sqlite3.Error as error:
+        raise _damaged(path, error) from None
 
 
 @contextlib.contextmanager

@@ -91,7 +91,9 @@ def find_match(text: str, query: Query) -> MatchPosition | None:
 
 def _best_offset(text: str, word: str, others: list[str]) -> int:
     """Return the offset of `word` with most of `others` near; the first of equals."""
-    best, most, at = text.find(word), -1, -1
+    best = text.find(word)
+    most = -1
+    at = -1
     for _ in range(MATCHES_MAX if others else 0):
         at = text.find(word, at + 1)
         if at < 0:

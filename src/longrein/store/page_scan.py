@@ -114,7 +114,9 @@ class _Pages:
     """Pages of equal size in a file. Unreadable pages and pages behind the end are empty."""
 
     def __init__(self, path: str, start: int, step: int, skip: int) -> None:
-        self._start, self._step, self._skip = start, step, skip
+        self._start = start
+        self._step = step
+        self._skip = skip
         self._descriptor, self.count = -1, 0
         with contextlib.suppress(OSError):
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -190,7 +190,10 @@ class _Salvage:
         """Number of subagents that were left out."""
         self.later = 0
         """Number of readable root entries behind the first missing one."""
-        self._folder, self._source, self._target, self._known = folder, source, target, known
+        self._folder = folder
+        self._source = source
+        self._target = target
+        self._known = known
         self._numbers: dict[str, int] = {}  # session id -> number, of the copied sessions
         self._turns: Counter[str] = (
             Counter()

@@ -17,14 +17,13 @@ import msgspec
 from longrein.agent import Clock
 from longrein.workspace import (
     CommandExit,
-    Confinement,
+    CommandSpec,
     FileStamp,
     Merge,
     ReplaceResult,
     ResolvedPath,
     Sink,
     Spawner,
-    Streams,
 )
 
 T = TypeVar("T")
@@ -84,23 +83,14 @@ class MemorySpawner:
         self._clock = clock
 
     async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],  # noqa: ARG002 - the port's signature
-        sink: Sink,
-        timeout_s: float,
-        output_bytes_max: int,
-        confinement: Confinement | None = None,  # noqa: ARG002
-        streams: Streams | None = None,  # noqa: ARG002
+        self, spec: CommandSpec, *, sink: Sink, timeout_s: float, output_bytes_max: int
     ) -> CommandExit:
-        line = command if isinstance(command, str) else shlex.join(command)
+        line = spec.command if isinstance(spec.command, str) else shlex.join(spec.command)
         self.started.append(line)
         self.running.append(line)
         try:
             return await self._play(
-                find_command(self._commands, line), cwd, sink, timeout_s, output_bytes_max
+                find_command(self._commands, line), spec.cwd, sink, timeout_s, output_bytes_max
             )
         finally:
             self.running.remove(line)
@@ -230,15 +220,14 @@ class MemoryWorkspace:
         data = self.files[self._existing(path)]
         return data[:limit_bytes] if limit_bytes else data
 
-    def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
+    def write(self, path: str, data: bytes) -> None:
+        """Put a file, whatever stands there. Raises OSError."""
         real = self._real(path)
         self._refuse(real, path)
         if self._kind(real) == "folder":
             raise IsADirectoryError(errno.EISDIR, "is a folder", path)
         if any(above in self.files for above in _above(real)):
             raise NotADirectoryError(errno.ENOTDIR, "a part of the path is a file", path)
-        if expect is not None and self.hash(real) != expect:
-            raise FileExistsError(errno.EEXIST, "was changed by somebody else", path)
         self.files[real] = data
 
     def replace(

@@ -13,7 +13,7 @@ from longrein.tools.file_access import encodable, one_line, refuse_marker
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean, cut_head, cut_tail, size_words
 from longrein.tools.tool_port import BackgroundedCommand, Outcome, ShellCommand, ToolContext
-from longrein.workspace import CommandExit
+from longrein.workspace import CommandExit, CommandSpec
 
 # --- Output of a running command: both ends in memory, the whole in a blob ------------------------
 
@@ -235,13 +235,15 @@ async def _run(
         ) from None
     variables = context.variables if context.sandbox is None or not outside else {}
     return await context.workspace.spawner.run(
-        command,
-        cwd=context.cwd,
-        env={**context.workspace.environment(context.session), **variables},
+        CommandSpec(
+            command,
+            context.cwd,
+            {**context.workspace.environment(context.session), **variables},
+            confinement,
+        ),
         sink=output,
         timeout_s=limit_s,
         output_bytes_max=context.options.output_bytes_max,
-        confinement=confinement,
     )
 
 

@@ -170,7 +170,9 @@ class TerminalCommands:
     """
 
     def __init__(self, context: ToolContext, tasks: TaskPort, terminals: EditorTerminals) -> None:
-        self._hands, self._tasks, self._terminals = context, tasks, terminals
+        self._context = context
+        self._tasks = tasks
+        self._terminals = terminals
 
     async def run(self, command: ShellCommand) -> CommandExit | BackgroundedCommand:
         """See `TaskPort.run`. A command that may change the folder is run without the editor,
@@ -185,7 +187,7 @@ class TerminalCommands:
         return await self._tasks.run(command)
 
     def _made(self, command: ShellCommand) -> EditorCommand | None:
-        context = self._hands
+        context = self._context
         sandbox = context.sandbox if not command.outside_sandbox else None
         try:
             confinement = sandbox.confine(context.cwd) if sandbox is not None else None

@@ -264,7 +264,9 @@ def _apply_to_line(part: str, old: str, new: str, found: _Span) -> str:
     (lead, body, tail), (old_lead, old_body, old_tail), (_, new_body, new_tail) = map(
         _split_blanks, (part, old, new)
     )
-    was, now, there = _letters(old_body), _letters(new_body), _letters(body)
+    was = _letters(old_body)
+    now = _letters(new_body)
+    there = _letters(body)
     if len(was) != len(there):
         raise _NotApplicable
     start = common_prefix(was, now)

@@ -108,12 +108,17 @@ def _file_patch(kind: str, path: str, rows: list[str]) -> FilePatch:
 
 def _hunks(rows: list[str]) -> Iterator[Hunk]:
     """Split the rows of an update at its `@@` lines."""
-    anchor, old, new, at_end = "", list[str](), list[str](), False
+    anchor = ""
+    old = list[str]()
+    new = list[str]()
+    at_end = False
     for row in [*rows, "@@"]:
         if row.startswith("@@"):
             if old or new:
                 yield Hunk(anchor, tuple(old), tuple(new), at_end)
-                old, new, at_end = [], [], False
+                old = []
+                new = []
+                at_end = False
             anchor = row[2:].strip()
             anchor = "" if LINE_RANGE.fullmatch(anchor) else anchor
         elif row.rstrip() == END_OF_FILE:

@@ -114,11 +114,9 @@ def _control_pictures(text: str) -> str:
 def _is_escaped_line(past: SessionHistory, content: Content, size_min: int) -> bool:
     size = ends = escaped = 0
     for piece in _bytes_of(past, content):
-        size, ends, escaped = (
-            size + len(piece),
-            ends + piece.count(b"\n"),
-            escaped + piece.count(b"\\n"),
-        )
+        size = size + len(piece)
+        ends = ends + piece.count(b"\n")
+        escaped = escaped + piece.count(b"\\n")
         if ends > ESCAPED_ENDS_MAX:
             return False
     return size > size_min and is_escaped_line(ends, escaped)
@@ -160,9 +158,11 @@ def _pieces(
 def _display_of(content: Content) -> Show:
     if content.raw:
         return visible
-    return (
-        str if not content.blob else _control_pictures if content.title == "content" else clean_text
-    )
+    if not content.blob:
+        return str
+    if content.title == "content":
+        return _control_pictures
+    return clean_text
 
 
 def _bytes_of(past: SessionHistory, content: Content) -> Iterator[bytes]:
@@ -268,9 +268,12 @@ def _page_of_line(
     end = wanted.char + len(raw) - 1
     size = size_words(len(raw.encode("utf-8", "replace")))
     whole = f"characters {wanted.char}-{end} of {total} of line {wanted.first} ({size})"
-    following = (
-        f"{wanted.first}:{end + 1}-" if end < total else f"{wanted.first + 1}-" if line.more else ""
-    )
+    if end < total:
+        following = f"{wanted.first}:{end + 1}-"
+    elif line.more:
+        following = f"{wanted.first + 1}-"
+    else:
+        following = ""
     return Page(line.show(raw), f"{wanted.first}:{wanted.char}-{end}", whole, following)
 
 
@@ -285,7 +288,9 @@ class _CharCollector:
         self._ended = True
         self.show: Show = str
         self._kept: list[str] = []
-        self._wanted, self._skip, self._most = wanted, first - 1, most
+        self._wanted = wanted
+        self._skip = first - 1
+        self._most = most
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._chars = 0
 

@@ -33,7 +33,9 @@ def hidden_filter(context: ToolContext, place: ResolvedPath) -> Callable[[str], 
     """Return a test whether a real path below `place` is forbidden by a rule; None when no rule
     is.
     """
-    hidden, folder, start = context.hidden, place.path.rstrip("/"), len(place.real.rstrip("/"))
+    hidden = context.hidden
+    folder = place.path.rstrip("/")
+    start = len(place.real.rstrip("/"))
     return None if hidden is None else lambda real: hidden(folder + real[start:], real)
 
 

@@ -241,7 +241,12 @@ def style_of(text: str, encoding: str, bom: bytes) -> Style:
         return Style(encoding, bom)
     both = text.count("\r\n")
     alone, cr = text.count("\n") - both, text.count("\r") - both
-    eol = "\r\n" if both >= max(alone, cr) else "\n" if alone >= cr else "\r"
+    if both >= max(alone, cr):
+        eol = "\r\n"
+    elif alone >= cr:
+        eol = "\n"
+    else:
+        eol = "\r"
     return Style(encoding, bom, eol, mixed=[both, alone, cr].count(0) < 2)
 
 

@@ -24,8 +24,12 @@ ANSWER_CHARS_MAX = 24_000
 CATALOGUE_CHARS_MAX = 3_000
 """Maximum length of the names in the description of `ToolSearch`: about a thousand tokens."""
 EXACT_NAME_SCORE = 1_000
-NAME_WORD, NAME_BEGINNING, NAME_PIECE = 12, 6, 4
-DESCRIBED_WORD, DESCRIBED_PIECE, ARGUMENT_WORD = 3, 1, 2
+NAME_WORD = 12
+NAME_BEGINNING = 6
+NAME_PIECE = 4
+DESCRIBED_WORD = 3
+DESCRIBED_PIECE = 1
+ARGUMENT_WORD = 2
 """Scores of a word of the query, by where it is found."""
 EMPTY_WORDS = frozenset(
     (
@@ -103,7 +107,9 @@ def search_answer(query: str, specs: Sequence[ToolSpec], limit: int) -> str:
     found = rank_tools(query, specs)
     if not found:
         return _no_match_message(query, specs)
-    best, pages, size = found[: max(1, min(limit, LIMIT_MAX))], list[str](), 0
+    best = found[: max(1, min(limit, LIMIT_MAX))]
+    pages = list[str]()
+    size = 0
     for spec in best:
         page = _tool_page(spec)
         size += len(page)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from longrein.events import ToolError
 from longrein.tools.registry import make_tool
 from longrein.tools.tool_port import Outcome, ToolContext
+from longrein.workspace import CommandSpec
+from longrein.workspace.piped_command import run_with_input
 
 if TYPE_CHECKING:
     from longrein.workspace.http import Response
@@ -112,15 +114,12 @@ def _encoding(charset: str) -> str:
 async def _convert(context: ToolContext, text: str) -> str:
     """Convert a large page in a process of its own, so that an interrupt ends it at once."""
     from longrein.tools.html_to_markdown import __file__ as program
-    from longrein.workspace.piped_command import run_with_input
 
     words = [sys.executable, "-I", "-S", "-B", program]
     done = await run_with_input(
         context.workspace.spawner,
-        words,
+        CommandSpec(words, "/", context.workspace.environment("")),
         data=text.encode("utf-8", "replace"),
-        cwd="/",
-        env=context.workspace.environment(""),
         timeout_s=CONVERT_S,
         output_bytes_max=CONVERTED_BYTES_MAX,
     )

@@ -23,6 +23,7 @@ from longrein.workspace.walk import split_glob
 from longrein.workspace.workspace_port import (
     BackgroundOptions,
     CommandExit,
+    CommandSpec,
     Confinement,
     FileStamp,
     Merge,
@@ -76,6 +77,7 @@ __all__ = [
     "BackgroundOptions",
     "CollectingSink",
     "CommandExit",
+    "CommandSpec",
     "Confinement",
     "FileStamp",
     "FinishedWorktree",

@@ -37,7 +37,7 @@ from longrein.workspace.terminate import TreeTerminator
 from longrein.workspace.workspace_port import (
     BackgroundOptions,
     CommandExit,
-    Confinement,
+    CommandSpec,
     Sink,
     SpooledTask,
     Streams,
@@ -83,7 +83,7 @@ class OutputReader:
         self, output: int, sink: Sink | None, output_bytes_max: int, stop: Callable[[str], None]
     ) -> None:
         """Start reading. Without a sink the output stays in the pipe, which the caller may hand
-        on.
+        on. `stop("flood")` is called at the limit.
         """
         self._loop = asyncio.get_running_loop()
         self._sink = sink
@@ -125,7 +125,7 @@ class OutputReader:
                 self._finish()
             return 0
         self._take(data)
-        if self.size_bytes > BATCH_ABOVE_BYTES and not self._wide:
+        if self.size_bytes > BATCH_ABOVE_BYTES and not self._wide and self.output >= 0:
             self._widen()
         return len(data) if self._left_bytes > 0 else 0
 
@@ -166,6 +166,10 @@ class OutputReader:
         """Read on without keeping anything, so that the command does not block."""
         self._sink = NullSink()
 
+    def close(self) -> None:
+        """Close the pipe: its writer gets SIGPIPE."""
+        close(self.detach_output())
+
     def detach_output(self) -> int:
         """Hand the open output pipe to the caller, who closes it; -1 when it is closed."""
         output, self.output = self.output, -1
@@ -181,34 +185,21 @@ class OpenPipes:
     """
 
     def __init__(self) -> None:
-        self._left: dict[int, int] = {}
-        """Descriptor -> bytes it may still bring, oldest first."""
+        self._left: list[OutputReader] = []
+        """Oldest first."""
 
     def keep(self, output: int) -> None:
         """Read this pipe until it ends or reaches its limit."""
+        self._left = [one for one in self._left if one.output >= 0]
         if len(self._left) >= LEFT_OPEN_MAX:
-            self._drop(next(iter(self._left)))
-        self._left[output] = LEFT_OPEN_BYTES_MAX
-        asyncio.get_running_loop().add_reader(output, self._read, output)
-
-    def _read(self, output: int) -> None:
-        try:
-            size = len(os.read(output, READ_BYTES))
-        except BlockingIOError:
-            return
-        self._left[output] -= size
-        if size == 0 or self._left[output] <= 0:
-            self._drop(output)
-
-    def _drop(self, output: int) -> None:
-        asyncio.get_running_loop().remove_reader(output)
-        del self._left[output]
-        os.close(output)
+            self._left[0].close()
+        reader = OutputReader(output, NullSink(), LEFT_OPEN_BYTES_MAX, lambda _: reader.close())
+        self._left.append(reader)
 
     def close(self) -> None:
         """Close all pipes."""
-        for output in list(self._left):
-            self._drop(output)
+        for reader in self._left:
+            reader.close()
 
 
 # --- Started commands -----------------------------------------------------------------------------
@@ -293,7 +284,10 @@ class ChildCommand(RunningCommand):
         super().__init__(pipes, sink, output_bytes_max)
         self._is_confined = is_confined
         self.pid = process.pid
-        self._process, self._mark, self._trees, self._left_open = process, mark, trees, left_open
+        self._process = process
+        self._mark = mark
+        self._trees = trees
+        self._left_open = left_open
         self._cause = "exit"
         self._tree_end: asyncio.Future[None] | None = None
         on_exit(process, self._output.exited)
@@ -342,43 +336,60 @@ POLL_LAST_S = 0.03
 """Polling intervals where an exit has no file descriptor (macOS, old kernels)."""
 
 
+def open_pipes(spec: CommandSpec, shell: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Open the pipes for output and report: (our ends, the command's), -1 for no report. Raises
+    OSError.
+    """
+    output, their_output = os.pipe()
+    try:
+        report, their_report = report_pipe(spec.command, shell)
+    except OSError:
+        close(output, their_output)
+        raise
+    os.set_blocking(output, False)
+    return (output, report), (their_output, their_report)
+
+
+def open_stream_pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+    """Open a pipe to a command and one from it: (our ends, the command's). Raises OSError."""
+    their_input, ours = os.pipe()
+    try:
+        output, their_output = os.pipe()
+    except OSError:
+        close(their_input, ours)
+        raise
+    return (ours, output), (their_input, their_output)
+
+
 def start_child(
-    command: str | Sequence[str],
-    shell: str,
-    cwd: str,
-    env: Mapping[str, str],
-    confinement: Confinement | None = None,
-    streams: Streams | None = None,
+    spec: CommandSpec, shell: str, env: Mapping[str, str]
 ) -> tuple[Popen[bytes], tuple[int, int]]:
     """Start a process: (process, our ends of its output and report). Raises OSError or ValueError,
     as `launch`.
-
-    `streams`: descriptors in place of its standard ones.
     """
-    output, their_output = os.pipe()
-    report, their_report = report_pipe(command, shell)
+    ours, (output, report) = open_pipes(spec, shell)
+    streams, confinement = spec.streams or Streams(DEVNULL), spec.confinement
     try:
         process = launch(
-            command,
+            spec.command,
             shell,
-            cwd,
+            spec.cwd,
             env,
-            output=their_output,
-            report=their_report,
-            stdin=streams.stdin if streams is not None else DEVNULL,
-            stdout=streams.stdout if streams is not None else -1,
-            error=streams.stderr if streams is not None else -1,
+            output=output,
+            report=report,
+            stdin=streams.stdin,
+            stdout=streams.stdout,
+            error=streams.stderr,
             confinement=(confinement.words, confinement.filter)
             if confinement is not None
             else None,
         )
     except BaseException:
-        close(output, report)
+        close(*ours)
         raise
     finally:
-        close(their_output, their_report)
-    os.set_blocking(output, False)
-    return process, (output, report)
+        close(output, report)
+    return process, ours
 
 
 def on_exit(process: Popen[bytes], tell: Callable[[], None]) -> None:
@@ -405,12 +416,11 @@ def on_exit(process: Popen[bytes], tell: Callable[[], None]) -> None:
         loop.add_reader(descriptor, on_readable)
 
 
-def start_failure(
-    error: OSError | ValueError, command: str | Sequence[str], cwd: str
-) -> CommandExit:
+def start_failure(error: OSError | ValueError, spec: CommandSpec) -> CommandExit:
     """Build the `CommandExit` of a failed start, with a shell's code: 127 not found, else 126."""
     code = 127 if isinstance(error, FileNotFoundError) else 126
-    return CommandExit(code, "", "not_started", start_error_text(error, command, cwd))
+    text = start_error_text(error, spec.command, spec.cwd)
+    return CommandExit(code, "", "not_started", text)
 
 
 _spawners = count(1)
@@ -448,27 +458,19 @@ class PlainSpawner:
         self._left_open = OpenPipes()
 
     def start(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        sink: Sink,
-        output_bytes_max: int,
-        confinement: Confinement | None = None,
-        streams: Streams | None = None,
+        self, spec: CommandSpec, *, sink: Sink, output_bytes_max: int
     ) -> ChildCommand | CommandExit:
-        """Start a command; see `Supervision.start`. `streams`: as for `start_child`."""
+        """Start a command; see `Supervision.start`."""
         mark = f"{self._mark}{next(self._numbers)}/"
-        marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
-        if confinement is not None:
-            marked |= {**confinement.env, SANDBOX_MARK: sandbox_mark()}
+        env = {**spec.variables, COMMAND_MARK: spec.env.get(COMMAND_MARK, "") + mark}
+        if spec.confinement is not None:
+            env[SANDBOX_MARK] = sandbox_mark()
         try:
-            process, pipes = start_child(command, self.shell, cwd, marked, confinement, streams)
+            process, pipes = start_child(spec, self.shell, env)
         except (OSError, ValueError) as error:
-            return start_failure(error, command, cwd)
+            return start_failure(error, spec)
         self._used = True
-        is_confined = confinement is not None and confinement.words[0] != LANDLOCK
+        is_confined = spec.confinement is not None and spec.confinement.words[0] != LANDLOCK
         return ChildCommand(
             process,
             mark,
@@ -481,27 +483,10 @@ class PlainSpawner:
         )
 
     async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        sink: Sink,
-        timeout_s: float,
-        output_bytes_max: int,
-        confinement: Confinement | None = None,
-        streams: Streams | None = None,
+        self, spec: CommandSpec, *, sink: Sink, timeout_s: float, output_bytes_max: int
     ) -> CommandExit:
         until = asyncio.get_running_loop().time() + timeout_s
-        started = self.start(
-            command,
-            cwd=cwd,
-            env=env,
-            sink=sink,
-            output_bytes_max=output_bytes_max,
-            confinement=confinement,
-            streams=streams,
-        )
+        started = self.start(spec, sink=sink, output_bytes_max=output_bytes_max)
         return started if isinstance(started, CommandExit) else await started.run(until)
 
     async def drain(self) -> None:

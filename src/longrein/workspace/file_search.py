@@ -20,7 +20,7 @@ from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.files import find_program, open_regular, spellings
 from longrein.workspace.supervisor.openat import Folder, open_folder
 from longrein.workspace.walk import compile_glob, name_glob
-from longrein.workspace.workspace_port import CommandExit, Workspace
+from longrein.workspace.workspace_port import CommandExit, CommandSpec, Workspace
 
 Mode = Literal["files", "content", "count", "names"]
 SEARCH_S = 10.0
@@ -135,7 +135,10 @@ async def _search(
     most = CONTENT_BYTES_MAX if query.mode == "content" else NAMES_BYTES_MAX
     environment = workspace.environment("")
     ended = await workspace.spawner.run(
-        words, cwd="/", env=environment, sink=taken, timeout_s=SEARCH_S, output_bytes_max=most
+        CommandSpec(words, "/", environment),
+        sink=taken,
+        timeout_s=SEARCH_S,
+        output_bytes_max=most,
     )
     return await read_output(query, bytes(taken.data), ended, hidden)
 
@@ -268,7 +271,9 @@ class FoundFiles:
 
     def __init__(self) -> None:
         self._folder: Folder | None = None
-        self._path, self._file, self._start = "", -1, b""
+        self._path = ""
+        self._file = -1
+        self._start = b""
 
     def __enter__(self) -> "FoundFiles":
         return self

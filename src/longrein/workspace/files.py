@@ -269,7 +269,9 @@ def places_of(path: str) -> list[str]:
     """Return the path of each link that is followed on the way to an absolute path, and where the
     last one leads.
     """
-    links, at, waiting = list[str](), "/", path.split("/")[::-1]
+    links = list[str]()
+    at = "/"
+    waiting = path.split("/")[::-1]
     while waiting and len(links) < LINKS_MAX:
         step = _normalize(os.path.join(at, waiting.pop()))
         try:
@@ -288,7 +290,9 @@ def _long_real_path(path: str) -> str:
 
     Raises OSError for too many links.
     """
-    names, real, links = path.split("/")[::-1], [""], 0
+    names = path.split("/")[::-1]
+    real = [""]
+    links = 0
     folder = os.open("/", IS_FOLDER)
     try:
         while names:

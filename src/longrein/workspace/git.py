@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.files import find_program, is_inside, spellings
-from longrein.workspace.workspace_port import Workspace
+from longrein.workspace.workspace_port import CommandSpec, Workspace
 
 GIT_TIMEOUT_S = 10.0
 GIT_BYTES_MAX = 16 << 20
@@ -246,9 +246,7 @@ async def _run(
 ) -> tuple[int, bytes]:
     output = CollectingSink()
     ended = await workspace.spawner.run(
-        words,
-        cwd=cwd,
-        env=environment,
+        CommandSpec(words, cwd, environment),
         sink=output,
         timeout_s=timeout_s,
         output_bytes_max=GIT_BYTES_MAX,

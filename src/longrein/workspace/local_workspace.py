@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from longrein.workspace import files
-from longrein.workspace.atomic_write import merge_late_writes, replace, write
+from longrein.workspace.atomic_write import replace
 from longrein.workspace.command_environment import children_environment
 from longrein.workspace.files import is_inside, refresh_stamp, resolve_path, spellings, stamp
 from longrein.workspace.supervisor.process_tree import SESSION_MARK
@@ -57,7 +57,6 @@ class PlainWorkspace:
             dict.fromkeys(resolve_path(root, "/", (), "").real for root in spellings(roots))
         )
         self.spawner = spawner
-        self._merge: Merge | None = None
         self._home = environment.get("HOME", "")
         self._environment = children_environment(environment, keep_env)
 
@@ -100,9 +99,6 @@ class PlainWorkspace:
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
         return files.read(path, limit_bytes)
 
-    def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
-        write(path, data, expect=expect)
-
     def replace(
         self,
         path: str,
@@ -113,7 +109,6 @@ class PlainWorkspace:
         merge: Merge | None = None,
         like: str = "",
     ) -> ReplaceResult:
-        self._merge = merge or self._merge
         return replace(path, data, expect=expect, base=base, merge=merge, like=like)
 
     async def run_in_thread(self, work: Callable[[], T], /) -> T:
@@ -130,7 +125,6 @@ class PlainWorkspace:
         return files.content_hash(path)
 
     def stamp(self, path: str, then: FileStamp | None = None) -> FileStamp:
-        merge_late_writes(self._merge, lock=True)
         return stamp(path) if then is None else refresh_stamp(path, then)
 
     def walk(

@@ -3,9 +3,7 @@
 import asyncio
 import os
 from collections import deque
-from contextlib import suppress
 
-from longrein.workspace.supervisor.shell_lines import close
 from longrein.workspace.workspace_port import CommandExit, StartedCommand
 
 LINE_BYTES_MAX = 16 << 20
@@ -72,40 +70,18 @@ class StreamProcess:
         self._reading.close()
 
 
-class StreamEnds:
-    """Both ends of the two pipes, until the program runs."""
-
-    def __init__(self, ours: tuple[int, int], theirs: tuple[int, int]) -> None:
-        self._stdin, self._stdout = ours
-        self.theirs = theirs
-        """Standard input and output of the program."""
-
-    async def connect(self, command: StartedCommand, errors: TailSink) -> StreamProcess:
-        """Turn our ends into streams."""
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
-        reading, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self._stdout, "rb", 0)
-        )
-        writing, protocol = await loop.connect_write_pipe(
-            lambda: asyncio.streams.FlowControlMixin(loop=loop), os.fdopen(self._stdin, "wb", 0)
-        )
-        return StreamProcess(
-            command, reader, asyncio.StreamWriter(writing, protocol, None, loop), reading, errors
-        )
-
-    def close(self) -> None:
-        """Close our ends, where no program runs."""
-        with suppress(OSError):
-            close(self._stdin, self._stdout)
-
-
-def open_stream_ends() -> StreamEnds:
-    """Open the two pipes. Raises OSError."""
-    their_stdin, stdin = os.pipe()
-    try:
-        stdout, their_stdout = os.pipe()
-    except OSError:
-        close(their_stdin, stdin)
-        raise
-    return StreamEnds((stdin, stdout), (their_stdin, their_stdout))
+async def connect_streams(
+    pipes: tuple[int, int], command: StartedCommand, errors: TailSink
+) -> StreamProcess:
+    """Turn our ends of the two pipes of a started program into streams."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+    reading, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(pipes[1], "rb", 0)
+    )
+    writing, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.streams.FlowControlMixin(loop=loop), os.fdopen(pipes[0], "wb", 0)
+    )
+    return StreamProcess(
+        command, reader, asyncio.StreamWriter(writing, protocol, None, loop), reading, errors
+    )

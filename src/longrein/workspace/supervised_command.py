@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -23,13 +23,15 @@ from longrein.workspace.child_process import (
     NullSink,
     PlainSpawner,
     RunningCommand,
+    open_pipes,
+    open_stream_pipes,
     start_failure,
 )
 from longrein.workspace.command_environment import DEFAULT_PATH, nesting_depth
 from longrein.workspace.spool import EARLY_PREFIX, remove_task
 from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
-from longrein.workspace.supervisor.shell_lines import close, report_pipe
+from longrein.workspace.supervisor.shell_lines import close
 from longrein.workspace.supervisor_client import (
     HELLO_S,
     UNRESPONSIVE,
@@ -41,7 +43,7 @@ from longrein.workspace.task_adoption import END_S, BackgroundTasks
 from longrein.workspace.workspace_port import (
     BackgroundOptions,
     CommandExit,
-    Confinement,
+    CommandSpec,
     ReplayableSink,
     Sink,
     SpooledTask,
@@ -112,9 +114,12 @@ class SupervisedCommand(RunningCommand):
         """Number that identifies the command in messages to the supervisor."""
         self.started: asyncio.Future[OSError | ValueError | None] = self._loop.create_future()
         """None once the command runs, else why it does not."""
-        self.printed: ReplayableSink | None = None
+        self._printed = sink
         """Has the foreground output; None when it is still in the pipe."""
-        self._spawner, self._connection, self._cwd, self._mark = spawner, connection, cwd, ""
+        self._spawner = spawner
+        self._connection = connection
+        self._cwd = cwd
+        self._mark = ""
         spawner.commands[self.number] = self
         self._over: Mapping[str, Any] | None = None
         self._told_to_end = self._is_kept = self._done = False
@@ -202,7 +207,10 @@ class SupervisedCommand(RunningCommand):
         self._spawner.commands.pop(self.number, None)
         self._close_pipes()
         written = await spool_early_output(
-            self._spawner.open_early_output(), self.printed, self._output.size_bytes, keeping
+            self._spawner.open_early_output(),
+            cast("ReplayableSink | None", self._printed),
+            self._output.size_bytes,
+            keeping,
         )
         shown = self._cwd.encode("utf-8", "replace").decode()  # a folder name may be any bytes
         record = {"task": keeping.task, "command": keeping.command, "cwd": shown}
@@ -213,26 +221,6 @@ class SupervisedCommand(RunningCommand):
         if answer["error"]:
             raise OSError(answer["error"])
         return self._spawner.known(keeping.task)
-
-
-def open_pipes(command: str | Sequence[str], shell: str) -> tuple[tuple[int, int], list[int]]:
-    """Open the pipes: (our ends of output and report, descriptors for the supervisor). Raises
-    OSError.
-    """
-    opened: list[int] = []
-    try:
-        opened += os.pipe()
-        report, their_report = report_pipe(command, shell)
-        opened += [one for one in (report, their_report) if one >= 0]
-        os.set_blocking(opened[0], False)
-        return (opened[0], report), [
-            os.dup(opened[0]),
-            opened[1],
-            *([their_report] if their_report >= 0 else []),
-        ]
-    except OSError:
-        close(*opened)
-        raise
 
 
 # --- The spawner ----------------------------------------------------------------------------------
@@ -427,88 +415,29 @@ class SupervisedSpawner(BackgroundTasks):
     # --- Starting commands ------------------------------------------------------------------------
 
     async def start(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        sink: ReplayableSink | None,
-        output_bytes_max: int,
-        stdin: bool = False,
-        confinement: Confinement | None = None,
-    ) -> StartedCommand | CommandExit:
-        """See `Supervision.start`. Without a supervisor the command cannot go to the background."""
-        started = await self._start(
-            command, cwd, env, sink, output_bytes_max, stdin=stdin, confinement=confinement
-        )
-        if isinstance(started, SupervisedCommand):
-            started.printed = sink
-        return started
-
-    async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        sink: Sink,
-        timeout_s: float,
-        output_bytes_max: int,
-        confinement: Confinement | None = None,
-        streams: Streams | None = None,
-    ) -> CommandExit:
-        until = asyncio.get_running_loop().time() + timeout_s
-        started = await self._start(
-            command, cwd, env, sink, output_bytes_max, confinement=confinement, streams=streams
-        )
-        return started if isinstance(started, CommandExit) else await started.run(until)
-
-    async def _start(
-        self,
-        command: str | Sequence[str],
-        cwd: str,
-        env: Mapping[str, str],
-        sink: Sink | None,
-        output_bytes_max: int,
-        *,
-        stdin: bool = False,
-        confinement: Confinement | None = None,
-        streams: Streams | None = None,
+        self, spec: CommandSpec, *, sink: Sink | None, output_bytes_max: int
     ) -> SupervisedCommand | ChildCommand | CommandExit:
-        """Start a command, without the supervisor where there is none.
-
-        `streams`: descriptors in place of its standard ones.
-        """
+        """See `Supervision.start`. Without a supervisor the command cannot go to the background."""
         connection = await self._connected()
         if connection is not None and not connection.unresponsive:
             try:
-                ours, theirs = open_pipes(command, self.shell)
-                given = streams.given() if streams is not None else {}
-                theirs += map(os.dup, given.values())
+                ours, theirs = self._open_pipes(spec)
             except OSError as error:
-                return start_failure(error, command, cwd)
-            running = SupervisedCommand(self, connection, ours, sink, output_bytes_max, cwd)
-            words = command if isinstance(command, str) else list(command)
-            confined = (
-                (list(confinement.words), confinement.filter) if confinement is not None else None
-            )
-            what = {
-                "command": words,
-                "shell": self.shell,
-                "cwd": cwd,
-                "env": dict(env),
-                "stdin": stdin,
-            }
-            if confinement is not None:
-                what["env"] = {**env, **confinement.env}
+                return start_failure(error, spec)
+            running = SupervisedCommand(self, connection, ours, sink, output_bytes_max, spec.cwd)
+            confinement = spec.confinement
             connection.send(
                 theirs,
                 do="start",
                 number=running.number,
                 until_s=time.monotonic() + START_S,
-                confinement=confined,
-                streams=list(given),
-                **what,
+                command=spec.command if isinstance(spec.command, str) else list(spec.command),
+                shell=self.shell,
+                cwd=spec.cwd,
+                env=spec.variables,
+                stdin=spec.stdin,
+                confinement=confinement and (list(confinement.words), confinement.filter),
+                streams=list(spec.streams.given() if spec.streams is not None else ()),
             )
             failure = await self._wait_started(running, connection)
             if failure is None:
@@ -517,17 +446,30 @@ class SupervisedSpawner(BackgroundTasks):
                 return (
                     LOST_EXIT
                     if isinstance(failure, ConnectionError)
-                    else start_failure(failure, command, cwd)
+                    else start_failure(failure, spec)
                 )
-        return self.plain.start(
-            command,
-            cwd=cwd,
-            env=env,
-            sink=sink or NullSink(),
-            output_bytes_max=output_bytes_max,
-            confinement=confinement,
-            streams=streams,
-        )
+        return self.plain.start(spec, sink=sink or NullSink(), output_bytes_max=output_bytes_max)
+
+    def _open_pipes(self, spec: CommandSpec) -> tuple[tuple[int, int], list[int]]:
+        """Open the pipes: (our ends of output and report, descriptors for the supervisor). Raises
+        OSError.
+        """
+        ours, (output, report) = open_pipes(spec, self.shell)
+        theirs = [output] if report < 0 else [output, report]
+        try:
+            theirs.insert(0, os.dup(ours[0]))
+            theirs += map(os.dup, spec.streams.given().values() if spec.streams else ())
+        except OSError:
+            close(*ours, *theirs)
+            raise
+        return ours, theirs
+
+    async def run(
+        self, spec: CommandSpec, *, sink: Sink, timeout_s: float, output_bytes_max: int
+    ) -> CommandExit:
+        until = asyncio.get_running_loop().time() + timeout_s
+        started = await self.start(spec, sink=sink, output_bytes_max=output_bytes_max)
+        return started if isinstance(started, CommandExit) else await started.run(until)
 
     async def _wait_started(
         self, running: SupervisedCommand, connection: SupervisorConnection
@@ -554,14 +496,7 @@ class SupervisedSpawner(BackgroundTasks):
         self.commands.pop(running.number, None)
         return TimeoutError()
 
-    async def start_streams(
-        self,
-        command: Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        confinement: Confinement | None = None,
-    ) -> "StreamProcess | CommandExit":
+    async def start_streams(self, spec: CommandSpec) -> "StreamProcess | CommandExit":
         """Start a program that this process talks with over its standard input and output.
 
         Returns a `CommandExit` with cause `not_started` when it cannot start.
@@ -569,33 +504,26 @@ class SupervisedSpawner(BackgroundTasks):
         from longrein.workspace.stream_process import (
             ERROR_OUTPUT_BYTES_MAX,
             TailSink,
-            open_stream_ends,
+            connect_streams,
         )
 
         try:
-            ends = open_stream_ends()
+            ours, theirs = open_stream_pipes()
         except OSError as error:
-            return start_failure(error, command, cwd)
+            return start_failure(error, spec)
         errors = TailSink()
+        started: StartedCommand | CommandExit = LOST_EXIT
         try:
-            started = await self._start(
-                command,
-                cwd,
-                env,
-                errors,
-                ERROR_OUTPUT_BYTES_MAX,
-                confinement=confinement,
-                streams=Streams(*ends.theirs),
+            started = await self.start(
+                msgspec.structs.replace(spec, streams=Streams(*theirs)),
+                sink=errors,
+                output_bytes_max=ERROR_OUTPUT_BYTES_MAX,
             )
-        except BaseException:
-            ends.close()
-            raise
         finally:
-            close(*ends.theirs)
+            close(*theirs, *(ours if isinstance(started, CommandExit) else ()))
         if isinstance(started, CommandExit):
-            ends.close()
             return started
-        return await ends.connect(started, errors)
+        return await connect_streams(ours, started, errors)
 
     def open_early_output(self) -> "SpoolWriter":
         """Open a file in the spool for output that belongs to no task yet."""

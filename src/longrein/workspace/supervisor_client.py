@@ -137,7 +137,9 @@ class SupervisorConnection:
         """
         self._loop = asyncio.get_running_loop()
         self._channel = Channel(sock)
-        self._popen, self._receive, self._lost = popen, hear, lost
+        self._popen = popen
+        self._receive = hear
+        self._lost = lost
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._numbers = count(1)
         self.gone = False

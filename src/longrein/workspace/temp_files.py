@@ -3,15 +3,13 @@
 A temporary file lies beside its target and names its owner, a process. Once complete, its name also
 holds hashes of the target's name, of the new content and of the expected content. So recovery can
 tell what the file is: content that was to be written, content that was rightly replaced, or another
-program's text that a killed process had displaced and not yet merged. Such a text goes back to the
+program's text that a killed process had displaced. Such a text goes back to the
 target, or beside it when the target has been written since.
 """
 
-import atexit
 import errno
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,8 +19,8 @@ from itertools import count
 
 import msgspec
 
-from longrein.workspace.files import READ_BYTES_MAX, content_hash, open_regular, read, read_up_to
-from longrein.workspace.supervisor.openat import Folder, open_folder, open_parent
+from longrein.workspace.files import READ_BYTES_MAX, content_hash, open_regular, read_up_to
+from longrein.workspace.supervisor.openat import Folder, open_folder
 from longrein.workspace.supervisor.process_tree import LINUX, owner_mark, process
 
 # --- Exchange of two files ------------------------------------------------------------------------
@@ -192,124 +190,34 @@ def folder_lock(folder: Folder) -> Iterator[None]:
         os.close(descriptor)
 
 
-# --- Replaced files that may still be written -----------------------------------------------------
-#
-# A program can find a file by its name, be held up, and write after the file was replaced. So the
-# descriptor of a replaced file is kept for a moment, and late writes to it are found.
+# --- Files that another program writes ------------------------------------------------------------
 
-WATCH_S = 0.5
-"""Seconds that a replaced file is watched."""
-WATCHED_MAX = 16
-WATCHED_BYTES_MAX = 16 * 1024 * 1024
-"""Limits of the files watched at once; the oldest are dropped."""
 WRITER_WAIT_S = 0.15
 """Longest wait for a program that has the file open for writing."""
-REMOVE_AFTER_S = 2.0
-"""Seconds that a displaced text stays on disk after a conflict; by then it is in a log."""
 READS_MAX = 8
+BUSY = "is open for writing in another program"
 
 
-class LateWrite(msgspec.Struct, frozen=True):
-    """Content that was written to a file after its replacement."""
-
-    target: str
-    before: bytes
-    """The content that was replaced."""
-    data: bytes
-    """The content written since."""
-
-
-class _WatchedFile(msgspec.Struct):
-    descriptor: int
-    target: str
-    data: bytes
-    numbers: tuple[int, int]
-    until_s: float
-
-
-_watched: list[_WatchedFile] = []
-_removals: list[tuple[float, str]] = []
-_lock = threading.Lock()
-
-
-def read_when_closed(descriptor: int) -> bytes | None:
-    """Read an open file once no process writes to it; None when that takes too long.
-
-    `descriptor` must be open for reading only.
-    """
-    for _ in range(READS_MAX):
-        if not _poll(lambda: not is_open_for_writing(descriptor), WRITER_WAIT_S):
-            return None
-        before = _numbers(descriptor)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        data = read_up_to(descriptor, READ_BYTES_MAX, before[0])
-        if before == _numbers(descriptor) and not is_open_for_writing(descriptor):
-            return data
-    return None
+def read_closed(folder: Folder, name: str) -> bytes:
+    """Read a file once no process writes to it. Raises OSError, also when that takes too long."""
+    descriptor, _ = open_regular(name, folder)
+    try:
+        for _ in range(READS_MAX):
+            if not _poll(lambda: not is_open_for_writing(descriptor), WRITER_WAIT_S):
+                break
+            before = _numbers(descriptor)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            data = read_up_to(descriptor, READ_BYTES_MAX, before[0])
+            if before == _numbers(descriptor) and not is_open_for_writing(descriptor):
+                return data
+    finally:
+        os.close(descriptor)
+    raise OSError(errno.EBUSY, BUSY, folder.path_of(name))
 
 
 def _numbers(descriptor: int) -> tuple[int, int]:
     status = os.fstat(descriptor)
     return status.st_size, status.st_mtime_ns
-
-
-def watch_replaced(descriptor: int, target: str, data: bytes) -> None:
-    """Watch a file that was replaced at `target`; `data` is its content. Takes over the
-    descriptor.
-    """
-    with _lock:
-        _watched.append(
-            _WatchedFile(descriptor, target, data, _numbers(descriptor), time.monotonic() + WATCH_S)
-        )
-        while (
-            len(_watched) > WATCHED_MAX
-            or sum(len(out.data) for out in _watched) > WATCHED_BYTES_MAX
-        ):
-            os.close(_watched.pop(0).descriptor)
-
-
-def remove_later(path: str) -> None:
-    """Remove a file after `REMOVE_AFTER_S`, or at the end of the process."""
-    _remove_at_exit()
-    _removals.append((time.monotonic() + REMOVE_AFTER_S, path))
-
-
-@cache
-def _remove_at_exit() -> None:
-    atexit.register(remove_due, float("inf"))
-
-
-def remove_due(now_s: float) -> None:
-    """Remove the files that are due at `now_s` (monotonic)."""
-    with _lock:
-        while _removals and _removals[0][0] <= now_s:
-            with suppress(OSError):
-                folder, name = open_parent(_removals.pop(0)[1])
-                with folder:
-                    folder.unlink(name)
-
-
-def find_late_writes() -> list[LateWrite]:
-    """Return writes to replaced files, each once. Costs a `stat` for each watched file."""
-    if _removals:
-        remove_due(time.monotonic())
-    if not _watched:
-        return []
-    late: list[LateWrite] = []
-    with _lock:
-        for out in list(_watched):
-            changed, over = _numbers(out.descriptor) != out.numbers, time.monotonic() > out.until_s
-            if not (changed or over) or is_open_for_writing(out.descriptor):
-                continue
-            if (
-                changed
-                and (data := read_when_closed(out.descriptor)) is not None
-                and data != out.data
-            ):
-                late.append(LateWrite(out.target, out.data, data))
-            os.close(out.descriptor)
-            _watched.remove(out)
-    return late
 
 
 # --- Temporary files and their recovery -----------------------------------------------------------
@@ -333,8 +241,6 @@ class TempFile(msgspec.Struct, frozen=True):
     """Hash of the new content."""
     expected_hash: str = ""
     """Hash of the content that it replaces."""
-    merged_hash: str = ""
-    """Hash of the content that another program's text, held here, was merged into."""
 
     @property
     def name(self) -> str:
@@ -392,7 +298,7 @@ def _abandoned_files(folder: Folder) -> Iterator[TempFile]:
         parts = name[len(PREFIX) : -len(SUFFIX)].removesuffix(".old").split("-")
         pid, _, start = parts[0].partition(".")
         if pid.isdigit() and not _is_alive(int(pid), int(start) if start.isdigit() else 0):
-            yield _claim(folder, name, TempFile(*parts[:6]))
+            yield _claim(folder, name, TempFile(*parts[:5]))
 
 
 def _claim(folder: Folder, name: str, temp: TempFile) -> TempFile:
@@ -419,47 +325,18 @@ def _recover(folder: Folder, temp: TempFile) -> list[str]:
     """Remove a file whose content is elsewhere, restore one whose content is not. Raises
     OSError.
     """
-    text = read_closed(folder, temp.name)
-    digest = "" if text is None else short_hash(sha256(text).hexdigest())
+    digest = short_hash(sha256(read_closed(folder, temp.name)).hexdigest())
     if not temp.expected_hash or digest in (temp.new_hash, temp.expected_hash):
         folder.unlink(temp.name)
         return []
     target = next((name for name in folder.names() if name_hash(name) == temp.target_hash), "")
-    now = short_hash(content_hash(target, folder)) if target else ""
-    if now == temp.new_hash and exchange(folder, temp.name, target):
-        return _check_restored(folder, temp, target)
     if (
-        now
-        and text is not None
-        and (now == temp.merged_hash or contains_all_lines(read(target, 0, folder), text))
+        target
+        and short_hash(content_hash(target, folder)) == temp.new_hash
+        and exchange(folder, temp.name, target)
     ):
-        folder.unlink(temp.name)
-        return []
-    return [_move_beside(folder, temp, target if now else "")]
-
-
-def _check_restored(folder: Folder, temp: TempFile, target: str) -> list[str]:
-    """After the exchange: keep what came out when another program wrote at that moment."""
-    text = read_closed(folder, temp.name)
-    if text is not None and short_hash(sha256(text).hexdigest()) == temp.new_hash:
-        folder.unlink(temp.name)
-        return []
-    exchange(folder, temp.name, target)
+        return _recover(folder, temp)  # what came out is ours, or was written at that moment
     return [_move_beside(folder, temp, target)]
-
-
-def read_closed(folder: Folder, name: str) -> bytes | None:
-    """Read a file once no process writes to it; None when that takes too long."""
-    descriptor, _ = open_regular(name, folder)
-    try:
-        return read_when_closed(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def contains_all_lines(text: bytes, other: bytes) -> bool:
-    """Tell whether every line of `other` is in `text`, so that removing `other` loses nothing."""
-    return set(other.splitlines()) <= set(text.splitlines())
 
 
 def _move_beside(folder: Folder, temp: TempFile, target: str) -> str:

@@ -26,7 +26,9 @@ class UsersRepository:
 
     def __init__(self, git: str, root: str, environment: Mapping[str, str]) -> None:
         """Look the places up. `environment`: without git's own variables."""
-        self._git, self._root, self._environment = git, root, environment
+        self._git = git
+        self._root = root
+        self._environment = environment
         self.top = self.objects = self.index = ""
         """Top folder, folder of objects that may be borrowed, index; '' outside a repository."""
         self.exclude = b""

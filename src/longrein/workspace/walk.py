@@ -154,7 +154,9 @@ def compile_glob(pattern: str, anywhere: bool = False) -> re.Pattern[str]:
 
 
 def _translate(pattern: str) -> str:
-    out, at, depth = [], 0, 0
+    out = []
+    at = 0
+    depth = 0
     while at < len(pattern):
         piece, step = _token(pattern, at, depth)
         depth += (piece == "(?:" and pattern[at] == "{") - (pattern[at] == "}" and piece == ")")

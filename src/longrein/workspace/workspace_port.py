@@ -91,6 +91,29 @@ class Streams(msgspec.Struct, frozen=True):
         return {name: one for name in self.__struct_fields__ if (one := getattr(self, name)) >= 0}
 
 
+class CommandSpec(msgspec.Struct, frozen=True):
+    """A command to start: a shell line (str) or a program (sequence), its folder and variables.
+
+    A line runs with `bash -c`, or `sh` where there is no bash. The command has its own session and
+    no terminal.
+    """
+
+    command: str | Sequence[str]
+    cwd: str
+    env: Mapping[str, str]
+    confinement: Confinement | None = None
+    """Puts the command into the sandbox."""
+    streams: Streams | None = None
+    """Descriptors in place of the usual standard streams."""
+    stdin: bool = False
+    """Standard input is a pipe that stays open for `Supervision.give`, else it is /dev/null."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """All variables, those of the confinement too."""
+        return {**self.env, **(self.confinement.env if self.confinement is not None else {})}
+
+
 class FileStamp(msgspec.Struct, frozen=True):
     """Identity of a file at one moment. A missing file has zeros and no hash."""
 
@@ -223,21 +246,12 @@ class Supervision(Protocol):
         ...
 
     async def start(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        sink: ReplayableSink | None,
-        output_bytes_max: int,
-        stdin: bool = False,
-        confinement: Confinement | None = None,
+        self, spec: CommandSpec, *, sink: ReplayableSink | None, output_bytes_max: int
     ) -> "StartedCommand | CommandExit":
         """Start a command as `Spawner.run` does.
 
         Without a sink the caller must keep the command at once; until then its output waits in the
-        pipe. With `stdin` standard input is a pipe that stays open for `give`, else /dev/null.
-        Returns a `CommandExit` with cause `not_started` when the command cannot start.
+        pipe. Returns a `CommandExit` with cause `not_started` when the command cannot start.
         """
         ...
 
@@ -297,24 +311,12 @@ class Spawner(Protocol):
     """Starts commands, perhaps as children of another process."""
 
     async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        sink: Sink,
-        timeout_s: float,
-        output_bytes_max: int,
-        confinement: Confinement | None = None,
-        streams: Streams | None = None,
+        self, spec: CommandSpec, *, sink: Sink, timeout_s: float, output_bytes_max: int
     ) -> CommandExit:
-        """Run a command to its end: a shell line (str) or a program (sequence). With `confinement`
-        in the sandbox.
+        """Run a command to its end.
 
-        A line runs with `bash -c`, or `sh` where there is no bash. The command has its own session,
-        stdin from /dev/null and no terminal. The call returns when the process itself has exited,
-        even if a grandchild still holds the pipe; output that arrives within 0.1 s after the exit
-        is kept. `streams`: other descriptors for stdin and stderr.
+        The call returns when the process itself has exited, even if a grandchild still holds the
+        pipe; output that arrives within 0.1 s after the exit is kept.
 
         Timeout, flood and cancellation end the process tree: TERM, 2 s grace, KILL. Cancellation
         re-raises `CancelledError` after TERM; KILL follows in the background. Never raises for what
@@ -357,16 +359,6 @@ class Workspace(Protocol):
         """
         ...
 
-    def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
-        """Replace a file atomically, keeping mode and owner.
-
-        The content goes to a temporary file beside the target, is flushed and renamed. Parent
-        folders are made. With `expect` (a content hash, '' for "must not exist") the present
-        content is compared right before the rename, and `FileExistsError` is raised when it
-        differs. Raises OSError.
-        """
-        ...
-
     def replace(
         self,
         path: str,
@@ -377,7 +369,11 @@ class Workspace(Protocol):
         merge: Merge | None = None,
         like: str = "",
     ) -> ReplaceResult:
-        """Replace content `expect` by `data` although other programs may write the same file.
+        """Replace content `expect` (its hash, '' for "must not exist") by `data` although other
+        programs may write the same file.
+
+        The content goes to a temporary file beside the target, is flushed and takes its place in
+        one step, with its mode, owner and extended attributes. Parent folders are made.
 
         Content that is found there instead, before or at the moment of the exchange, is merged with
         `data` (`base` is the common ancestor) and the result is written. On a conflict, or without

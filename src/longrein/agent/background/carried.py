@@ -14,7 +14,7 @@ from longrein.agent.background.session_tasks import SessionTasks
 from longrein.agent.background.start import finish_despite_cancel, keep
 from longrein.events import TaskStarted, Text
 from longrein.tools import BackgroundedCommand, Outcome
-from longrein.workspace import CommandExit
+from longrein.workspace import CommandExit, CommandSpec
 
 CARRIER = ("sh", "-c", 'read -r code && cat && exit "$code"; exit 1')
 """Reads an exit code and a text."""
@@ -58,12 +58,14 @@ async def _go_on(
     """Make a task of work that runs; where none can be made, wait for the work."""
     host = tasks.host
     started = await tasks.pool.supervision.start(
-        CARRIER,
-        cwd=task.cwd,
-        env=host.deps.workspace.environment(host.process_session),
+        CommandSpec(
+            CARRIER,
+            task.cwd,
+            host.deps.workspace.environment(host.process_session),
+            stdin=True,
+        ),
         sink=None,
         output_bytes_max=host.deps.options.output_bytes_max,
-        stdin=True,
     )
     if isinstance(started, CommandExit):
         return await doing

@@ -50,7 +50,9 @@ def last_lines(
 ) -> Slice:
     """Return the last `lines` of `size` printed bytes, at most about `most_bytes`."""
     start = max(0, size - most_bytes)
-    kept, first, end = b"", start, start
+    kept = b""
+    first = start
+    end = start
     for at, data in pieces(read, start):
         if at > end and kept:
             kept = b""  # after a gap, drop what came before

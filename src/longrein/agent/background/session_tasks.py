@@ -64,7 +64,9 @@ def tail_text(supervision: Supervision, found: SpooledTask, tail_bytes: int) -> 
 def task_view(now: TaskState, found: SpooledTask | None, now_us: int) -> TaskView:
     """Build the view of a task from the log, and of a running one from the spool."""
     started, end = now.started, now.ended
-    task, command, policy = started.task, started.command, started.policy
+    task = started.task
+    command = started.command
+    policy = started.policy
     if end is not None:
         return TaskView(
             task,
@@ -303,7 +305,9 @@ class SessionTasks:
 
     async def _prepared(self, found: SpooledTask) -> TaskEnded:
         supervision, tail = self.pool.supervision, self._tail(found)
-        path, blob, note = found.path, "", ""
+        path = found.path
+        blob = ""
+        note = ""
         try:
             path = supervision.whole(found.task)
             blob = await self.host.log.adopt(path) if path else ""

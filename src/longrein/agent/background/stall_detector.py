@@ -106,11 +106,9 @@ class StallDetector:
         if found is None or found.state != "running":
             del self._looks[task]
             return
-        wall_us, mono_s, silence = (
-            deps.clock.wall_us(),
-            deps.clock.mono_s(),
-            deps.task_options.stall_s,
-        )
+        wall_us = deps.clock.wall_us()
+        mono_s = deps.clock.mono_s()
+        silence = deps.task_options.stall_s
         jumped = abs((wall_us - look.wall_us) / 1e6 - (mono_s - look.mono_s)) > JUMP_S
         look.wall_us, look.mono_s = wall_us, mono_s
         silent_s = 0.0 if jumped else (wall_us - max(found.written_at, found.started_at)) / 1e6

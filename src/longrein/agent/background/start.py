@@ -21,6 +21,7 @@ from longrein.tools import BackgroundedCommand
 from longrein.workspace import (
     BackgroundOptions,
     CommandExit,
+    CommandSpec,
     ReplayableSink,
     SpooledTask,
     StartedCommand,
@@ -218,13 +219,15 @@ async def _start(
         else host.part(SessionHooks).all_variables
     )
     return await tasks.pool.supervision.start(
-        fact.command,
-        cwd=fact.cwd,
-        env={**host.deps.workspace.environment(host.process_session), **variables},
+        CommandSpec(
+            fact.command,
+            fact.cwd,
+            {**host.deps.workspace.environment(host.process_session), **variables},
+            confinement,
+            stdin=stdin,
+        ),
         sink=sink,
         output_bytes_max=host.deps.options.output_bytes_max,
-        stdin=stdin,
-        confinement=confinement,
     )
 
 

@@ -290,7 +290,9 @@ class CallTasks:
         now = host.state.tasks[view.id]
         if now.ended is None or supervision.spooled(view.id) is not None:
             return lambda start, size: supervision.read(view.id, start, size)
-        data, blob, archive = b"", now.ended.output, host.deps.archive
+        data = b""
+        blob = now.ended.output
+        archive = host.deps.archive
         if blob and archive is None:
             data = host.blobs.read_blob(blob)
         elif blob and archive is not None:

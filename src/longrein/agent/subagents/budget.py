@@ -91,7 +91,9 @@ def spent(state: State, tree: Mapping[str, State]) -> Spent:
     A running subagent counts with its grant, or with its use when that is more. `tree`: known
     states by session.
     """
-    usd, tokens, spawned = state.spent_usd, state.spent_tokens, state.spawned
+    usd = state.spent_usd
+    tokens = state.spent_tokens
+    spawned = state.spawned
     if state.asked is not None:
         tokens += state.asked.estimate_tokens
     for session, child in state.children.items():
@@ -215,7 +217,10 @@ def limits_within(limits: Limits, state: State, remaining: RemainingBudget) -> L
 def quote(offer: RunOption, turns: int = TURNS_EXPECTED) -> Spent:
     """Estimate what a subagent uses in `turns` requests: its growing context, and each answer."""
     price = offer.budget.price
-    usd, tokens, known, new = 0.0, 0, offer.cached_tokens, offer.fresh_tokens
+    usd = 0.0
+    tokens = 0
+    known = offer.cached_tokens
+    new = offer.fresh_tokens
     for _ in range(max(1, turns)):
         tokens += known + new + ANSWER_TOKENS
         if price is not None:

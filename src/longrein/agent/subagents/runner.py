@@ -345,7 +345,9 @@ class SubagentRunner(Subagents):
         same = msgspec.structs.replace(job, kind=named.started.kind, form="")
         one = plan(self.session.state, self.session.deps, self.tree, index, same, None)
         if isinstance(one, Plan):
-            one.job, one.again, one.form = job, named.started.child, named.started.form
+            one.job = job
+            one.again = named.started.child
+            one.form = named.started.form
         return one
 
     # --- working ----------------------------------------------------------------------------------

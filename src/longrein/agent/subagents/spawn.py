@@ -161,7 +161,9 @@ class Plan(msgspec.Struct):
 
     def wish(self, state: State, depth_max: int) -> SpawnRequest:
         """Build the budget request: as a fork, else with an empty conversation."""
-        task, own, prefix = estimate_text(self.job.prompt) + 500, 0, state.prefix
+        task = estimate_text(self.job.prompt) + 500
+        own = 0
+        prefix = state.prefix
         if prefix is not None and not self.again:
             tools = [spec for spec in prefix.tools if may_use(self.kind, spec.name, spawns=False)]
             own = sum(map(estimate_text, (prefix.system, *prefix.context))) + sum(
@@ -377,13 +379,12 @@ def start_subagent(
         note="; ".join(filter(None, (one.note, given.note))),
     )
     session.append(started)
-    shares = (
-        shared_entries(session.deps.history, was)
-        if was is not None
-        else fork_point(call)
-        if started.form == "fork"
-        else 0
-    )
+    if was is not None:
+        shares = shared_entries(session.deps.history, was)
+    elif started.form == "fork":
+        shares = fork_point(call)
+    else:
+        shares = 0
     working = open_subagent(session, tree, one.kind, (seq, started), shares)
     child = working.session
     if child.mode != child.state.mode:

@@ -87,7 +87,9 @@ class ActiveSubagent:
         """Seq of its first `ChildStarted`; its label is `a<seq>`."""
         self.first = first
         """First entry of its log that it does not share with its parent's."""
-        self.started, self.session, self.policy = started, session, policy
+        self.started = started
+        self.session = session
+        self.policy = policy
         self.task: asyncio.Task[None] | None = None
         self.finished: FinishedWorktree | None = None
         """Outcome of its worktree."""

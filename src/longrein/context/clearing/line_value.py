@@ -95,7 +95,9 @@ def _mentions(memory: NeedsMemory, index: TextIndex) -> tuple[bytes, bytes, byte
 
 def word_codes(memory: NeedsMemory, names: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield (identifier, codes in the order of `WORD_CODES`)."""
-    mentioned, now, spread = memory.mentioned, memory.now, memory.spread
+    mentioned = memory.mentioned
+    now = memory.now
+    spread = memory.spread
     for name in names:
         at = mentioned.get(name, -1)
         mention = _NEVER if at < 0 else bisect_right(_MENTION, now - at)
@@ -199,7 +201,11 @@ def _least_odds(share: float, chars: int) -> float:
     `share`: price of keeping one character over the cost of losing.
     """
     chance = share * chars
-    return log(chance / (1 - chance)) if 0 < chance < 1 else 99.0 if chance else -99.0
+    if 0 < chance < 1:
+        return log(chance / (1 - chance))
+    if chance:
+        return 99.0
+    return -99.0
 
 
 class ValueModels:
@@ -303,7 +309,9 @@ def _rows_to_keep(
     shows.
     """
     index, visible = memory.text_indexes.of(record), memory.visible
-    keys, sizes, rows = index.keys, index.sizes, []
+    keys = index.keys
+    sizes = index.sizes
+    rows = []
     asked = index.asked if record.rows is None else []
     if not asked:
         shown = rows_of(record, index)

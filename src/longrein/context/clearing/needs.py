@@ -101,7 +101,9 @@ class NeedsMemory(msgspec.Struct, array_like=True):
     def replace(self, n: int, piece: SourceItem) -> None:
         """Replace the text of an item that was never sent."""
         record = self.items[n]
-        record.piece, record.tokens, record.rows = piece, piece.tokens, None
+        record.piece = piece
+        record.tokens = piece.tokens
+        record.rows = None
         record.header = marker_line(piece) if record.again else ""
         self.text_indexes.forget(n)
         self._replace_shown(record, self.text_indexes.features(record))
@@ -134,7 +136,9 @@ class NeedsMemory(msgspec.Struct, array_like=True):
         self.fresh.clear()
 
     def _record_source(self, record: ItemRecord) -> None:
-        newest, spread, n = self.newest, self.spread, record.n
+        newest = self.newest
+        spread = self.spread
+        n = record.n
         for feature in record.shown:
             if feature in newest:
                 spread[feature] = spread.get(feature, 1) + 1
@@ -176,7 +180,9 @@ class NeedsMemory(msgspec.Struct, array_like=True):
         if call is None:
             return
         asked = self.items[call]
-        record.partner, asked.partner, record.paths = call, record.n, asked.paths
+        record.partner = call
+        asked.partner = record.n
+        record.paths = asked.paths
         kind = tool_class(asked.piece.tool_kind, asked.arguments)
         part = is_partial_read(asked.piece.arguments)
         record.cls = PART_READ if kind == "read" and part else RESULT_CLASSES.index(kind)
@@ -222,7 +228,9 @@ class NeedsMemory(msgspec.Struct, array_like=True):
     def set_shown(self, record: ItemRecord, text: str, tokens: float, form: str) -> None:
         """Set the text, size in tokens and form that are shown of an item."""
         self._replace_shown(record, tuple(features(text)))
-        record.tokens, record.form, record.cleared_at = tokens, form, self.now
+        record.tokens = tokens
+        record.form = form
+        record.cleared_at = self.now
 
     def _replace_shown(self, record: ItemRecord, shown: tuple[str, ...]) -> None:
         visible = self.visible

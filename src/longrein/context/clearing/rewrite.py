@@ -218,7 +218,9 @@ def _apply_form(
     if record.tokens - tokens < gain_min:
         return
     builder.touch(record)
-    record.rows, record.words, record.body = shape.rows, shape.words, kept
+    record.rows = shape.rows
+    record.words = shape.words
+    record.body = kept
     plain = call_content(text) if record.piece.kind == "call" else text
     builder.memory.set_shown(record, plain, tokens, "trimmed" if text else "gone")
     builder.changed[record.n] = None

@@ -25,7 +25,9 @@ IMAGE_IDLE = 8
 """Idle requests after which an image counts as unneeded; the log does not tell whether an image
 is used.
 """
-RECALL_CALL_TOKENS, RECALLED_TOKENS, RECALLED_REQUESTS = 80, 1_500, 20
+RECALL_CALL_TOKENS = 80
+RECALLED_TOKENS = 1_500
+RECALLED_REQUESTS = 20
 """Tokens of a call that recalls, tokens of its result, and requests for which the result is
 needed then.
 """
@@ -211,7 +213,9 @@ def _cut_point(memory: NeedsMemory, policy: ClearingPolicy) -> int:
         paid[at] = paid.get(at, 0.0) + rates.read * record.gain * idle
     if not paid:
         return -1
-    cut, rent, after = -1, 0.0, 0.0
+    cut = -1
+    rent = 0.0
+    after = 0.0
     oldest = min(paid)
     per_token = policy.settings.alpha * (rates.write - rates.read)
     for n in range(memory.sent - 1, oldest - 1, -1):

@@ -63,7 +63,9 @@ class Intake:
     def __init__(
         self, shape: MessageFormat, append: Callable[[AnyEvent], int], state: Callable[[], State]
     ) -> None:
-        self._shape, self._append, self._state = shape, append, state
+        self._shape = shape
+        self._append = append
+        self._state = state
         self.taken: list[TakenMessage] = []  # One record per message of the caller's list
         self.said: list[NeutralMessage | None] = []
         """The messages that were read; None after a restart, until they are read again."""

@@ -289,7 +289,12 @@ def _range(lines: str, total: int) -> tuple[int, int]:
             f'[bad-range] lines must look like "100-200" or "100-", not {lines[:40]!r}.'
         )
     first = int(match[1] or 1)
-    last = int(match[3]) if match[3] else (total if match[2] or not match[1] else first)
+    if match[3]:
+        last = int(match[3])
+    elif match[2] or not match[1]:
+        last = total
+    else:
+        last = first
     if first < 1 or last < first or first > total:
         raise ToolError(
             f"[bad-range] there are lines 1 to {total}; {lines[:40]!r} is none of them."

@@ -454,7 +454,12 @@ def _background_over(
         return
     running = any(other in ledger.running for other in ran.background)
     failed = state != "done" or ran.status != "running"
-    status = state if state != "done" else ran.status if failed or running else state
+    if state != "done":
+        status = state
+    elif failed or running:
+        status = ran.status
+    else:
+        status = state
     counts = _tests(ledger, seq, ran.argument, text) if ran.name == "Bash" else None
     ended = 0 if running else seq
     ledger.ran[line] = msgspec.structs.replace(

@@ -361,7 +361,9 @@ class TokenGauge(msgspec.Struct):
             self.learned = ClassFactors()
         else:
             self._learn(counted, raw)
-        self.counted, self.counted_raw, self.told = counted, raw, ()
+        self.counted = counted
+        self.counted_raw = raw
+        self.told = ()
         self.ratio = min(FACTOR_MAX, max(FACTOR_MIN, counted / raw))
         self.fresh = EMPTY_MIX
 

@@ -329,7 +329,9 @@ class _Auditor:
         bullet = re.match(_BULLET, line)
         start = bullet.end() if bullet is not None else 0
         done = not line[:start].rstrip().endswith("[ ]")
-        kept, at, before = [], start, (len(self.struck), self.marked)
+        kept = []
+        at = start
+        before = (len(self.struck), self.marked)
         for gap in re.finditer(_SENTENCES, line[start:]):
             kept.append(self._sentence(line[at : start + gap.end()], done=done))
             at = start + gap.end()

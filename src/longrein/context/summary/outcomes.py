@@ -368,7 +368,9 @@ class _Reader:
     """Reader of one sentence in one language."""
 
     def __init__(self, language: Language, sentence: str, cited: tuple[int, ...]) -> None:
-        self.language, self.sentence, self.cited = language, sentence, cited
+        self.language = language
+        self.sentence = sentence
+        self.cited = cited
         self.found: list[Outcome] = []
 
     def read(self) -> list[Outcome]:
@@ -468,13 +470,11 @@ def outcome_prover(ledger: Ledger, last: int) -> Callable[[Outcome], Proof]:
 
     def prove(claim: Outcome) -> Proof:
         if claim.kind == "consent":
-            return (
-                "proven"
-                if _consented(ledger, claim, last)
-                else "refuted"
-                if claim.good
-                else "unproven"
-            )
+            if _consented(ledger, claim, last):
+                return "proven"
+            if claim.good:
+                return "refuted"
+            return "unproven"
         if claim.kind == "change" and any(seq <= last for seq, _ in ledger.edits):
             return "proven"
         runs = [ran for ran in ledger.ran.values() if ran.seq <= last and ran.status not in _NO_END]

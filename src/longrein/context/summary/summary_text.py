@@ -533,7 +533,9 @@ class _SummaryComposer:
     def __init__(
         self, state: State, budget: Budget, span: tuple[int, int], cost: Cost, scale: float
     ) -> None:
-        self.state, self.span, self.cost = state, span, cost
+        self.state = state
+        self.span = span
+        self.cost = cost
         self.files_tokens = round(budget.usable_tokens * FILES_SHARE_MAX)
         self.total = round(budget.usable_tokens * SHARE_MAX)
         self.head = self._head()

@@ -6,9 +6,7 @@ from typing import Any, Protocol
 
 from acp import RequestError
 from longrein.agent import (
-    FromSubagent,
     InboxMessage,
-    Output,
     SessionUpdate,
     SetMode,
     SetModel,
@@ -16,23 +14,7 @@ from longrein.agent import (
     session_usd,
 )
 from longrein.agent.extension_part import user_answer
-from longrein.events import (
-    AnyPart,
-    Asked,
-    AskFailed,
-    Entry,
-    LongreinError,
-    ModeSet,
-    PermissionAnswered,
-    PermissionAsked,
-    PrefixSet,
-    Replied,
-    Rewound,
-    ToolEnded,
-    TurnEnded,
-    UsageError,
-    UserSpoke,
-)
+from longrein.events import AnyPart, Entry, LongreinError, Rewound, UsageError
 from longrein.extensions.acp import editor_commands, permissions, question_forms
 from longrein.extensions.acp.config_options import config_options, modes
 from longrein.extensions.acp.host import SessionFacts
@@ -40,6 +22,17 @@ from longrein.extensions.acp.tool_calls import Update
 from longrein.extensions.acp.updates import StreamFacts, UpdateStream, chunk, notice
 from longrein.frontends.stdio import say
 from longrein.settings_schema import MODES
+from longrein.steps import (
+    BreakStep,
+    CallStep,
+    Projection,
+    PromptStep,
+    QuestionStep,
+    RequestStep,
+    SettingStep,
+    Step,
+    TurnEndStep,
+)
 
 AUTH_REQUIRED, INTERNAL_ERROR = -32000, -32603
 OUTPUT_EVERY_S = 0.3
@@ -95,6 +88,7 @@ class EditorSession:
                 lambda: session_usd(facts.port.state, facts.port.agents()),
             )
         )
+        self._projection = Projection()
         self._prompts: list[Prompt] = []
         self._questions: dict[tuple[str, str], asyncio.Task[None]] = {}
         """(session of the subagent or '', call) -> the question in the editor."""
@@ -121,6 +115,7 @@ class EditorSession:
         last = state.seq
         if not replay and state.words:
             self._stream.prime(state)
+            self._projection.prime(state)
             self._news = self.port.follow(last)
         self._spawn(self._run())
         if replay:
@@ -184,13 +179,9 @@ class EditorSession:
         await self._show_notes()
         if self._error is not None:
             raise RequestError(INTERNAL_ERROR, str(self._error))
-        for call, opened in self.port.state.calls.items():
-            if (
-                opened.asked is not None
-                and opened.answer is None
-                and ("", call) not in self._questions
-            ):
-                self._ask(opened.asked)  # asked before a crash
+        for step in self._projection.open_questions():  # asked before a crash
+            if ("", step.id) not in self._questions:
+                self._ask(step)
         prompt = Prompt()
         self._prompts.append(prompt)
         try:
@@ -289,26 +280,23 @@ class EditorSession:
                 break
         self._stream.replaying = True
         for entry in entries:
-            await self._show(entry)
+            for step in self._projection.read(entry):
+                await self._show(step)
         self._stream.replaying = False
 
     async def _listen(self) -> None:
         try:
             async for heard in self._news:
-                await self._show(heard)
-                if isinstance(heard, Entry):
-                    await self._act(heard)
-                elif isinstance(heard, FromSubagent) and isinstance(heard.heard, Entry):
-                    self._act_for_subagent(heard, heard.heard)
-                if isinstance(heard.heard if isinstance(heard, FromSubagent) else heard, Output):
-                    self._flush_soon()
+                for step in self._projection.read(heard):
+                    await self._show(step)
+                    await self._act(step)
         except LongreinError as error:
             self._fail(error)
 
-    async def _show(self, heard: SessionUpdate) -> None:
-        """Send the updates of one entry or piece of news; one that cannot be drawn is left out."""
+    async def _show(self, step: Step) -> None:
+        """Send the updates of a step; one that cannot be drawn is left out."""
         try:
-            updates = self._stream.apply(heard)
+            updates = self._stream.apply(step)
         except Exception as error:
             say(
                 f"an update could not be shown: {type(error).__name__}: {error} (a bug in "
@@ -318,40 +306,39 @@ class EditorSession:
         for update in updates:
             await self.send(update)
 
-    async def _act(self, entry: Entry) -> None:
-        match entry.event:
-            case UserSpoke():
+    async def _act(self, step: Step) -> None:
+        child = step.agent.session
+        match step:
+            case CallStep(phase="output"):
+                self._flush_soon()
+            case QuestionStep(answer=None):
+                self._ask(step)
+            case QuestionStep(id=call) | CallStep(phase="ended", id=call):
+                self._drop_question(child, call)
+            case _ if not child:
+                await self._act_for_prompts(step)
+
+    async def _act_for_prompts(self, step: Step) -> None:
+        match step:
+            case PromptStep():
                 waiting = next((prompt for prompt in self._prompts if not prompt.begun), None)
                 if waiting is not None:
                     waiting.begun = True
-            case Replied(stop=stop):
-                self._last_stop, self._failure = stop, ""
-            case AskFailed(kind=kind):
-                self._last_stop, self._failure = "", kind
-            case PermissionAsked() as asked:
-                self._ask(asked)
-            case PermissionAnswered(call=call) | ToolEnded(call=call):
-                self._drop_question("", call)
-            case ModeSet(mode=mode):
+            case RequestStep(reply=reply) if reply:
+                self._last_stop, self._failure = reply.stop, ""
+            case RequestStep(failure=failure) if failure:
+                self._last_stop, self._failure = "", failure.kind
+            case SettingStep(name="mode", value=mode):
                 self._mode = mode
                 await self.send({"sessionUpdate": "current_mode_update", "currentModeId": mode})
                 await self._send_options()
-            case PrefixSet(reason=reason) if reason != "start":
+            case BreakStep(prefix=prefix) if prefix and prefix.reason != "start":
                 self._model = ""
                 await self._send_options()
-            case TurnEnded() as ended:
-                await self._end_turn(ended)
-            case Asked() if any(prompt.begun and prompt.cancelled for prompt in self._prompts):
+            case TurnEndStep():
+                await self._end_turn(step)
+            case RequestStep() if any(one.begun and one.cancelled for one in self._prompts):
                 self.port.interrupt()  # the cancellation came before the turn had begun
-            case _:
-                pass
-
-    def _act_for_subagent(self, update: FromSubagent, entry: Entry) -> None:
-        match entry.event:
-            case PermissionAsked() as asked:
-                self._ask(asked, update)
-            case PermissionAnswered(call=call) | ToolEnded(call=call):
-                self._drop_question(update.child, call)
             case _:
                 pass
 
@@ -359,7 +346,7 @@ class EditorSession:
         options = self.options()["configOptions"]
         await self.send({"sessionUpdate": "config_option_update", "configOptions": options})
 
-    async def _end_turn(self, ended: TurnEnded) -> None:
+    async def _end_turn(self, ended: TurnEndStep) -> None:
         begun = [prompt for prompt in self._prompts if prompt.begun and not prompt.stop.done()]
         refused = self._last_stop == "refusal"
         if ended.reason == "error" and (refused or not begun) and ended.message:
@@ -370,7 +357,7 @@ class EditorSession:
             0
         )  # the answers to these prompts come before the updates of the next turn
 
-    def _stop_reason(self, ended: TurnEnded) -> str | RequestError:
+    def _stop_reason(self, ended: TurnEndStep) -> str | RequestError:
         match ended.reason:
             case "interrupted":
                 return "cancelled"
@@ -397,16 +384,19 @@ class EditorSession:
 
     # --- permission questions ---------------------------------------------------------------------
 
-    def _ask(self, asked: PermissionAsked, update: FromSubagent | None = None) -> None:
-        stream = self._stream.child(update) if update is not None else self._stream
+    def _ask(self, step: QuestionStep) -> None:
+        agent, asked = step.agent, step.asked
+        if asked is None:
+            return
+        stream = self._stream.of(agent)
         question = permissions.Question(
             asked,
-            stream.call_view(asked.call),
-            stream.qualified(asked.call),
-            update.child if update is not None else "",
-            f"{update.label} {update.kind}" if update is not None else "",
+            stream.call_view(step.id),
+            stream.qualified(step.id),
+            agent.session,
+            f"{agent.label} {agent.kind}" if agent.session else "",
         )
-        self._questions[question.session, asked.call] = self._spawn(self._wait_for_answer(question))
+        self._questions[agent.session, step.id] = self._spawn(self._wait_for_answer(question))
 
     async def _wait_for_answer(self, question: permissions.Question) -> None:
         """Ask the editor. A question that it cancels, refuses or leaves open by going away is

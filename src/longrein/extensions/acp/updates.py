@@ -2,42 +2,24 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from typing import assert_never
 from uuid import UUID, uuid5
 
 import msgspec
 
-from longrein.agent import FromSubagent, Output, ReplyDelta, RetryPause, SessionUpdate, UserNotice
 from longrein.context import State
 from longrein.context.state.tool_traits import UNSTATED, with_traits
 from longrein.events import (
     AnyPart,
-    Asked,
-    ChildEnded,
-    ChildStarted,
-    Cleared,
-    CwdSet,
-    Entry,
     Image,
-    Opened,
-    PrefixSet,
     Replied,
-    Summarized,
-    TaskEnded,
-    TaskStarted,
     Text,
     Thinking,
-    TodoSet,
-    ToolCall,
-    ToolEnded,
-    ToolStarted,
     ToolTraits,
-    TurnEnded,
-    UserSpoke,
     entry_uuid,
     unwrapped,
 )
 from longrein.events.escape import shortened
-from longrein.events.purposes import Purposes
 from longrein.extensions.acp.tool_calls import (
     CallView,
     FileText,
@@ -56,6 +38,25 @@ from longrein.extensions.acp.tool_calls import (
 )
 from longrein.frontends.human_text import escape_line, first_line
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
+from longrein.steps import (
+    Agent,
+    BreakStep,
+    CallStep,
+    CompactionStep,
+    FileStep,
+    NoticeStep,
+    PromptStep,
+    QuestionStep,
+    RequestStep,
+    SettingStep,
+    Step,
+    StreamStep,
+    SubagentStep,
+    TaskStep,
+    TextStep,
+    ThinkingStep,
+    TurnEndStep,
+)
 
 Delta = TextDelta | ThinkingDelta | CallDelta
 
@@ -97,12 +98,8 @@ class UpdateStream:
         self._traits: dict[str, ToolTraits] = dict(UNSTATED)
         self._calls: dict[str, CallView] = {}
         self._output: dict[str, str] = {}
-        self._purposes = Purposes()
         self._streamed: set[int] = set()
         """Requests whose reply was shown while it grew."""
-        self._tasks: set[str] = set()
-        self._labels: dict[str, str] = {}
-        """Session of a working subagent -> its label."""
         self._children: dict[str, UpdateStream] = {}
         self._has_title = False
 
@@ -118,39 +115,20 @@ class UpdateStream:
             self._calls[call.id] = view_of(
                 call, self.qualified(call.id), traits, self._cwd, self._facts.file_text
             )
-        self._tasks = {task for task, known in state.tasks.items() if known.ended is None}
-        self._labels = {
-            child: f"a{known.seq}" for child, known in state.children.items() if known.ended is None
-        }
 
-    def apply(self, heard: SessionUpdate) -> list[Update]:
-        """Return the updates of one entry or piece of news."""
-        match heard:
-            case Entry():
-                return self._entry(heard)
-            case ReplyDelta() if not self._label:
-                return self._delta(heard)
-            case Output(call=call, data=data) if call in self._calls:
-                self._output[call] = (self._output.get(call, "") + data.decode("utf-8", "replace"))[
-                    -OUTPUT_CHARS_MAX:
-                ]
-                return []
-            case RetryPause() if not self._label:
-                return [thought(f"{heard.message}: trying again in {heard.delay_s:.1f} s\n")]
-            case UserNotice(text):
-                return [notice(f"{self._label} {self._who}: {text}" if self._label else text)]
-            case FromSubagent():
-                return self.child(heard).apply(heard.heard)
-            case _:
-                return []
+    def apply(self, step: Step) -> list[Update]:
+        """Return the updates of one step of the session or a subagent."""
+        return self.of(step.agent)._draw(step)
 
-    def child(self, update: FromSubagent) -> "UpdateStream":
-        """Return the stream of the subagent that an update is about."""
-        if update.child not in self._children:
-            stream = UpdateStream(self._facts, update.label, update.kind)
+    def of(self, agent: Agent) -> "UpdateStream":
+        """Return the stream of the agent of a step."""
+        if not agent.session:
+            return self
+        if agent.session not in self._children:
+            stream = UpdateStream(self._facts, agent.label, agent.kind)
             stream._cwd, stream._traits = self._cwd, self._traits
-            self._children[update.child] = stream
-        return self._children[update.child]
+            self._children[agent.session] = stream
+        return self._children[agent.session]
 
     def live_output(self) -> list[Update]:
         """Return updates with the output of running commands that came since the last time."""
@@ -190,66 +168,77 @@ class UpdateStream:
         """
         return f"{self._label}.{call}" if self._label else call
 
-    # --- entries ----------------------------------------------------------------------------------
+    # --- steps ------------------------------------------------------------------------------------
 
-    def _entry(self, entry: Entry) -> list[Update]:
-        match entry.event:
-            case Opened(cwd=cwd) | CwdSet(cwd=cwd):
+    def _draw(self, step: Step) -> list[Update]:
+        """Return the updates of a step; of a subagent only those of its calls and notices."""
+        match step:
+            case SettingStep(name="session" | "cwd", value=cwd):
                 self._cwd = cwd
-            case PrefixSet() as prefix:
+            case BreakStep(prefix=prefix) if prefix:
                 self._traits = with_traits(self._traits, prefix)
-            case ToolStarted(call=call, arguments=arguments) if call in self._calls:
-                return [started(self._calls[call], arguments)]
-            case ToolEnded(call=call) as end if call in self._calls:
-                self._output.pop(call, None)
-                return [
-                    ended(
-                        self._calls.pop(call),
-                        end,
-                        self._facts.read_blob,
-                        self.terminals.pop(call, ""),
-                    )
-                ]
-            case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
-                return self._background(entry)
-            case Asked() | Replied():
-                return self._request(entry)
+            case CallStep():
+                return self._call(step)
+            case TaskStep():
+                return self._task(step)
+            case SubagentStep():
+                return self._subagent(step)
+            case RequestStep(reply=reply, purpose="turn") if reply:
+                return [*self._prose(reply), *self._announce(step, reply), *self._usage(reply)]
+            case NoticeStep(kind="longrein", text=text):
+                return [notice(f"{self._label} {self._who}: {text}" if self._label else text)]
             case _ if not self._label:
-                return self._conversation(entry)
+                return self._conversation(step)
         return []
 
-    def _conversation(self, entry: Entry) -> list[Update]:
-        match entry.event:
-            case UserSpoke(parts=parts):
-                return [
-                    *self._title(parts),
-                    *(self._user(parts, entry.seq) if self.replaying else ()),
-                ]
-            case TodoSet(todos=todos):
+    def _call(self, step: CallStep) -> list[Update]:
+        call = step.id
+        if call not in self._calls:
+            return []
+        if step.ended is not None:
+            self._output.pop(call, None)
+            view, terminal = self._calls.pop(call), self.terminals.pop(call, "")
+            return [ended(view, step.ended, self._facts.read_blob, terminal)]
+        if step.output:
+            text = self._output.get(call, "") + step.output.decode("utf-8", "replace")
+            self._output[call] = text[-OUTPUT_CHARS_MAX:]
+        return [started(self._calls[call], step.started.arguments)] if step.started else []
+
+    def _conversation(self, step: Step) -> list[Update]:  # noqa: PLR0911 - a case for each step
+        match step:
+            case PromptStep(message=said):
+                user = self._user(said.parts, step.seq) if self.replaying else ()
+                return [*self._title(said.parts), *user]
+            case StreamStep(purpose="turn", request=request, deltas=deltas):
+                self._streamed.add(request)
+                return list(self._chunks(request, deltas))
+            case NoticeStep(pause=pause) if pause:
+                return [thought(f"{pause.message}: trying again in {pause.delay_s:.1f} s\n")]
+            case SettingStep(name="todos", todos=todos):
                 entries = [
                     {"content": t.content, "priority": "medium", "status": t.status} for t in todos
                 ]
                 return [{"sessionUpdate": "plan", "entries": entries}]
-            case Cleared(reason=reason, forms=forms) if reason not in SILENT_CLEARING:
-                return [
-                    notice(
-                        f"Context compacted: {len(forms)} earlier results are shown shorter.",
-                        "compaction",
-                    )
-                ]
-            case Summarized():
-                return [
-                    notice(
-                        "Context compacted: the conversation so far was summarised.", "compaction"
-                    )
-                ]
-            case TurnEnded(reason=reason, message=text) if text and reason not in (
-                "done",
-                "interrupted",
-            ):
-                return [notice(text, "turn_ended")] if reason != "error" or self.replaying else []
-            case _:
+            case CompactionStep(cleared=cleared) if cleared:
+                if cleared.reason in SILENT_CLEARING:
+                    return []
+                what = f"{len(cleared.forms)} earlier results are shown shorter."
+                return [notice(f"Context compacted: {what}", "compaction")]
+            case CompactionStep(summarized=summary) if summary:
+                what = "the conversation so far was summarised."
+                return [notice(f"Context compacted: {what}", "compaction")]
+            case TurnEndStep(reason=reason, message=text):
+                is_told = text and reason not in ("done", "interrupted")
+                is_new = reason != "error" or self.replaying
+                return [notice(text, "turn_ended")] if is_told and is_new else []
+            case NoticeStep() | StreamStep() | SettingStep() | CompactionStep() | BreakStep():
                 return []
+            case TextStep() | ThinkingStep() | CallStep() | RequestStep() | QuestionStep():
+                return []
+            case TaskStep() | SubagentStep() | FileStep():
+                return []
+            case _:
+                assert_never(step)
 
     def _title(self, parts: Sequence[AnyPart]) -> list[Update]:
         text = next(
@@ -279,22 +268,6 @@ class UpdateStream:
 
     # --- replies ----------------------------------------------------------------------------------
 
-    def _request(self, entry: Entry) -> list[Update]:
-        match entry.event:
-            case Asked():
-                self._purposes.note(entry)
-            case Replied() as reply:
-                if self._purposes.of(reply.asked) == "summary":
-                    return []
-                return [*self._prose(reply), *self._announce(reply), *self._usage(reply)]
-        return []
-
-    def _delta(self, heard: ReplyDelta) -> list[Update]:
-        if heard.purpose == "summary":
-            return []
-        self._streamed.add(heard.asked)
-        return list(self._chunks(heard.asked, heard.deltas))
-
     def _chunks(self, asked: int, deltas: Iterable[Delta]) -> Iterable[Update]:
         """Yield one chunk for adjacent deltas of one kind."""
         for kind, group in groupby(deltas, type):
@@ -319,22 +292,16 @@ class UpdateStream:
                 deltas.append(ThinkingDelta(part.text))
         return list(self._chunks(reply.asked, deltas))
 
-    def _announce(self, reply: Replied) -> list[Update]:
+    def _announce(self, step: RequestStep, reply: Replied) -> list[Update]:
         found = []
-        for part in reply.parts if reply.stop != "interrupted" else ():
-            call = unwrapped(part) if isinstance(part, ToolCall) else None
-            if call is None or call.name in HIDDEN_CALLS:
+        calls = [unwrapped(call) for call in step.calls] if reply.stop != "interrupted" else []
+        who = f"{self._label} {self._who}" if self._label else ""
+        file_text = self._facts.file_text if not self.replaying else _no_text
+        for call in calls:
+            if call.name in HIDDEN_CALLS:
                 continue
-            file_text = self._facts.file_text if not self.replaying else _no_text
-            who = f"{self._label} {self._who}" if self._label else ""
-            view = view_of(
-                call,
-                self.qualified(call.id),
-                self._traits.get(call.name),
-                self._cwd,
-                file_text,
-                who,
-            )
+            name, traits = self.qualified(call.id), self._traits.get(call.name)
+            view = view_of(call, name, traits, self._cwd, file_text, who)
             self._calls[call.id] = view
             found.append(announce(view, self._cwd, file_text))
         return found
@@ -349,30 +316,32 @@ class UpdateStream:
 
     # --- background work: long-lived calls, one for each task and each subagent -------------------
 
-    def _background(self, entry: Entry) -> list[Update]:
-        match entry.event:
-            case TaskStarted(task=task, command=command, state=state):
-                status = TASK_STATUS.get(state, "in_progress")
-                if task in self._tasks:
-                    return [background_update(task, status)]
-                self._tasks.add(task)
-                title = f"Background task {task}: {escape_line(command)}"
-                return [background_call(task, title, "execute", status, {"command": command})]
-            case TaskEnded(task=task, state=state, tail=tail):
-                content = [text_content(fence(tail))] if tail else None
-                return [background_update(task, TASK_STATUS.get(state, "failed"), content)]
-            case ChildStarted() as child:
-                label = self.qualified(f"a{child.again or entry.seq}")
-                title = f"Subagent {label} {child.kind}: {escape_line(child.description)}"
-                arguments = {"type": child.kind, "task": child.task}
-                self._labels[child.child] = label
-                return [background_call(label, title, "think", "in_progress", arguments)]
-            case ChildEnded() as child:
-                label = self._labels.pop(child.child, "")
-                content = [text_content(child.report or child.message)]
-                status = "completed" if child.status == "done" else "failed"
-                return [background_update(label, status, content)] if label else []
-        return []
+    def _task(self, step: TaskStep) -> list[Update]:
+        task, end, start = step.task, step.ended, step.started
+        if end is not None:
+            if not step.seq:
+                return []
+            content = [text_content(fence(end.tail))] if end.tail else None
+            return [background_update(task, TASK_STATUS.get(end.state, "failed"), content)]
+        if start is None:
+            return []
+        status = TASK_STATUS.get(start.state, "in_progress")
+        if step.is_known:
+            return [background_update(task, status)]
+        title = f"Background task {task}: {escape_line(start.command)}"
+        return [background_call(task, title, "execute", status, {"command": start.command})]
+
+    def _subagent(self, step: SubagentStep) -> list[Update]:
+        label, end, start = step.label, step.ended, step.started
+        if start is None:
+            return []
+        if end is not None:
+            content = [text_content(end.report or end.message)]
+            status = "completed" if end.status == "done" else "failed"
+            return [background_update(label, status, content)]
+        title = f"Subagent {label} {start.kind}: {escape_line(start.description)}"
+        arguments = {"type": start.kind, "task": start.task}
+        return [background_call(label, title, "think", "in_progress", arguments)]
 
 
 def _no_text(_path: str) -> str | None:

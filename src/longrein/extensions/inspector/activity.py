@@ -2,21 +2,9 @@
 
 import msgspec
 
-from longrein.events import (
-    ChildEnded,
-    ChildStarted,
-    Entry,
-    FileChanged,
-    FileSeen,
-    Grant,
-    PermissionAnswered,
-    PermissionAsked,
-    Replied,
-    ToolEnded,
-    counts_of,
-    usd_of,
-)
+from longrein.events import ChildEnded, ChildStarted, Grant, counts_of
 from longrein.extensions.inspector.page_data import FileData, Spent, SubagentData, Touch
+from longrein.steps import CallStep, FileStep, QuestionStep, RequestStep, Step
 
 
 class Child(msgspec.Struct):
@@ -39,18 +27,18 @@ class Child(msgspec.Struct):
         """True if its newest task has ended."""
         return bool(self.ends) and self.ends[-1][0] >= self.at
 
-    def hear(self, entry: Entry) -> None:
-        """Take in an entry of its own log."""
-        self.last_at = entry.at
-        self.usd += usd_of(entry.event)
-        match entry.event:
-            case Replied(usage=usage):
-                counted = counts_of(usage)
+    def hear(self, step: Step) -> None:
+        """Take in a step of its own log."""
+        self.last_at = step.at
+        self.usd += step.usd
+        match step:
+            case RequestStep(reply=reply) if reply:
+                counted = counts_of(reply.usage)
                 self.requests += 1
                 self.tokens += counted.context_tokens + counted.output_tokens
-            case PermissionAsked(call=call):
-                self.asking = {*self.asking, call}
-            case PermissionAnswered(call=call) | ToolEnded(call=call):
+            case QuestionStep(answer=None):
+                self.asking = {*self.asking, step.id}
+            case QuestionStep(id=call) | CallStep(phase="ended", id=call):
                 self.asking = self.asking - {call}
             case _:
                 pass
@@ -115,25 +103,23 @@ class FileTracker:
         self._reported: list[tuple[Touch, str, str]] = []
         """Changes by subagents, as their parents' logs tell of them, with (path, hash)."""
 
-    def hear(self, entry: Entry, agent: str) -> None:
-        """Take in an entry of the log of `agent`."""
-        match entry.event:
-            case FileSeen(path=path):
-                self._touches.setdefault(path, []).append(
-                    Touch(entry.seq, "read", agent or "agent", entry.at, agent)
-                )
-            case FileChanged(path=path, by="subagent", who=who, hash=digest):
-                self._reported.append(
-                    (Touch(entry.seq, "change", who or "subagent", entry.at, agent), path, digest)
-                )
-            case FileChanged(path=path, by=by, who=who, hash=digest):
-                self._by_agents.add((path, digest))
-                name = agent if agent and by == "agent" else who or by
-                self._touches.setdefault(path, []).append(
-                    Touch(entry.seq, "change", name, entry.at, agent)
-                )
-            case _:
-                pass
+    def hear(self, step: Step, agent: str) -> None:
+        """Take in a step of `agent`."""
+        if not isinstance(step, FileStep):
+            return
+        changed, path = step.changed, step.path
+        if changed is None:
+            self._touch(path, Touch(step.seq, "read", agent or "agent", step.at, agent))
+        elif changed.by == "subagent":
+            touch = Touch(step.seq, "change", changed.who or "subagent", step.at, agent)
+            self._reported.append((touch, path, step.hash))
+        else:
+            self._by_agents.add((path, step.hash))
+            name = agent if agent and changed.by == "agent" else changed.who or changed.by
+            self._touch(path, Touch(step.seq, "change", name, step.at, agent))
+
+    def _touch(self, path: str, touch: Touch) -> None:
+        self._touches.setdefault(path, []).append(touch)
 
     def files(self) -> list[FileData]:
         """Return the files, those with most changes first."""

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from longrein.context import Budget, State, advance, line_reasons, next_compacted, report
-from longrein.events import ChildEnded, ChildStarted, Entry, Opened, PrefixSet, UserSpoke, text_of
+from longrein.events import ChildStarted, Entry, PrefixSet, text_of
 from longrein.events.escape import shortened
 from longrein.extension_points import bundled_extensions
 from longrein.extensions.inspector.activity import Child, FileTracker
@@ -28,6 +28,7 @@ from longrein.extensions.inspector.page_data import (
 from longrein.extensions.inspector.requests import RequestTracker
 from longrein.extensions.inspector.shorten import fit, fit_to
 from longrein.extensions.inspector.transcript import TranscriptBuilder
+from longrein.steps import Projection, PromptStep, SettingStep, Step, SubagentStep
 
 T = TypeVar("T", bound=msgspec.Struct)
 TITLE_CHARS_MAX = 80
@@ -63,15 +64,19 @@ class AgentLog:
         self.label, self.session = label, session
         self.rows = TranscriptBuilder(label)
         self.lane = LaneBuilder(label, lane_label, parent)
+        self._projection = Projection()
         self.seq = 0
         self.is_over = False
         """True if it has ended and all of its log was read."""
 
-    def hear(self, entry: Entry) -> None:
-        """Take in an entry."""
-        self.rows.hear(entry)
-        self.lane.hear(entry)
+    def read(self, entry: Entry) -> list[Step]:
+        """Take in an entry; return its steps."""
         self.seq = entry.seq
+        steps = self._projection.read(entry)
+        for step in steps:
+            self.rows.hear(step)
+            self.lane.hear(step)
+        return steps
 
 
 class SessionInspector:
@@ -164,41 +169,51 @@ class SessionInspector:
     # --- Entries
 
     def _hear(self, agent: AgentLog, entry: Entry) -> None:
-        agent.hear(entry)
-        self._files.hear(entry, agent.label)
-        match entry.event:
-            case ChildStarted() as event:
-                self._child_started(agent, entry, event)
-            case ChildEnded() as event if event.child in self._children:
-                child = self._children[event.child]
-                child.ends = [*child.ends, (entry.at, event)]
-                if event.child in self._agents:
-                    self._agents[event.child].lane.status = event.status
-            case _:
-                pass
+        steps = agent.read(entry)
+        for step in steps:
+            self._files.hear(step, agent.label)
+            if isinstance(step, SubagentStep):
+                self._subagent(agent, step)
+            if agent.label:
+                self._children[agent.session].hear(step)
         if agent.label:
-            self._children[agent.session].hear(entry)
             return
         kept = self._state.sent_items
         self._state = advance(self._state, entry, lambda to: self._entries[:to], self._kept)
         self._entries.append(entry)
-        self._requests.hear(entry, self._state, kept)
-        if isinstance(entry.event, Opened):
-            self._branch, self._cwd = entry.event.branch, entry.event.cwd
-        elif isinstance(entry.event, UserSpoke) and not self._words:
-            self._words = " ".join(text_of(entry.event.typed)[: 4 * TITLE_CHARS_MAX].split())
+        for step in steps:
+            self._requests.hear(step, self._state, kept)
+            self._note(step)
 
-    def _child_started(self, agent: AgentLog, entry: Entry, event: ChildStarted) -> None:
+    def _note(self, step: Step) -> None:
+        """Take the folder, the branch and the first words of the user."""
+        match step:
+            case SettingStep(opened=opened) if opened:
+                self._branch, self._cwd = opened.branch, opened.cwd
+            case PromptStep(message=message) if not self._words:
+                self._words = " ".join(text_of(message.typed)[: 4 * TITLE_CHARS_MAX].split())
+            case _:
+                pass
+
+    def _subagent(self, agent: AgentLog, step: SubagentStep) -> None:
+        if step.ended is None and step.started is not None:
+            self._child_started(agent, step, step.started)
+        elif step.ended is not None and step.session in self._children:
+            child = self._children[step.session]
+            child.ends = [*child.ends, (step.at, step.ended)]
+            if step.session in self._agents:
+                self._agents[step.session].lane.status = step.ended.status
+
+    def _child_started(self, agent: AgentLog, step: SubagentStep, event: ChildStarted) -> None:
         known = self._children.get(event.child)
         if known is not None:
-            known.at, known.started = entry.at, event
+            known.at, known.started = step.at, event
             if event.child in self._agents:
                 self._agents[event.child].is_over = False
                 self._agents[event.child].lane.status = ""
             return
-        own = f"a{event.again or entry.seq}"
-        label = f"{agent.label}.{own}" if agent.label else own
-        self._children[event.child] = Child(label, agent.label, entry.seq, entry.at, event)
+        label = f"{agent.label}.{step.label}" if agent.label else step.label
+        self._children[event.child] = Child(label, agent.label, step.seq, step.at, event)
         if len(self._agents) <= SUBAGENTS_MAX:
             lane = f"{event.kind}: {event.description}".rstrip(": ")
             self._agents[event.child] = AgentLog(label, event.child, lane, agent.label or "main")

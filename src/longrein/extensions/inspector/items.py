@@ -8,22 +8,9 @@ from typing import Literal
 import msgspec
 
 from longrein.context import Item, State, arguments_text
-from longrein.events import (
-    AnyEvent,
-    Cleared,
-    Entry,
-    Form,
-    Image,
-    PrefixSet,
-    Recalled,
-    Restored,
-    Rewound,
-    Summarized,
-    ToolCall,
-    ToolResult,
-    text_of,
-)
+from longrein.events import Form, Image, ToolCall, ToolResult, text_of
 from longrein.extensions.inspector.page_data import ItemData, Stage
+from longrein.steps import BreakStep, CompactionStep, NoticeStep, Step
 
 BEGINS_CHARS_MAX = 60
 SHORT_AT_BIRTH = "too large to be sent whole: both ends and a handle are shown"
@@ -60,22 +47,21 @@ class ItemTracker:
         self.lives: dict[str, Life] = {}
         """By handle, in order of birth."""
         self._shown: set[str] = set()
-        self._changes: list[Entry] = []
+        self._changes: list[BreakStep | CompactionStep] = []
 
-    def hear(self, entry: Entry, next_request: int) -> None:
-        """Remember an entry that may change the form of items before the next request."""
-        event = entry.event
-        if isinstance(event, Cleared | Summarized | Rewound | Restored | PrefixSet):
-            self._changes.append(entry)
-        elif isinstance(event, Recalled) and event.handle in self.lives:
-            asked = f"lines {event.lines}" if event.lines else event.query
-            why = (
-                ("the model" if event.call else "the user")
-                + " asked for it"
-                + (f": {asked}" if asked else "")
-            )
-            stage = Stage(next_request, entry.seq, "recalled", why=why)
-            self.lives[event.handle].stages.append(stage)
+    def hear(self, step: Step, next_request: int) -> None:
+        """Remember a step that may change the form of items before the next request."""
+        match step:
+            case BreakStep() | CompactionStep():
+                self._changes.append(step)
+            case NoticeStep(recalled=recalled) if recalled and recalled.handle in self.lives:
+                asked = f"lines {recalled.lines}" if recalled.lines else recalled.query
+                who = "the model" if recalled.call else "the user"
+                why = f"{who} asked for it" + (f": {asked}" if asked else "")
+                stage = Stage(next_request, step.seq, "recalled", why=why)
+                self.lives[recalled.handle].stages.append(stage)
+            case _:
+                pass
 
     def take_request(self, state: State, n: int, first: int, *, is_broken: bool) -> int:
         """Take in the view of request `n`. Return the uncalibrated tokens of the items that no
@@ -116,16 +102,14 @@ class ItemTracker:
         form: Literal["restored", "trimmed", "placeholder"]
         form, text = ("restored", "") if is_full else (_form_of(item), text_of_item(item))
         restorer = next(
-            (c for c in reversed(self._changes) if isinstance(c.event, Restored | Rewound)), None
+            (c for c in reversed(self._changes) if c.cause in ("restored", "rewound")), None
         )
-        cleared = next((c.event for c in self._changes if c.seq == seq), None)
-        if isinstance(cleared, Cleared):
-            why = in_words(cleared.reason)
+        made_by = next((c for c in self._changes if c.seq == seq), None)
+        if made_by is not None and made_by.cause == "cleared":
+            why = in_words(made_by.reason)
         elif restorer is not None:
-            seq, why = (
-                restorer.seq,
-                "a rewind" if isinstance(restorer.event, Rewound) else "a compaction was undone",
-            )
+            seq = restorer.seq
+            why = "a rewind" if restorer.cause == "rewound" else "a compaction was undone"
         else:
             why = SHORT_AT_BIRTH
         stage = Stage(n, seq, form, tokens, text, why)
@@ -136,8 +120,8 @@ class ItemTracker:
     def _gone(self, life: Life, n: int) -> None:
         life.is_shown = False
         self._shown.discard(life.item.handle)
-        for entry in self._changes:
-            stage = _end_by(entry.seq, entry.event, life.item, n)
+        for change in self._changes:
+            stage = _end_by(change, life.item, n)
             if stage is not None:
                 life.stages.append(stage)
                 return
@@ -175,20 +159,22 @@ def _form_of(item: Item) -> Literal["trimmed", "placeholder"]:
     return "trimmed" if item.form == "trimmed" else "placeholder"
 
 
-def _end_by(seq: int, event: AnyEvent, item: Item, n: int) -> Stage | None:
-    """Return the stage in which `event` took `item` out of the view; None if another entry did."""
-    match event:
-        case Summarized(first=first, last=last, reason=reason) if first <= item.seqs[0] <= last:
-            return Stage(n, seq, "summarised", why=in_words(reason))
-        case Cleared(forms=forms, reason=reason):
-            form = next((f for f in _folded(forms) if f.handle == item.handle), None)
-            return Stage(n, seq, "folded", 0, form.text, in_words(reason)) if form else None
-        case PrefixSet(reason=reason) if item.kind == "context":
-            return Stage(n, seq, "gone", why=f"a new prefix took its place ({reason})")
-        case Rewound(to=to) if item.seqs[0] > to:
-            return Stage(n, seq, "gone", why=f"the user went back to r{to}")
-        case Restored(undone=undone):
-            return Stage(n, seq, "gone", why=f"the compaction r{undone} was undone")
+def _end_by(step: BreakStep | CompactionStep, item: Item, n: int) -> Stage | None:
+    """Return the stage in which `step` took `item` out of the view; None if another step did."""
+    seq, first = step.seq, item.seqs[0]
+    match step:
+        case CompactionStep(summarized=span) if span and span.first <= first <= span.last:
+            return Stage(n, seq, "summarised", why=in_words(step.reason))
+        case CompactionStep(cleared=cleared) if cleared:
+            form = next((f for f in _folded(cleared.forms) if f.handle == item.handle), None)
+            why = in_words(step.reason)
+            return Stage(n, seq, "folded", 0, form.text, why) if form else None
+        case CompactionStep(restored=restored) if restored:
+            return Stage(n, seq, "gone", why=f"the compaction r{restored.undone} was undone")
+        case BreakStep(prefix=prefix) if prefix and item.kind == "context":
+            return Stage(n, seq, "gone", why=f"a new prefix took its place ({step.reason})")
+        case BreakStep(rewound=rewound) if rewound and first > rewound.to:
+            return Stage(n, seq, "gone", why=f"the user went back to r{rewound.to}")
         case _:
             return None
 

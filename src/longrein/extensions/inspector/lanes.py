@@ -2,26 +2,20 @@
 
 import msgspec
 
-from longrein.events import (
-    Asked,
-    AskFailed,
-    ChildStarted,
-    Entry,
-    PermissionAnswered,
-    PermissionAsked,
-    Reminded,
-    Replied,
-    TaskEnded,
-    TaskStarted,
-    ToolCall,
-    ToolEnded,
-    ToolStarted,
-    TurnEnded,
-    UserSpoke,
-)
+from longrein.events import ToolCall
 from longrein.events.escape import shortened
 from longrein.extensions.inspector.page_data import Lane, Span
 from longrein.frontends.human_text import first_line, key_argument
+from longrein.steps import (
+    CallStep,
+    NoticeStep,
+    PromptStep,
+    QuestionStep,
+    RequestStep,
+    Step,
+    TaskStep,
+    TurnEndStep,
+)
 
 LABEL_CHARS_MAX = 80
 MAIN = "main"
@@ -58,59 +52,67 @@ class LaneBuilder:
         self._tools: dict[str, OpenSpan] = {}
         self._questions: dict[str, OpenSpan] = {}
         self._idle: OpenSpan | None = None
-        self._titles: dict[str, str] = {}
         self._tasks: dict[str, OpenSpan] = {}
 
-    def hear(self, entry: Entry) -> None:  # noqa: C901, PLR0912 - a few lines for each event
-        """Take in an entry of the agent's log."""
-        at, seq = entry.at, entry.seq
-        match entry.event:
-            case UserSpoke() | Reminded(kind="wake"):
+    def hear(self, step: Step) -> None:
+        """Take in a step of the agent."""
+        at = step.at
+        match step:
+            case PromptStep():
                 self._end_idle(at)
-            case Asked(purpose=purpose):
+            case NoticeStep(reminder=reminder) if reminder and reminder.kind == "wake":
                 self._end_idle(at)
-                self._requests[seq] = self._begin(
-                    "model", entry, "request" if purpose == "turn" else purpose
-                )
-            case Replied(asked=asked, stop=stop) as reply:
-                self._titles.update(
-                    (call.id, _title(call)) for call in reply.parts if isinstance(call, ToolCall)
-                )
-                self._end(
-                    self._requests.pop(asked, None),
-                    at,
-                    "interrupted" if stop == "interrupted" else "ok",
-                    seq,
-                )
-            case AskFailed(asked=asked, kind=kind):
-                self._end(self._requests.pop(asked, None), at, kind, seq)
-            case PermissionAsked(call=call, name=name):
-                self._questions[call] = self._begin("wait", entry, f"permission for {name}")
-            case PermissionAnswered(call=call, verdict=verdict):
-                self._end(self._questions.pop(call, None), at, verdict)
-            case ToolStarted(call=call, name=name):
-                self._tools[call] = self._begin("tool", entry, self._titles.pop(call, name))
-            case ToolEnded(call=call, status=status):
-                self._end(self._questions.pop(call, None), at, status)
-                self._end(self._tools.pop(call, None), at, status, seq)
-            case TurnEnded():
-                for span in (
-                    *self._requests.values(),
-                    *self._tools.values(),
-                    *self._questions.values(),
-                ):
-                    span.end(at, "interrupted")
-                self._requests, self._tools, self._questions = {}, {}, {}
-                if not self.agent:
-                    self._idle = self._begin("wait", entry, "waits for the user")
-            case TaskStarted(task=task, command=command, state=state):
-                label = shortened(first_line(command), LABEL_CHARS_MAX)
-                if state == "running" or task not in self._tasks:
-                    self._tasks[task] = OpenSpan("run", at, seq, label)
-            case TaskEnded(task=task, state=state) if task in self._tasks:
-                self._tasks[task].end(at, "ok" if state == "done" else state)
+            case RequestStep():
+                self._request(step)
+            case QuestionStep(id=call, answer=answer) if answer:
+                self._end(self._questions.pop(call, None), at, answer.verdict)
+            case QuestionStep(id=call, asked=asked) if asked:
+                self._questions[call] = self._begin("wait", step, f"permission for {asked.name}")
+            case CallStep():
+                self._call(step)
+            case TurnEndStep():
+                self._end_turn(step)
+            case TaskStep():
+                self._task(step)
             case _:
                 pass
+
+    def _request(self, step: RequestStep) -> None:
+        if step.reply is not None:
+            status = "interrupted" if step.reply.stop == "interrupted" else "ok"
+            self._end(self._requests.pop(step.request, None), step.at, status, step.seq)
+        elif step.failure is not None:
+            kind = step.failure.kind
+            self._end(self._requests.pop(step.request, None), step.at, kind, step.seq)
+        else:
+            self._end_idle(step.at)
+            label = "request" if step.purpose == "turn" else step.purpose
+            self._requests[step.seq] = self._begin("model", step, label)
+
+    def _call(self, step: CallStep) -> None:
+        if step.ended is not None:
+            status = step.ended.status
+            self._end(self._questions.pop(step.id, None), step.at, status)
+            self._end(self._tools.pop(step.id, None), step.at, status, step.seq)
+        elif step.started is not None:
+            label = _title(step.made) if step.made_seq else step.started.name
+            self._tools[step.id] = self._begin("tool", step, label)
+
+    def _end_turn(self, step: TurnEndStep) -> None:
+        for span in (*self._requests.values(), *self._tools.values(), *self._questions.values()):
+            span.end(step.at, "interrupted")
+        self._requests, self._tools, self._questions = {}, {}, {}
+        if not self.agent:
+            self._idle = self._begin("wait", step, "waits for the user")
+
+    def _task(self, step: TaskStep) -> None:
+        task, start, end = step.task, step.started, step.ended
+        if end is not None:
+            if task in self._tasks:
+                self._tasks[task].end(step.at, "ok" if end.state == "done" else end.state)
+        elif start is not None and (start.state == "running" or task not in self._tasks):
+            label = shortened(first_line(start.command), LABEL_CHARS_MAX)
+            self._tasks[task] = OpenSpan("run", step.at, step.seq, label)
 
     def lanes(self, now_us: int) -> list[Lane]:
         """Return the agent's lane and one for each of its background tasks."""
@@ -124,8 +126,8 @@ class LaneBuilder:
             )
         return lanes
 
-    def _begin(self, kind: str, entry: Entry, label: str) -> OpenSpan:
-        span = OpenSpan(kind, entry.at, entry.seq, label)
+    def _begin(self, kind: str, step: Step, label: str) -> OpenSpan:
+        span = OpenSpan(kind, step.at, step.seq, label)
         self._spans.append(span)
         return span
 
@@ -143,9 +145,3 @@ class LaneBuilder:
 
 def _title(call: ToolCall) -> str:
     return shortened(f"{call.name} {key_argument(call.arguments)}".rstrip(), LABEL_CHARS_MAX)
-
-
-def child_label(entry: Entry, event: ChildStarted, parent: str) -> str:
-    """Return the label of a subagent, such as `a398` or `a398.a12`."""
-    own = f"a{event.again or entry.seq}"
-    return f"{parent}.{own}" if parent else own

@@ -12,18 +12,14 @@ from longrein.context.state.request import ItemKind
 from longrein.events import (
     Asked,
     AskFailed,
-    Cleared,
-    Entry,
     PrefixSet,
     Replied,
-    Restored,
-    Rewound,
-    Summarized,
     Usage,
     counts_of,
 )
 from longrein.extensions.inspector.items import ItemTracker
 from longrein.extensions.inspector.page_data import MODULES, Break, ModuleTokens, RequestData
+from longrein.steps import BreakStep, CompactionStep, RequestStep, Step
 
 MODULE_OF_KIND: Mapping[ItemKind, str] = {
     "context": "instructions",
@@ -36,16 +32,8 @@ MODULE_OF_KIND: Mapping[ItemKind, str] = {
     "summary": "summary",
     "ack": "summary",
 }
-CAUSES: Mapping[type, str] = {
-    PrefixSet: "prefix",
-    Summarized: "summarised",
-    Rewound: "rewound",
-    Restored: "restored",
-    Cleared: "cleared",
-}
-"""Event that changes what was sent -> cause of the break. If there are several, the first one
-here is named.
-"""
+CAUSES = ("prefix", "summarised", "rewound", "restored", "cleared")
+"""Causes of a break. If there are several, the first one here is named."""
 MISSED_MIN, MISSED_SHARE_MIN = 1_024, 0.05
 """Tokens, and share of what could be read, from which a miss without an entry that explains it
 is marked as a break.
@@ -60,7 +48,7 @@ class _Sent(msgspec.Struct):
     new: int
     """Uncalibrated tokens that no request had before."""
     purpose: str
-    breaks: list[Entry]
+    breaks: list[BreakStep | CompactionStep]
     budget: Budget
     idle_us: int
     """Time since the request before; 0 for the first."""
@@ -80,7 +68,7 @@ class RequestTracker:
         self._sums: dict[str, int] = {}
         self._counted = 0
         self._prefix: PrefixSet | None = None
-        self._breaks: list[Entry] = []
+        self._breaks: list[BreakStep | CompactionStep] = []
         self._cached_tokens = 0
         """Input tokens of the last answered request, which the cache should hold."""
         self._last_at = 0
@@ -92,27 +80,26 @@ class RequestTracker:
         """Number of the next request."""
         return len(self._requests) + 1
 
-    def hear(self, entry: Entry, state: State, kept: int) -> None:
-        """Take in an entry. `state` is the state after it, `kept` is `sent_items` of the state
+    def hear(self, step: Step, state: State, kept: int) -> None:
+        """Take in a step. `state` is the state after it, `kept` is `sent_items` of the state
         before it.
         """
-        event = entry.event
-        self.items.hear(entry, self.next_request)
-        match event:
-            case PrefixSet():
+        self.items.hear(step, self.next_request)
+        match step:
+            case BreakStep(prefix=prefix) if prefix:
                 if self._prefix is not None:
-                    self._breaks.append(entry)
-                self._prefix = event
+                    self._breaks.append(step)
+                self._prefix = prefix
                 self._sums.clear()
                 self._counted = 0
-            case Cleared() | Summarized() | Rewound() | Restored():
-                self._breaks.append(entry)
-            case Asked():
-                self._asked(entry, event, state, kept)
-            case Replied():
-                self._replied(entry, event)
-            case AskFailed():
-                self._failed(entry, event)
+            case BreakStep() | CompactionStep():
+                self._breaks.append(step)
+            case RequestStep(reply=reply) if reply:
+                self._replied(step.at, reply)
+            case RequestStep(failure=failure) if failure:
+                self._failed(step.at, failure)
+            case RequestStep(asked=asked) if asked:
+                self._asked(step, asked, state, kept)
             case _:
                 pass
 
@@ -122,7 +109,7 @@ class RequestTracker:
             return list(self._requests)
         return [_uncached(request) for request in self._requests]
 
-    def _asked(self, entry: Entry, event: Asked, state: State, kept: int) -> None:
+    def _asked(self, step: RequestStep, event: Asked, state: State, kept: int) -> None:
         n, new = self.next_request, 0
         if event.purpose == "turn":
             first = kept if 0 < kept <= self._counted else 0
@@ -137,17 +124,17 @@ class RequestTracker:
             self._counted = min([len(state.items), *open_slots])
         raws = [self._sums.get(module, 0) for module in MODULES]
         breaks, self._breaks = (self._breaks, []) if event.purpose == "turn" else ([], self._breaks)
-        idle = entry.at - self._last_at if self._last_at else 0
+        idle = step.at - self._last_at if self._last_at else 0
         budget = self._budget_for(self._prefix)
-        self._sent[entry.seq] = _Sent(entry.at, raws, new, event.purpose, breaks, budget, idle)
-        self._place[entry.seq] = len(self._requests)
-        self._last_at = entry.at
+        self._sent[step.seq] = _Sent(step.at, raws, new, event.purpose, breaks, budget, idle)
+        self._place[step.seq] = len(self._requests)
+        self._last_at = step.at
         tokens = _modules(raws, state.view_tokens)
         self._requests.append(
             RequestData(
                 n,
-                entry.seq,
-                entry.at,
+                step.seq,
+                step.at,
                 tokens,
                 purpose=event.purpose,
                 status="waiting",
@@ -160,13 +147,13 @@ class RequestTracker:
             self._sums["system"] = estimate_text(self._prefix.system)
             self._sums["tools"] = sum(map(spec_tokens, self._prefix.tools))
 
-    def _replied(self, entry: Entry, event: Replied) -> None:
+    def _replied(self, at: int, event: Replied) -> None:
         sent = self._sent.pop(event.asked, None)
         if sent is None:
             return
         usage, usd = counts_of(event.usage), max(0.0, event.cost_usd)
         self.total_usd += usd
-        self._last_at = entry.at
+        self._last_at = at
         total, counted = usage.context_tokens, "input" not in event.estimated
         self._reads_cache = self._reads_cache or usage.cache_read_tokens > 0
         before = self._requests[self._place[event.asked]]
@@ -177,7 +164,7 @@ class RequestTracker:
         self._requests[self._place[event.asked]] = msgspec.structs.replace(
             before,
             tokens=_modules(sent.raws, total) if total and counted else before.tokens,
-            duration_us=max(1, entry.at - sent.at),
+            duration_us=max(1, at - sent.at),
             input=usage.input_tokens,
             cache_read=usage.cache_read_tokens,
             cache_write=usage.cache_write_tokens,
@@ -209,7 +196,7 @@ class RequestTracker:
             cause = "expired" if sent.idle_us > sent.budget.cache_ttl_s * 1e6 else "provider"
         return missed, Break(cause, detail, seq, _price(sent.budget, usage, missed), before, total)
 
-    def _failed(self, entry: Entry, event: AskFailed) -> None:
+    def _failed(self, at: int, event: AskFailed) -> None:
         sent = self._sent.pop(event.asked, None)
         if sent is None:
             return
@@ -218,7 +205,7 @@ class RequestTracker:
         self._breaks = [*sent.breaks, *self._breaks]  # the next request pays for them
         self._requests[place] = msgspec.structs.replace(
             self._requests[place],
-            duration_us=max(1, entry.at - sent.at),
+            duration_us=max(1, at - sent.at),
             usd=round(event.assumed_usd, 8),
             total_usd=round(self.total_usd, 8),
             status=event.kind,
@@ -235,15 +222,11 @@ def _cause(sent: _Sent) -> tuple[str, str, int]:
 
     Clearing while the cache is cold costs nothing, so it is not the cause of what was missed.
     """
-    if all(
-        isinstance(entry.event, Cleared) and entry.event.reason == "cold" for entry in sent.breaks
-    ):
+    if all(made.cause == "cleared" and made.reason == "cold" for made in sent.breaks):
         return "", "", 0
-    for kind, cause in CAUSES.items():
-        found = [entry for entry in sent.breaks if isinstance(entry.event, kind)]
-        if found:
-            return cause, str(getattr(found[-1].event, "reason", "")), found[-1].seq
-    return "", "", 0
+    cause = min((made.cause for made in sent.breaks), key=CAUSES.index)
+    last = [made for made in sent.breaks if made.cause == cause][-1]
+    return cause, last.reason, last.seq
 
 
 def _price(budget: Budget, usage: Usage, missed: int) -> float:

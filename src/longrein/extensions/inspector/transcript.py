@@ -1,50 +1,40 @@
 """Rows of the transcript: what was said and done, in order, with diffs of edits."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, assert_never
 
 from longrein.context import arguments_text
 from longrein.events import (
-    AnyEvent,
     AnyPart,
-    AskFailed,
-    ChildEnded,
-    ChildStarted,
-    Cleared,
     Document,
-    Entry,
-    FileChanged,
-    GoalChanged,
-    HookAnswered,
     Image,
-    Interrupted,
-    ModeSet,
-    PermissionAnswered,
-    PermissionAsked,
-    PinsSet,
     PrefixSet,
-    Recalled,
-    Reminded,
-    Replied,
-    Restored,
-    Rewound,
-    Summarized,
-    TaskEnded,
-    TaskStarted,
-    Text,
-    Thinking,
-    TodoSet,
     ToolCall,
     ToolEnded,
-    TurnEnded,
-    UserSpoke,
     text_of,
-    unwrapped,
 )
 from longrein.events.escape import shortened
 from longrein.extensions.inspector.items import in_words
 from longrein.extensions.inspector.page_data import DiffLine, TranscriptRow
 from longrein.frontends.human_text import counted, key_argument
+from longrein.steps import (
+    BreakStep,
+    CallStep,
+    CompactionStep,
+    FileStep,
+    NoticeStep,
+    PromptStep,
+    QuestionStep,
+    RequestStep,
+    SettingStep,
+    Step,
+    StreamStep,
+    SubagentStep,
+    TaskStep,
+    TextStep,
+    ThinkingStep,
+    TurnEndStep,
+)
 from longrein.tools.diff import hunks_of
 
 TITLE_CHARS_MAX = 120
@@ -53,48 +43,43 @@ DIFF_LINES_MAX = 400
 TODO_MARKS = {"completed": "[x]", "in_progress": "[>]"}
 
 
+Values = tuple[str, ...]
+"""kind, author, text, title, status."""
+
+
 class TranscriptBuilder:
     """Makes the rows of one log."""
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
         self.rows: list[TranscriptRow] = []
-        self._calls: dict[str, int] = {}
-        self._children: dict[str, str] = {}
 
-    def hear(self, entry: Entry) -> None:
-        """Append the rows of an entry."""
-        self.rows += self._rows(entry)
+    def hear(self, step: Step) -> None:
+        """Append the rows of a step."""
+        self.rows += self._rows(step)
 
-    def _rows(self, entry: Entry) -> Iterable[TranscriptRow]:
-        match entry.event:
-            case UserSpoke(parts=parts):
-                return [self._said(entry, n, part, len(parts)) for n, part in enumerate(parts)]
-            case Replied(parts=parts):
-                return [
-                    row
-                    for n, part in enumerate(parts)
-                    if (row := self._reply_part(entry, n, part)) is not None
-                ]
-            case ToolEnded() as event:
-                return [self._result(entry, event)]
-            case PrefixSet() as event:
-                return self._prefix(entry, event)
-            case ChildStarted(child=child, again=again) as event:
-                label = f"a{again or entry.seq} {event.kind}: {event.description}"
-                self._children[child] = label
-                return [self._row(entry, "subagent", "assistant", event.task, label, "started")]
-            case ChildEnded(child=child, report=report, message=message, status=status):
-                label = f"{self._children.get(child, child)} ended"
-                text = "\n".join(filter(None, (message, report)))
-                return [self._row(entry, "subagent", "subagent", text, label, status)]
+    def _rows(self, step: Step) -> Iterable[TranscriptRow]:
+        match step:
+            case PromptStep(message=message):
+                count = len(message.parts)
+                return [self._said(step, n, part, count) for n, part in enumerate(message.parts)]
+            case TextStep(text=text):
+                return [self._row(step, "text", "assistant", text, handle=step.handle)]
+            case ThinkingStep(text=text):
+                return [self._row(step, "thinking", "assistant", text, handle=step.handle)]
+            case CallStep(ended=result) if result:
+                return [self._result(step, result)]
+            case CallStep(phase="made" | "cut"):
+                return [self._call(step)]
+            case BreakStep(prefix=prefix) if prefix:
+                return self._prefix(step, prefix)
             case _:
-                values = _row_values(entry.event)
-                return [] if values is None else [self._row(entry, *values)]
+                values = _row_values(step)
+                return [] if values is None else [self._row(step, *values)]
 
     def _row(
         self,
-        entry: Entry,
+        step: Step,
         kind: str,
         author: str,
         text: str,
@@ -104,11 +89,11 @@ class TranscriptBuilder:
         handle: str = "",
         **more: Any,
     ) -> TranscriptRow:
-        handle = handle or (f"r{entry.seq}" if kind in ("reminder", "summary") else "")
+        handle = handle or (step.handle if kind in ("reminder", "summary") else "")
         title = shortened(title, TITLE_CHARS_MAX)
         return TranscriptRow(
-            entry.seq,
-            entry.at,
+            step.seq,
+            step.at,
             kind,
             author,
             text,
@@ -119,136 +104,146 @@ class TranscriptBuilder:
             **more,
         )
 
-    def _said(self, entry: Entry, n: int, part: AnyPart, count: int) -> TranscriptRow:
-        handle = f"r{entry.seq}" if count == 1 else f"r{entry.seq}.{n + 1}"
+    def _said(self, step: Step, n: int, part: AnyPart, count: int) -> TranscriptRow:
+        handle = step.handle if count == 1 else f"{step.handle}.{n + 1}"
         title = part.media if isinstance(part, Image | Document) else ""
         return self._row(
-            entry, "user", "user", text_of((part,)), title, handle=handle, images=_pictures((part,))
+            step, "user", "user", text_of((part,)), title, handle=handle, images=_pictures((part,))
         )
 
-    def _reply_part(self, entry: Entry, n: int, part: AnyPart) -> TranscriptRow | None:
-        handle = f"r{entry.seq}.{n + 1}"
-        match part:
-            case Text(text):
-                return self._row(entry, "text", "assistant", text, handle=handle)
-            case Thinking(text):
-                return self._row(entry, "thinking", "assistant", text, handle=handle)
-            case ToolCall():
-                call = unwrapped(part)
-                self._calls[call.id] = entry.seq
-                title = f"{call.name} {key_argument(call.arguments)}".rstrip()
-                diff = diff_of_call(call)
-                text = _plain_arguments(call) if diff else arguments_text(part)
-                return self._row(
-                    entry, "call", "assistant", text, title, handle=handle, call=call.id, diff=diff
-                )
-            case _:
-                return None
+    def _call(self, step: CallStep) -> TranscriptRow:
+        call = step.call
+        title = f"{call.name} {key_argument(call.arguments)}".rstrip()
+        diff = diff_of_call(call)
+        text = _plain_arguments(call) if diff else arguments_text(step.made)
+        return self._row(
+            step, "call", "assistant", text, title, handle=step.handle, call=call.id, diff=diff
+        )
 
-    def _result(self, entry: Entry, event: ToolEnded) -> TranscriptRow:
+    def _result(self, step: CallStep, result: ToolEnded) -> TranscriptRow:
         more: dict[str, Any] = {
-            "call": event.call,
-            "result_of": self._calls.pop(event.call, 0),
-            "elapsed_ms": event.elapsed_ms,
+            "call": step.id,
+            "result_of": step.made_seq,
+            "elapsed_ms": result.elapsed_ms,
         }
-        hidden = sum(part.size_bytes for part in event.parts if isinstance(part, Document))
-        text = text_of(event.parts)
+        hidden = sum(part.size_bytes for part in result.parts if isinstance(part, Document))
+        text = text_of(result.parts)
         if hidden:
             more["left_out"] = max(0, hidden - len(text.encode()))
         return self._row(
-            entry,
+            step,
             "result",
             "tool",
             text,
-            event.name,
-            event.status,
-            handle=f"r{entry.seq}",
-            images=_pictures(event.parts),
+            result.name,
+            result.status,
+            handle=step.handle,
+            images=_pictures(result.parts),
             **more,
         )
 
-    def _prefix(self, entry: Entry, event: PrefixSet) -> Iterator[TranscriptRow]:
-        title = f"{event.provider}/{event.model}, {counted(len(event.tools), 'tool')}"
-        yield self._row(entry, "prefix", "longrein", event.system, title, event.reason)
-        for n, text in enumerate(event.context):
-            source = event.sources[n].path if n < len(event.sources) else "instructions"
-            yield self._row(
-                entry, "prefix", "longrein", text, source, handle=f"r{entry.seq}.{n + 1}"
-            )
+    def _prefix(self, step: Step, prefix: PrefixSet) -> Iterator[TranscriptRow]:
+        title = f"{prefix.provider}/{prefix.model}, {counted(len(prefix.tools), 'tool')}"
+        yield self._row(step, "prefix", "longrein", prefix.system, title, prefix.reason)
+        for n, text in enumerate(prefix.context):
+            source = prefix.sources[n].path if n < len(prefix.sources) else "instructions"
+            handle = f"{step.handle}.{n + 1}"
+            yield self._row(step, "prefix", "longrein", text, source, handle=handle)
 
 
 def _pictures(parts: Iterable[AnyPart]) -> int:
     return sum(isinstance(part, Image | Document) for part in parts)
 
 
-Values = tuple[str, ...]
-"""kind, author, text, title, status."""
-
-
-def _row_values(event: AnyEvent) -> Values | None:  # noqa: C901, PLR0911, PLR0912 - a line for each event
-    """Return the values of the row of an event with one row; None for one that is not shown."""
-    match event:
-        case Reminded(kind=kind, text=text):
-            return ("reminder", "longrein", text, kind) if text else None
-        case Interrupted(text=text):
-            return "reminder", "user", text, "interrupted"
-        case AskFailed(kind=kind, message=message, attempt=attempt):
-            return "failure", "longrein", message, f"the request failed, attempt {attempt}", kind
-        case PermissionAsked(shown=shown, reason=reason, name=name):
-            return "permission", "longrein", shown, f"{name}: {reason}", "asked"
-        case PermissionAnswered(verdict=verdict, by=by, scope=scope, message=message, rule=rule):
-            return (
-                "permission",
-                _person(by),
-                message or rule,
-                f"{verdict} by {by}, {scope}",
-                verdict,
-            )
-        case HookAnswered(hook=hook, event=name, decision=decision) as answer:
-            text = "\n".join(filter(None, (answer.text, answer.context, answer.message)))
-            return (
-                ("hook", "hook", text, f"{name}: {hook}", decision)
-                if text or decision != "none"
-                else None
-            )
-        case Cleared(forms=forms, reason=reason, gain_tokens=gain):
-            title = f"{counted(len(forms), 'item')} shortened, {gain:,} tokens less in each request"
-            return "cleared", "longrein", in_words(reason), title, reason
-        case Summarized(text=text, first=first, last=last, reason=reason):
-            return "summary", "longrein", text, f"entries r{first} to r{last}", reason
-        case Restored(undone=undone):
-            return "restored", "user", "", f"the compaction r{undone} was undone"
-        case Rewound(to=to, files=files):
-            lines = [
-                f"{'removed' if f.removed else 'restored'} {f.path}" if f.done else f.path
-                for f in files
-            ]
-            return "rewound", "user", "\n".join(lines), f"the user went back to r{to}"
-        case Recalled() as asked:
-            wanted = asked.handle or asked.path or asked.query
-            return (
-                "recall",
-                "assistant" if asked.call else "user",
-                "",
-                f"{wanted} {asked.lines}".rstrip(),
-            )
-        case TaskStarted(task=task, command=command, state=state):
-            return "task", "assistant", command, f"background task {task}", state
-        case TaskEnded(task=task, tail=tail, state=state):
-            return "task", "tool", tail, f"background task {task} ended", state
-        case FileChanged(by=by, path=path, diff=diff, note=note) if by != "agent":
-            return "file", _person(by), diff or note, f"{path} was changed", by
-        case TodoSet(todos=todos):
-            lines = [f"{TODO_MARKS.get(todo.status, '[ ]')} {todo.content}" for todo in todos]
-            return "todo", "assistant", "\n".join(lines), counted(len(todos), "todo")
-        case ModeSet(mode=mode):
-            return "setting", "user", "", f"permission mode {mode}"
-        case PinsSet(pins=pins):
-            return "setting", "user", "\n".join(pins), counted(len(pins), "pin")
-        case GoalChanged(goal=goal):
-            return "todo", "assistant", goal.body, f"goal {goal.id}: {goal.title}", goal.status
-        case TurnEnded(reason=reason, message=message):
+def _row_values(step: Step) -> Values | None:  # noqa: C901, PLR0911, PLR0912 - a case for each step
+    """Return the values of the row of a step with one row; None for one that is not shown."""
+    match step:
+        case NoticeStep():
+            return _notice(step)
+        case RequestStep(failure=failed) if failed:
+            title = f"the request failed, attempt {failed.attempt}"
+            return "failure", "longrein", failed.message, title, failed.kind
+        case QuestionStep(answer=answer) if answer:
+            title = f"{answer.verdict} by {answer.by}, {answer.scope}"
+            text = answer.message or answer.rule
+            return "permission", _person(answer.by), text, title, answer.verdict
+        case QuestionStep(asked=asked) if asked:
+            title = f"{asked.name}: {asked.reason}"
+            return "permission", "longrein", asked.shown, title, "asked"
+        case CompactionStep(cleared=cleared) if cleared:
+            items = counted(len(cleared.forms), "item")
+            title = f"{items} shortened, {cleared.gain_tokens:,} tokens less in each request"
+            return "cleared", "longrein", in_words(cleared.reason), title, cleared.reason
+        case CompactionStep(summarized=span) if span:
+            title = f"entries r{span.first} to r{span.last}"
+            return "summary", "longrein", span.text, title, span.reason
+        case CompactionStep(restored=restored) if restored:
+            return "restored", "user", "", f"the compaction r{restored.undone} was undone"
+        case BreakStep(rewound=rewound) if rewound:
+            words = {True: "removed ", False: "restored "}
+            lines = [(words[put.removed] if put.done else "") + put.path for put in rewound.files]
+            return "rewound", "user", "\n".join(lines), f"the user went back to r{rewound.to}"
+        case TaskStep(task=task, ended=end) if end:
+            return "task", "tool", end.tail, f"background task {task} ended", end.state
+        case TaskStep(task=task, started=start) if start:
+            return "task", "assistant", start.command, f"background task {task}", start.state
+        case SubagentStep(ended=report) if report:
+            text = "\n".join(filter(None, (report.message, report.report)))
+            return "subagent", "subagent", text, f"{_subagent(step)} ended", report.status
+        case SubagentStep(started=child) if child:
+            return "subagent", "assistant", child.task, _subagent(step), "started"
+        case FileStep(changed=changed) if changed and changed.by != "agent":
+            text = changed.diff or changed.note
+            return "file", _person(changed.by), text, f"{step.path} was changed", changed.by
+        case SettingStep():
+            return _setting(step)
+        case TurnEndStep(reason=reason, message=message):
             return "turn", "longrein", message, "end of the turn", reason
+        case RequestStep() | CallStep() | PromptStep() | TextStep() | ThinkingStep():
+            return None
+        case FileStep() | BreakStep() | QuestionStep() | CompactionStep() | StreamStep():
+            return None
+        case TaskStep() | SubagentStep():
+            return None
+        case _:
+            assert_never(step)
+
+
+def _subagent(step: SubagentStep) -> str:
+    known = step.started
+    return f"{step.label} {known.kind}: {known.description}" if known else step.session
+
+
+def _notice(step: NoticeStep) -> Values | None:
+    match step:
+        case NoticeStep(kind="interrupt"):
+            return "reminder", "user", step.text, "interrupted"
+        case NoticeStep(reminder=reminder) if reminder and step.text:
+            return "reminder", "longrein", step.text, reminder.kind
+        case NoticeStep(hook=hook) if hook:
+            text = "\n".join(filter(None, (hook.text, hook.context, hook.message)))
+            is_shown = text or hook.decision != "none"
+            title = f"{hook.event}: {hook.hook}"
+            return ("hook", "hook", text, title, hook.decision) if is_shown else None
+        case NoticeStep(recalled=recalled) if recalled:
+            wanted = recalled.handle or recalled.path or recalled.query
+            title = f"{wanted} {recalled.lines}".rstrip()
+            return "recall", "assistant" if recalled.call else "user", "", title
+        case _:
+            return None
+
+
+def _setting(step: SettingStep) -> Values | None:
+    match step.name:
+        case "todos":
+            lines = [f"{TODO_MARKS.get(todo.status, '[ ]')} {todo.content}" for todo in step.todos]
+            return "todo", "assistant", "\n".join(lines), counted(len(lines), "todo")
+        case "mode":
+            return "setting", "user", "", f"permission mode {step.value}"
+        case "pins":
+            return "setting", "user", "\n".join(step.pins), counted(len(step.pins), "pin")
+        case "goal" if goal := step.goal:
+            return "todo", "assistant", goal.body, f"goal {goal.id}: {goal.title}", goal.status
         case _:
             return None
 

@@ -7,7 +7,7 @@ import msgspec
 
 from longrein.agent.extension_part import AskUser
 from longrein.extensions.mcp.server_config import McpServer
-from longrein.workspace import CommandExit, Confinement, StreamProcess
+from longrein.workspace import CommandExit, CommandSpec, Confinement, StreamProcess
 
 Status = Literal["connecting", "connected", "failed", "needs login", "disabled"]
 Progress = Callable[[float, float | None, str], None]
@@ -65,17 +65,10 @@ class Offer(msgspec.Struct, frozen=True):
     protocol: str = ""
 
 
-StartProcess = Callable[
-    [Sequence[str], str, Mapping[str, str], Confinement | None],
-    Awaitable[StreamProcess | CommandExit],
-]
-"""Starts a program: (words, folder, environment, confinement)."""
-
-
 class ServerHost(msgspec.Struct):
     """Services of longrein that connections need."""
 
-    start_process: StartProcess
+    start_process: Callable[[CommandSpec], Awaitable[StreamProcess | CommandExit]]
     environment: Callable[[], Mapping[str, str]]
     """Environment of commands."""
     run_line: Callable[[str, Mapping[str, str], Confinement | None], Awaitable[bytes]]

@@ -15,6 +15,7 @@ from longrein.extensions.mcp.servers import MISSING, McpToolset
 from longrein.run_context import RunContext
 from longrein.workspace import (
     CollectingSink,
+    CommandSpec,
     Confinement,
     SupervisedSpawner,
     Workspace,
@@ -86,20 +87,15 @@ def mcp_toolset(
         sink = CollectingSink()
         env = {**workspace.environment(session), **more}
         await spawner.run(
-            line,
-            cwd=run_context.cwd,
-            env=env,
+            CommandSpec(line, run_context.cwd, env, confinement),
             sink=sink,
             timeout_s=HELPER_S,
             output_bytes_max=HELPER_BYTES_MAX,
-            confinement=confinement,
         )
         return bytes(sink.data)
 
     host = ServerHost(
-        start_process=lambda words, cwd, env, confinement: spawner.start_streams(
-            words, cwd=cwd, env=env, confinement=confinement
-        ),
+        start_process=spawner.start_streams,
         environment=lambda: workspace.environment(session),
         run_line=run_line,
         cwd=project_root(run_context.cwd),

@@ -22,7 +22,7 @@ from mcp.shared.message import SessionMessage
 from longrein.extensions.mcp.mcp_port import CannotStart, McpFailure, ServerHost
 from longrein.extensions.mcp.oauth import oauth_of
 from longrein.extensions.mcp.server_config import McpServer
-from longrein.workspace import CommandExit, Confinement, StreamProcess
+from longrein.workspace import CommandExit, CommandSpec, Confinement, StreamProcess
 from longrein.workspace.http import CheckedTransport, NetError, RefusedAddress, host_of
 
 MESSAGE_BYTES_MAX = 16 << 20
@@ -166,7 +166,7 @@ async def _start(
         raise CannotStart(
             f"it cannot be started: {program}: no such file or directory"
         )  # the sandbox says less
-    process = await host.start_process(server.command, cwd, environment, confinement)
+    process = await host.start_process(CommandSpec(server.command, cwd, environment, confinement))
     if isinstance(process, CommandExit):
         raise CannotStart(f"it cannot be started: {process.message}")
     stack.push_async_callback(process.close)

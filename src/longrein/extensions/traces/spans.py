@@ -10,26 +10,32 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent import FromSubagent, ReplyDelta, SessionUpdate
+from longrein.agent import SessionUpdate
 from longrein.events import (
     AnyPart,
     Asked,
     AskFailed,
-    ChildEnded,
     ChildStarted,
-    Entry,
     PrefixSet,
     Replied,
     Text,
     Thinking,
     ToolCall,
     ToolEnded,
-    ToolStarted,
-    TurnEnded,
     Usage,
-    UserSpoke,
     counts_of,
     text_of,
+)
+from longrein.steps import (
+    BreakStep,
+    CallStep,
+    Projection,
+    PromptStep,
+    RequestStep,
+    Step,
+    StreamStep,
+    SubagentStep,
+    TurnEndStep,
 )
 
 DURATION_BUCKETS = tuple(0.01 * 2**n for n in range(14))
@@ -75,7 +81,6 @@ class AgentTrace:
         """Seq of the `Asked` -> span and start."""
         self.tools: dict[str, tuple[Any, int]] = {}
         """Call id -> span and start."""
-        self.calls: dict[str, ToolCall] = {}
         self.pieces: dict[int, tuple[int, int]] = {}
         """Seq of the `Asked` -> times of the first and the last piece of its reply, nanoseconds
         UTC.
@@ -99,6 +104,7 @@ class Tracer:
         self._root = AgentTrace(session, AGENT)
         self._root.prefix = prefix
         self._agents = {session: self._root}
+        self._projection = Projection()
         seconds = {"unit": "s", "explicit_bucket_boundaries_advisory": list(DURATION_BUCKETS)}
         chunk = {"unit": "s", "explicit_bucket_boundaries_advisory": list(CHUNK_BUCKETS)}
         self._tokens = meter.create_histogram(
@@ -123,51 +129,55 @@ class Tracer:
         """Record one update of the session or of a subagent, which came at `now_ns` (nanoseconds
         UTC).
         """
-        agent, heard = self._root, update
-        if isinstance(update, FromSubagent):
-            agent, heard = (
-                self._agents.setdefault(update.child, AgentTrace(update.child, update.kind)),
-                update.heard,
-            )
-        if isinstance(heard, Entry):
-            self._entry(agent, heard)
-        elif isinstance(heard, ReplyDelta):
-            self._piece(agent, heard.asked, now_ns)
+        for step in self._projection.read(update):
+            self._step(self._agent(step), step, now_ns)
+
+    def _agent(self, step: Step) -> AgentTrace:
+        session = step.agent.session
+        if not session:
+            return self._root
+        return self._agents.setdefault(session, AgentTrace(session, step.agent.kind))
 
     def end(self, at_ns: int) -> None:
         """End all open spans, such as at the end of the process."""
         for agent in reversed(list(self._agents.values())):
             self._end_agent(agent, at_ns, "interrupted" if agent.span is not None else "")
 
-    # --- Entries
+    # --- Steps
 
-    def _entry(self, agent: AgentTrace, entry: Entry) -> None:
-        at_ns = entry.at * 1000
-        match entry.event:
-            case PrefixSet() as event:
-                agent.prefix = event
-            case UserSpoke() as event if agent is self._root or agent.span is not None:
+    def _step(  # noqa: C901, PLR0912 - a case for each step
+        self, agent: AgentTrace, step: Step, now_ns: int
+    ) -> None:
+        at_ns = step.at * 1000
+        match step:
+            case StreamStep(request=request):
+                self._piece(agent, request, now_ns)
+            case BreakStep(prefix=prefix) if prefix:
+                agent.prefix = prefix
+            case PromptStep(message=said) if agent is self._root or agent.span is not None:
                 self._begin_agent(agent, at_ns)
-                self._record(agent.span, "gen_ai.input.messages", [_message("user", event.parts)])
-            case Asked() as event:
+                self._record(agent.span, "gen_ai.input.messages", [_message("user", said.parts)])
+            case RequestStep(reply=reply) if reply:
+                self._end_chat(agent, reply, at_ns)
+            case RequestStep(failure=failure) if failure:
+                self._fail_chat(agent, failure, at_ns)
+            case RequestStep(asked=asked) if asked:
                 self._begin_agent(agent, at_ns)
-                self._begin_chat(agent, entry.seq, event, at_ns)
-            case Replied() as event:
-                self._end_chat(agent, event, at_ns)
-            case AskFailed() as event:
-                self._fail_chat(agent, event, at_ns)
-            case ToolStarted() as event:
-                self._begin_tool(agent, event, at_ns)
-            case ToolEnded() as event:
-                self._end_tool(agent, event, at_ns)
-            case ChildStarted() as event:
-                self._begin_child(agent, event, at_ns)
-            case ChildEnded() as event if event.child in self._agents:
-                self._end_agent(
-                    self._agents[event.child], at_ns, "" if event.status == "done" else event.status
-                )
-            case TurnEnded() as event if agent is self._root:
-                self._end_agent(agent, at_ns, "" if event.reason == "done" else event.reason)
+                self._begin_chat(agent, step.seq, asked, at_ns)
+            case CallStep(ended=result) if result:
+                self._end_tool(agent, result, at_ns)
+            case CallStep(phase="started"):
+                self._begin_tool(agent, step, at_ns)
+            case SubagentStep(session=session, ended=end) if end:
+                if session in self._agents:
+                    error = "" if end.status == "done" else end.status
+                    self._end_agent(self._agents[session], at_ns, error)
+            case SubagentStep(started=start) if start:
+                self._begin_child(agent, start, at_ns)
+            case TurnEndStep(reason=reason) if agent is self._root:
+                self._end_agent(agent, at_ns, "" if reason == "done" else reason)
+            case _:
+                pass
 
     # --- Agents
 
@@ -201,7 +211,7 @@ class Tracer:
     def _end_agent(self, agent: AgentTrace, at_ns: int, error: str) -> None:
         for span, _ in (*agent.chats.values(), *agent.tools.values()):
             self._end(span, at_ns, "interrupted")
-        agent.chats, agent.tools, agent.calls, agent.pieces = {}, {}, {}, {}
+        agent.chats, agent.tools, agent.pieces = {}, {}, {}
         if agent.span is None:
             return
         for name, value in _usage_attributes(agent.usage).items():
@@ -229,7 +239,6 @@ class Tracer:
 
     def _end_chat(self, agent: AgentTrace, event: Replied, at_ns: int) -> None:
         span, began_ns = agent.chats.pop(event.asked, (None, at_ns))
-        agent.calls.update((part.id, part) for part in event.parts if isinstance(part, ToolCall))
         if span is None:
             return
         usage = counts_of(event.usage)
@@ -262,18 +271,20 @@ class Tracer:
 
     # --- Calls
 
-    def _begin_tool(self, agent: AgentTrace, event: ToolStarted, at_ns: int) -> None:
+    def _begin_tool(self, agent: AgentTrace, step: CallStep, at_ns: int) -> None:
+        started = step.started
+        name = started.name if started else step.made.name
         attributes = {
             "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": event.name,
+            "gen_ai.tool.name": name,
             "gen_ai.tool.type": "function",
-            "gen_ai.tool.call.id": event.call,
+            "gen_ai.tool.call.id": step.id,
             "gen_ai.conversation.id": self._root.session,
         }
-        span = self._begin(f"execute_tool {event.name}", attributes, at_ns, agent.span)
-        agent.tools[event.call] = span, at_ns
-        call = agent.calls.pop(event.call, None)
-        given = event.arguments if event.arguments is not None else call.arguments if call else None
+        span = self._begin(f"execute_tool {name}", attributes, at_ns, agent.span)
+        agent.tools[step.id] = span, at_ns
+        changed = started.arguments if started else None
+        given = changed if changed is not None else step.made.arguments
         self._record(span, "gen_ai.tool.call.arguments", given)
 
     def _end_tool(self, agent: AgentTrace, event: ToolEnded, at_ns: int) -> None:

@@ -15,10 +15,10 @@ from longrein import __version__
 from longrein.events import Text, Thinking, ToolSpec, Usage, counts_of, text_of, unwrapped
 from longrein.extensions.transcripts.export_steps import (
     Conversation,
+    ConversationPart,
     Message,
     Note,
     Reply,
-    Step,
     shown_text,
 )
 
@@ -76,7 +76,7 @@ def _system(told: Conversation) -> Iterator[Json]:
         yield {"source": "system", "message": text}
 
 
-def _step(step: Step, told: Conversation) -> Json:
+def _step(step: ConversationPart, told: Conversation) -> Json:
     match step:
         case Message():
             return {"source": "user", "message": shown_text(step.parts)}

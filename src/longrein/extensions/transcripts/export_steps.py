@@ -11,29 +11,31 @@ import msgspec
 
 from longrein.events import (
     AnyPart,
-    Asked,
-    AskFailed,
-    ChildEnded,
-    ChildStarted,
     Entry,
-    Interrupted,
     Opened,
     PrefixSet,
-    Reminded,
     Replied,
-    Rewound,
-    Summarized,
-    TaskEnded,
     Text,
     ToolCall,
     ToolEnded,
-    TurnEnded,
     Usage,
-    UserSpoke,
     counts_of,
     text_of,
 )
-from longrein.events.purposes import Purposes
+from longrein.steps import (
+    BreakStep,
+    CallStep,
+    CompactionStep,
+    NoticeStep,
+    PromptStep,
+    RequestStep,
+    SettingStep,
+    Step,
+    SubagentStep,
+    TaskStep,
+    TurnEndStep,
+    steps_of,
+)
 from longrein.store import Reader
 
 SUBAGENT_DEPTH_MAX = 16
@@ -76,7 +78,7 @@ class Note(msgspec.Struct):
     text: str
 
 
-Step = Message | Reply | Note
+ConversationPart = Message | Reply | Note
 
 
 class Conversation(msgspec.Struct):
@@ -88,7 +90,7 @@ class Conversation(msgspec.Struct):
     kind: str
     cwd: str
     prefix: PrefixSet | None
-    steps: list[Step]
+    steps: list[ConversationPart]
     copied: int
     """Last entry that a forked subagent or session shares with its parent; 0 for none."""
     subagents: "list[Conversation]"
@@ -124,9 +126,9 @@ def read_conversation(reader: Reader, depth: int = 0) -> Conversation:
     first = reader.first
     built = build_conversation(entries, reader.blob, first - 1)
     if depth < SUBAGENT_DEPTH_MAX:
-        own = (entry.event for entry in entries if entry.seq >= first)
-        names = dict.fromkeys(event.child for event in own if isinstance(event, ChildStarted))
-        for child in names:
+        own = steps_of(entry for entry in entries if entry.seq >= first)
+        started = (step.started for step in own if isinstance(step, SubagentStep))
+        for child in dict.fromkeys(start.child for start in started if start):
             number = reader.number_of(child)
             if number:
                 built.subagents.append(read_conversation(reader.session_reader(number), depth + 1))
@@ -140,80 +142,68 @@ def build_conversation(
     are its parent's.
     """
     built = Conversation("", "", "", "", None, [], copied, [], read_blob)
-    purposes = Purposes()
-    waiting: dict[str, Reply] = {}
-    for entry in entries:
-        match entry.event:
-            case Opened() as event:
-                built.session, built.label, built.kind, built.cwd = (
-                    event.session,
-                    event.label,
-                    event.kind,
-                    event.cwd,
-                )
-                if (
-                    entry.seq == 1
-                    and event.parent is not None
-                    and not event.parent.call
-                    and not event.label
-                ):
-                    built.copied = max(
-                        copied, event.parent.seq
-                    )  # a fork holds copies of its parent's entries
-            case PrefixSet() as event:
-                built.prefix = event
-            case Asked():
-                purposes.note(entry)
-            case UserSpoke() as event:
-                built.steps.append(Message(entry.seq, entry.at, event.parts))
-            case Replied() as event:
-                reply = Reply(entry.seq, entry.at, event, purposes.of(event.asked))
+    made_in: dict[str, Reply] = {}
+    for step in steps_of(entries):
+        match step:
+            case SettingStep(opened=opened) if opened:
+                _open(built, step.seq, opened)
+            case BreakStep(prefix=prefix) if prefix:
+                built.prefix = prefix
+            case PromptStep(message=message):
+                built.steps.append(Message(step.seq, step.at, message.parts))
+            case RequestStep(reply=replied) if replied:
+                reply = Reply(step.seq, step.at, replied, step.purpose)
                 built.steps.append(reply)
-                waiting.update((call.id, reply) for call in reply.calls)
-            case ToolEnded() as event if event.call in waiting:
-                waiting.pop(event.call).results[event.call] = event
-            case ChildStarted() as event if event.call in waiting:
-                waiting[event.call].children.setdefault(event.call, []).append(event.child)
+                made_in.update((call.id, reply) for call in reply.calls)
+            case CallStep(ended=result) if result and step.id in made_in:
+                made_in[step.id].results[step.id] = result
+            case SubagentStep(ended=None, started=child) if child and child.call in made_in:
+                made_in[child.call].children.setdefault(child.call, []).append(child.child)
             case _:
-                if (note := _note(entry)) is not None:
-                    built.steps.append(note)
+                built.steps += _notes(step)
     return built
 
 
-def _note(entry: Entry) -> Note | None:
-    """Return the note for an entry that is neither message nor reply; None for one that an
-    export leaves out.
+def _open(built: Conversation, seq: int, opened: Opened) -> None:
+    """Take the names from the first entry of a log. A fork holds copies of its parent's entries."""
+    built.session, built.label = opened.session, opened.label
+    built.kind, built.cwd = opened.kind, opened.cwd
+    parent = opened.parent
+    if seq == 1 and parent is not None and not parent.call and not opened.label:
+        built.copied = max(built.copied, parent.seq)
+
+
+def _notes(step: Step) -> list[Note]:  # noqa: PLR0911 - a case for each step
+    """Return the note for a step that is neither message nor reply; none for one that an export
+    leaves out.
     """
-    kind = text = ""
-    match entry.event:
-        case Summarized() as event:
-            kind, text = "summary", event.text
-        case Reminded() as event if event.text:
-            kind, text = "reminder", event.text
-        case Rewound() as event:
-            kind, text = (
-                "rewind",
-                f"the user went back to r{event.to}: what came after it no longer counts",
-            )
-        case Interrupted() as event:
-            kind, text = "interrupt", event.text
-        case AskFailed() as event:
-            kind, text = "failure", f"the request failed ({event.kind}): {event.message}"
-        case TaskEnded() as event:
-            kind, text = (
-                "task",
-                f"background task {event.task} ended: {event.state}\n{event.tail}".strip(),
-            )
-        case ChildEnded() as event:
-            kind, text = (
-                "subagent",
-                f"subagent {event.child} ended: {event.status}\n{event.report}".strip(),
-            )
-        case TurnEnded() as event if event.reason != "done":
-            kind, text = "end", f"the turn ended: {event.reason}. {event.message}".strip()
+    match step:
+        case CompactionStep(summarized=summary) if summary:
+            return _note(step, "summary", summary.text)
+        case NoticeStep(kind="reminder", text=text) if text:
+            return _note(step, "reminder", text)
+        case NoticeStep(kind="interrupt", text=text):
+            return _note(step, "interrupt", text)
+        case BreakStep(rewound=rewound) if rewound:
+            gone = f"the user went back to r{rewound.to}: what came after it no longer counts"
+            return _note(step, "rewind", gone)
+        case RequestStep(failure=failure) if failure:
+            why = f"the request failed ({failure.kind}): {failure.message}"
+            return _note(step, "failure", why)
+        case TaskStep(ended=task) if task:
+            end = f"background task {task.task} ended: {task.state}\n{task.tail}"
+            return _note(step, "task", end.strip())
+        case SubagentStep(ended=child) if child:
+            end = f"subagent {child.child} ended: {child.status}\n{child.report}"
+            return _note(step, "subagent", end.strip())
+        case TurnEndStep(reason=reason, message=message) if reason != "done":
+            return _note(step, "end", f"the turn ended: {reason}. {message}".strip())
         case _:
-            return None
-    return Note(entry.seq, entry.at, kind, text)
+            return []
+
+
+def _note(step: Step, kind: str, text: str) -> list[Note]:
+    return [Note(step.seq, step.at, kind, text)]
 
 
 def shown_text(parts: Iterable[AnyPart]) -> str:

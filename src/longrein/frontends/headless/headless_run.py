@@ -9,19 +9,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from longrein.agent import Answer, Continue, FromSubagent, SessionPort, UserMessage, UserNotice
-from longrein.events import (
-    AnyPart,
-    Asked,
-    Entry,
-    LongreinError,
-    PermissionAsked,
-    SessionError,
-    ToolCall,
-    ToolEnded,
-    TurnEnded,
-    UsageError,
-)
+from longrein.agent import Answer, Continue, SessionPort, UserMessage
+from longrein.events import AnyPart, Entry, LongreinError, SessionError, UsageError
 from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.control_lines import (
     ControlChannel,
@@ -31,11 +20,24 @@ from longrein.frontends.headless.control_lines import (
 from longrein.frontends.headless.control_requests import ControlOptions, HostRequests
 from longrein.frontends.headless.partial_messages import SubagentStreams
 from longrein.frontends.headless.reporter import RunReporter
-from longrein.frontends.headless.result import Stop, error_line, exit_code
-from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
+from longrein.frontends.headless.run_state import (
+    OutputOptions,
+    RunState,
+    SessionFacts,
+    Stop,
+    call_of,
+)
 from longrein.frontends.headless.slash_commands import SlashCommand, answer_of, slash_command
 from longrein.frontends.human_text import escape_line
 from longrein.frontends.signals import SIGNALS, signal_handlers
+from longrein.steps import (
+    CallStep,
+    Projection,
+    QuestionStep,
+    RequestStep,
+    Step,
+    TurnEndStep,
+)
 from longrein.tools import EXIT_PLAN_MODE
 
 if TYPE_CHECKING:
@@ -113,7 +115,8 @@ class _Run:
         self.start = state.seq
         """Last entry before the run."""
         self.run_state = RunState(facts.session, facts.model)
-        self.run_state.calls.update((call, opened.call) for call, opened in state.calls.items())
+        self.projection = Projection()
+        self.projection.prime(state)
         self.subagents = SubagentStreams(self.run_state, state)
         self.reporter = RunReporter(facts, options, out, self.start, err)
         self.control = control
@@ -159,7 +162,7 @@ class _Run:
         self.session.stay(self.options.background, self.options.background_s)
         self.reporter.begin()
         for note in self.facts.notes:
-            self.reporter.apply(UserNotice(note), self.run_state)
+            self.reporter.notice(note)
         listening = asyncio.create_task(self._listen())
         self.main_task = asyncio.create_task(drive)
         await asyncio.wait({self.main_task, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -216,10 +219,8 @@ class _Run:
     ) -> None:
         """Send the messages and run the loop; a `LongreinError` is kept for the result."""
         try:
-            for call, opened in list(self.session.state.calls.items()):
-                if opened.asked is not None and opened.answer is None:  # asked before a crash
-                    self.run_state.questions[call] = opened.asked
-                    await self._decide(opened.asked, self.run_state)
+            for question in self.projection.open_questions():  # asked before a crash
+                await self._decide(question)
             command = slash_command(prompt, self.control.terminal_commands)
             if command:
                 self.held.append(command)
@@ -312,7 +313,7 @@ class _Run:
                     self.input_error = self.input_error or error
                     self.err(str(error))
                     if self.options.output == "stream-json":
-                        self.reporter.apply(UserNotice(str(error)), self.run_state)
+                        self.reporter.notice(str(error))
         finally:
             self.channel.close(
                 "the program that runs longrein has closed stdin, so nobody can be asked"
@@ -344,12 +345,9 @@ class _Run:
     async def _listen(self) -> None:
         try:
             async for heard in self.session.follow(self.start, streaming=self.options.partial):
-                if isinstance(heard, FromSubagent):
-                    await self._apply_subagent(heard)
-                else:
-                    self.reporter.apply(heard, self.run_state)
+                for step in self.projection.read(heard):
+                    await self._apply(step)
                 if isinstance(heard, Entry):
-                    await self._apply_entry(heard)
                     self.seen = heard.seq
                     self.entry_seen.set()
                 if self.out.unwritten:
@@ -361,40 +359,35 @@ class _Run:
             self.error = error
             self.entry_seen.set()
 
-    async def _apply_entry(self, entry: Entry) -> None:
-        self.run_state.step(entry)
-        match entry.event:
-            case PermissionAsked() as question:
-                await self._decide(question, self.run_state)
-            case ToolEnded(call=call) if self.permissions is not None:
-                self.permissions.forget(call)
-            case Asked() if self.signal:
+    async def _apply(self, step: Step) -> None:
+        """Handle a step of the session or a subagent; permission questions are denied."""
+        self.reporter.apply(step, self.subagents)
+        if step.seq:
+            self.subagents.run_state(step.agent).step(step)
+        child = step.agent.session
+        match step:
+            case QuestionStep(answer=None):
+                await self._decide(step)
+            case CallStep(phase="ended", id=call) if self.permissions is not None:
+                self.permissions.forget(call, child)
+            case RequestStep(reply=None, failure=None) if self.signal and not child:
                 self.session.interrupt()  # the signal came before the turn had begun
-            case TurnEnded() if self.retries is not None and await self.retries.wants_another(
-                self.run_state
-            ):
-                pass  # the model was asked again
-            case TurnEnded() if self.streams_input:
-                self._end_turn()
-            case TurnEnded() if self._has_background_work():
-                self.reporter.print_answer(
-                    self.run_state
-                )  # the run may go on for what works in the background
-                self.waiting_notice = asyncio.get_running_loop().call_later(
-                    WAITING_SAID_S, self._say_waiting
-                )
+            case TurnEndStep() if not child:
+                await self._turn_ended()
             case _:
                 pass
 
-    async def _apply_subagent(self, of: FromSubagent) -> None:
-        """Handle an update of a subagent; its permission questions are denied too."""
-        self.reporter.apply_subagent(of, self.subagents)
-        if isinstance(of.heard, Entry):
-            self.subagents.run_state(of).step(of.heard)
-            if isinstance(of.heard.event, PermissionAsked):
-                await self._decide(of.heard.event, self.subagents.run_state(of), of.child)
-            elif isinstance(of.heard.event, ToolEnded) and self.permissions is not None:
-                self.permissions.forget(of.heard.event.call, of.child)
+    async def _turn_ended(self) -> None:
+        """Ask again, write the result, or print the answer while background work goes on."""
+        if self.retries is not None and await self.retries.wants_another(self.run_state):
+            return
+        if self.streams_input:
+            self._end_turn()
+        elif self._has_background_work():
+            self.reporter.print_answer(self.run_state)
+            self.waiting_notice = asyncio.get_running_loop().call_later(
+                WAITING_SAID_S, self._say_waiting
+            )
 
     def _has_background_work(self) -> bool:
         children = self.run_state.children.values()
@@ -408,16 +401,15 @@ class _Run:
             more = f" and {len(tasks) - 5} more" if len(tasks) > 5 else ""
             self.err(f"waiting at most {self.options.background_s:g} s for {names}{more}")
 
-    async def _decide(
-        self, question: PermissionAsked, run_state: RunState, child: str = ""
-    ) -> None:
+    async def _decide(self, step: QuestionStep) -> None:
         """Ask the program about a call; without one, deny the call."""
+        child, asked = step.agent.session, step.asked
         if self.permissions is None:
-            is_plan = question.name == EXIT_PLAN_MODE.spec.name and not child
-            await self._deny(question.call, child, PLAN_TAKEN if is_plan else DENIAL)
-            return
-        call = run_state.calls.get(question.call) or ToolCall(question.call, question.name, {})
-        self.permissions.ask(question, call, run_state, child)
+            is_plan = asked is not None and asked.name == EXIT_PLAN_MODE.spec.name and not child
+            await self._deny(step.id, child, PLAN_TAKEN if is_plan else DENIAL)
+        elif asked is not None:
+            run_state = self.subagents.run_state(step.agent)
+            self.permissions.ask(asked, call_of(step), run_state, child)
 
     def _wake(self) -> None:
         self.work_ready.set()
@@ -425,7 +417,7 @@ class _Run:
     def _notice(self, text: str) -> None:
         self.err(text)
         if self.options.output == "stream-json":
-            self.reporter.apply(UserNotice(text), self.run_state)
+            self.reporter.notice(text)
 
     def _report_state(self, state: str) -> None:
         """Tell a program that wants to know whether the session works, waits for it or is idle."""
@@ -441,7 +433,7 @@ class _Run:
 
     def _end_turn(self) -> None:
         self.reporter.end(self.run_state, self._stop())
-        self.code = exit_code(self.run_state, self._stop())
+        self.code = self._exit_code()
         self._complain()
         self.run_state.reset_turn()
         if not any(
@@ -471,13 +463,20 @@ class _Run:
         await self.out.drain(FAREWELL_S if self.signal else None)
         if self.code is None or self.signal or self.out.write_error:
             self._complain()
-            return exit_code(self.run_state, self._stop())
+            return self._exit_code()
         return self.code or (self.input_error.exit_code if self.input_error else 0)
 
     def _stop(self) -> Stop:
         return Stop(self.signal, self.error, self.out.write_error)
 
+    def _exit_code(self) -> int:
+        from longrein.frontends.headless.result import exit_code
+
+        return exit_code(self.run_state, self._stop())
+
     def _complain(self) -> None:
+        from longrein.frontends.headless.result import error_line
+
         line = error_line(self.run_state, self._stop())
         if line and (self.error is None or self.error is not self.input_error):
             self.err(line)

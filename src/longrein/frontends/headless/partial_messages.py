@@ -7,7 +7,6 @@ from itertools import groupby
 
 import msgspec
 
-from longrein.agent import FromSubagent, ReplyDelta
 from longrein.context import State
 from longrein.events import ChildStarted, Replied, Text, Thinking, ToolCall, call_id
 from longrein.frontends.headless.run_state import RunState, Subagent
@@ -18,6 +17,7 @@ from longrein.frontends.headless.stream_json_blocks import (
     usage_line,
 )
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
+from longrein.steps import Agent, RequestStep, StreamStep
 
 Delta = TextDelta | ThinkingDelta | CallDelta
 
@@ -94,16 +94,16 @@ class PartialMessages:
     def __init__(self) -> None:
         self._reply: PartialReply | None = None
 
-    def draw(self, heard: ReplyDelta, run_state: RunState) -> list[Line]:
+    def draw(self, step: StreamStep, run_state: RunState) -> list[Line]:
         """Lines of a batch of deltas; none for a summary."""
-        if heard.purpose == "summary":
+        if step.purpose == "summary":
             return []
-        reply = self._of(heard.asked, run_state)
-        return _lines(reply, run_state, reply.events(heard.deltas))
+        reply = self._of(step.request, run_state)
+        return _lines(reply, run_state, reply.events(step.deltas))
 
-    def close(self, replied: Replied, run_state: RunState) -> list[Line]:
+    def close(self, step: RequestStep, replied: Replied, run_state: RunState) -> list[Line]:
         """Lines that end the reply; the whole reply when none of it was streamed."""
-        if run_state.purpose(replied.asked) == "summary":
+        if step.purpose == "summary":
             return []
         reply, self._reply = self._of(replied.asked, run_state), None
         deltas = () if reply.started else _deltas(replied)
@@ -160,7 +160,7 @@ def _deltas(reply: Replied) -> Iterator[Delta]:
 
 
 class SubagentStreams:
-    """Run state and partial messages of each subagent of a session."""
+    """Run state and partial messages of a session and each of its subagents."""
 
     def __init__(self, root: RunState, state: State) -> None:
         """`state` is the state of the session at the start of the run; it names earlier
@@ -172,28 +172,29 @@ class SubagentStreams:
         for child, now in state.children.items():
             root.children[child] = Subagent(f"a{now.seq}", now.started.call, now.started)
 
-    def run_state(self, heard: FromSubagent) -> RunState:
-        if heard.child not in self._states:
-            child = self._known(heard)
-            self._states[heard.child] = RunState(
-                heard.child, child.started.model, self._root, child
+    def run_state(self, agent: Agent) -> RunState:
+        if not agent.session:
+            return self._root
+        if agent.session not in self._states:
+            child = self._known(agent)
+            self._states[agent.session] = RunState(
+                agent.session, child.started.model, self._root, child
             )
-        return self._states[heard.child]
+        return self._states[agent.session]
 
-    def partial(self, heard: FromSubagent) -> PartialMessages:
-        return self._partials.setdefault(heard.child, PartialMessages())
+    def partial(self, agent: Agent) -> PartialMessages:
+        return self._partials.setdefault(agent.session, PartialMessages())
 
-    def _known(self, heard: FromSubagent) -> Subagent:
+    def _known(self, agent: Agent) -> Subagent:
         """The subagent as its parent started it; if that start was not seen, with the call of
         its ancestor.
         """
         for run_state in (self._root, *self._states.values()):
-            if heard.child in run_state.children:
-                return run_state.children[heard.child]
-        top = heard.label.partition(".")[0]
+            if agent.session in run_state.children:
+                return run_state.children[agent.session]
+        top = agent.label.partition(".")[0]
         ancestor = next(
             (child for child in self._root.children.values() if child.label == top), None
         )
-        return Subagent(
-            heard.label, ancestor.call if ancestor else "", ChildStarted(heard.child, heard.kind)
-        )
+        call = ancestor.call if ancestor else ""
+        return Subagent(agent.label, call, ChildStarted(agent.session, agent.kind))

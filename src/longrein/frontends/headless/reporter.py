@@ -2,28 +2,18 @@
 
 from collections.abc import Callable, Iterable
 
-from longrein.agent import FromSubagent, ReplyDelta, RetryPause, SessionUpdate, UserNotice
-from longrein.events import (
-    AskFailed,
-    ChildEnded,
-    ChildStarted,
-    Entry,
-    HookAnswered,
-    PermissionAsked,
-    Replied,
-    TaskEnded,
-    TaskStarted,
-    ToolCall,
-    ToolEnded,
-    UserSpoke,
-    unwrapped,
-)
-from longrein.events.escape import shortened
 from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
-from longrein.frontends.headless.result import Stop, draw_result
-from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
+from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts, Stop
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
+from longrein.steps import (
+    MAIN,
+    NoticeStep,
+    PromptStep,
+    RequestStep,
+    Step,
+    StreamStep,
+)
 
 # --- Reporter: stdout lines, and progress on stderr -----------------------------------------------
 
@@ -51,7 +41,6 @@ class RunReporter:
             start,
             note,
         )
-        self._partial = PartialMessages()
         self._streams = options.output == "stream-json"
         self._count = 0
         self._state = ""
@@ -62,22 +51,22 @@ class RunReporter:
         if self._streams:
             self._put([draw_init(self._facts, self._start)])
 
-    def apply(self, heard: SessionUpdate, run_state: RunState) -> None:
-        """Write one update; `run_state` is the state before it."""
-        for line in self._stderr_lines(heard):
+    def apply(self, step: Step, subagents: SubagentStreams) -> None:
+        """Write a step of the session or a subagent, before the state of its run has it."""
+        agent = step.agent
+        for line in self._stderr_lines(step):
+            self._note(f"{agent.label} {agent.kind}: {line}" if agent.session else line)
+        if self._streams:
+            partial = subagents.partial(agent)
+            self._put(self._lines(step, subagents.run_state(agent), partial))
+
+    def notice(self, text: str) -> None:
+        """Write a line for the user."""
+        step = NoticeStep(0, 0, MAIN, "longrein", text)
+        for line in self._stderr_lines(step):
             self._note(line)
         if self._streams:
-            self._put(self._lines(heard, run_state, self._partial))
-
-    def apply_subagent(self, update: FromSubagent, subagents: SubagentStreams) -> None:
-        """Write an update of a subagent, before its state has it."""
-        heard = update.heard
-        for line in self._stderr_lines(heard):
-            self._note(f"{update.label} {update.kind}: {line}")
-        if self._streams:
-            if isinstance(heard, UserNotice):
-                heard = UserNotice(f"{update.label}: {heard.text}")
-            self._put(self._lines(heard, subagents.run_state(update), subagents.partial(update)))
+            self._put([self._notice_line(step)])
 
     def put_line(self, line: Line) -> None:
         """Write a line of the control protocol."""
@@ -91,6 +80,8 @@ class RunReporter:
             self._put([self._system("session_state_changed", fields)])
 
     def end(self, run_state: RunState, stop: Stop) -> None:
+        from longrein.frontends.headless.result import draw_result
+
         if self._options.output != "text":
             self._put([draw_result(self._facts, run_state, stop, self._key("result"))])
         elif not (stop.signal or stop.error):
@@ -106,35 +97,30 @@ class RunReporter:
             text = run_state.take_unprinted().encode("utf-8", "replace")
             self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
 
-    def _stderr_lines(self, heard: SessionUpdate) -> list[str]:
+    def _stderr_lines(self, step: Step) -> list[str]:
         """Lines for stderr: all progress when verbose; else long pauses and notices, unless they
         are on stdout.
         """
-        match heard:
-            case _ if self._options.verbose:
-                return progress(heard)
-            case UserNotice() if not self._streams:
-                return progress(heard)
-            case RetryPause(delay_s=delay_s) if delay_s > PAUSE_SAID_S and not self._streams:
-                return progress(heard)
-            case _:
-                return []
+        is_told = self._options.verbose
+        if isinstance(step, NoticeStep) and not self._streams:
+            is_long = step.pause is not None and step.pause.delay_s > PAUSE_SAID_S
+            is_told = is_told or is_long or step.kind == "longrein"
+        if not is_told:
+            return []
+        from longrein.frontends.headless.progress_lines import progress
 
-    def _lines(
-        self, heard: SessionUpdate, run_state: RunState, partial: PartialMessages
-    ) -> list[Line]:
+        return progress(step)
+
+    def _lines(self, step: Step, run_state: RunState, partial: PartialMessages) -> list[Line]:
         from longrein.frontends.headless.stream_json import draw, draw_hook, draw_replay
 
-        match heard:
-            case Entry(event=UserSpoke()) if self._options.replay and run_state.root is None:
-                return draw_replay(heard, run_state)
-            case Entry(event=HookAnswered() as hook) if self._options.hook_events and hook.hook:
-                return draw_hook(heard, hook, run_state)
-            case Entry():
-                return self._partial_lines(heard, run_state, partial) + draw(heard, run_state)
-            case ReplyDelta() if self._options.partial:
-                return partial.draw(heard, run_state)
-            case RetryPause() as pause:
+        options = self._options
+        match step:
+            case PromptStep(message=said) if options.replay and run_state.root is None:
+                return draw_replay(step, said, run_state)
+            case NoticeStep(hook=hook) if hook and hook.hook and options.hook_events:
+                return draw_hook(step, hook, run_state)
+            case NoticeStep(pause=pause) if pause:
                 fields = {
                     "attempt": pause.attempt,
                     "max_retries": pause.attempts_max,
@@ -143,20 +129,21 @@ class RunReporter:
                     "error": ERRORS.get(pause.kind, "unknown"),
                 }
                 return [self._system("api_retry", fields)]
-            case UserNotice(text=text):
-                return [self._system("informational", {"content": text, "level": "warning"})]
-            case _:
-                return []
-
-    def _partial_lines(
-        self, entry: Entry, run_state: RunState, partial: PartialMessages
-    ) -> list[Line]:
-        match entry.event:
-            case Replied() as reply if self._options.partial:
-                return partial.close(reply, run_state)
-            case AskFailed():
+            case NoticeStep(kind="longrein"):
+                return [self._notice_line(step)]
+            case StreamStep():
+                return partial.draw(step, run_state) if options.partial else []
+            case RequestStep(reply=reply) if reply and options.partial:
+                return partial.close(step, reply, run_state) + draw(step, run_state)
+            case RequestStep(failure=failure) if failure:
                 partial.forget()
-        return []
+            case _:
+                pass
+        return draw(step, run_state) if step.seq else []
+
+    def _notice_line(self, step: NoticeStep) -> Line:
+        text = f"{step.agent.label}: {step.text}" if step.agent.session else step.text
+        return self._system("informational", {"content": text, "level": "warning"})
 
     def _system(self, subtype: str, fields: Line) -> Line:
         return {
@@ -173,61 +160,3 @@ class RunReporter:
     def _put(self, lines: Iterable[Line]) -> None:
         if data := b"".join(map(encode, lines)):
             self._out.put(data)
-
-
-def progress(heard: SessionUpdate) -> list[str]:
-    """Progress lines for stderr."""
-    match heard:
-        case Entry():
-            return _entry_progress(heard)
-        case RetryPause():
-            what = (
-                f"attempt {heard.attempt} of {heard.attempts_max} in"
-                if heard.attempt
-                else "the next request waits"
-            )
-            return [f"{heard.message}: {what} {heard.delay_s:.1f} s"]
-        case UserNotice(text=text):
-            return [text]
-        case _:
-            return []
-
-
-def _entry_progress(entry: Entry) -> list[str]:
-    match entry.event:
-        case Replied(parts=parts):
-            calls = [unwrapped(part) for part in parts if isinstance(part, ToolCall)]
-            return [f"calls {call.name} {_first_argument(call)}" for call in calls]
-        case PermissionAsked(name=name, reason=reason):
-            return [f"denied, for nobody is here to ask: {name} ({reason})"]
-        case ToolEnded(name=name, status=status, elapsed_ms=elapsed_ms):
-            return [f"{name} {status} after {elapsed_ms / 1000:.1f} s"]
-        case TaskStarted(task=task, state=state, command=command):
-            return [f"task {task} {state}: {_first_line(command)}"]
-        case TaskEnded(task=task, state=state):
-            return [f"task {task} {state}"]
-        case ChildStarted() as child:
-            return [
-                (
-                    f"subagent a{child.again or entry.seq} {child.kind} started: "
-                    f"{_first_line(child.description)}"
-                )
-            ]
-        case ChildEnded() as child:
-            return [
-                (
-                    f"subagent {child.status} after {child.elapsed_ms / 1000:.1f} s, {child.steps} "
-                    "steps"
-                )
-            ]
-        case _:
-            return []
-
-
-def _first_argument(call: ToolCall) -> str:
-    found = (value for value in (call.arguments or {}).values() if isinstance(value, str) and value)
-    return _first_line(next(found, ""))
-
-
-def _first_line(text: str) -> str:
-    return shortened((text.splitlines() or [""])[0], 80)

@@ -4,10 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from longrein.events import RETRYABLE, LongreinError, PermissionAsked
-from longrein.frontends.headless.run_state import DeniedCall, RunState, SessionFacts
+from longrein.events import RETRYABLE, PermissionAsked
+from longrein.frontends.headless.run_state import DeniedCall, RunState, SessionFacts, Stop
 from longrein.frontends.headless.stream_json_blocks import STOPS, Line, tail, tool_input, usage_line
 from longrein.permissions import unseen_note
 
@@ -21,15 +19,6 @@ execution errors.
 """
 
 BLOCKED, LIMIT, TRY_AGAIN = 3, 4, 75
-
-
-class Stop(msgspec.Struct, frozen=True):
-    """External cause of the end of a run; all fields are empty without one."""
-
-    signal: int = 0
-    error: LongreinError | None = None
-    write_error: str = ""
-    """Reason why stdout failed; `closed` when its reader left."""
 
 
 def exit_code(run_state: RunState, stop: Stop) -> int:

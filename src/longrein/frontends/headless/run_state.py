@@ -8,24 +8,30 @@ from typing import Literal
 import msgspec
 
 from longrein.events import (
-    Asked,
     AskFailed,
     ChildStarted,
-    Entry,
     HookAnswered,
+    LongreinError,
     PermissionAsked,
-    PrefixSet,
-    Reminded,
     Replied,
-    TaskStarted,
     Text,
     ToolCall,
     ToolEnded,
     TurnEnded,
     Usage,
-    unwrapped,
 )
 from longrein.frontends.headless.stream_json_blocks import Line, tail
+from longrein.steps import (
+    BreakStep,
+    CallStep,
+    NoticeStep,
+    QuestionStep,
+    RequestStep,
+    Step,
+    SubagentStep,
+    TaskStep,
+    TurnEndStep,
+)
 from longrein.tools import EXIT_PLAN_MODE, STRUCTURED_OUTPUT
 
 PROGRAM = "the program that runs longrein"
@@ -78,11 +84,8 @@ class RunState:
         self.call_count = 0
         self.model = model
         """`provider/model` of the next reply."""
-        self.calls: dict[str, ToolCall] = {}
-        self.questions: dict[str, PermissionAsked] = {}
         self.decided: set[str] = set()
         """Calls that the program that runs longrein was asked about, or that a hook has denied."""
-        self.open_requests: dict[int, Entry] = {}
         self.spent: dict[str, tuple[Usage, float]] = {}
         """Usage and cost by model, in the whole run."""
         self.tasks: dict[str, None] = {}
@@ -151,44 +154,38 @@ class RunState:
         line = tail(self.session, key)
         return line | {"session_id": self.root.session} if self.root else line
 
-    def subagent_started(self, seq: int, started: ChildStarted) -> Subagent:
-        label = f"a{started.again or seq}"
-        return Subagent(
-            f"{self.label}.{label}" if self.label else label,
-            self.qualified_id(started.call),
-            started,
-        )
+    def subagent_of(self, step: SubagentStep) -> Subagent:
+        """Return the subagent of a step, as its parent knows it."""
+        started = step.started or ChildStarted(step.session, "")
+        label = step.label or step.session
+        return Subagent(label, self.qualified_id(started.call), started)
 
-    def step(self, entry: Entry) -> None:  # noqa: C901, PLR0912 - a line for each event
-        self.last_at = entry.at
-        self.first_at = self.first_at or entry.at
-        match entry.event:
-            case Asked():
-                self.open_requests[entry.seq] = entry
-            case Replied() as reply:
-                self._replied(reply, entry.at)
-            case AskFailed() as failed:
-                self._end_request(failed.asked, entry.at)
-                self.failure = (entry.seq, failed)
-                if failed.assumed_usd:
-                    self._spend(Usage(), failed.assumed_usd)
-            case PermissionAsked() as question:
-                self.questions[question.call] = question
-            case ToolEnded() as end:
-                self._tool_ended(end)
-            case PrefixSet() as prefix:
+    def step(self, step: Step) -> None:
+        self.last_at = step.at
+        self.first_at = self.first_at or step.at
+        match step:
+            case RequestStep(reply=reply) if reply:
+                self._replied(step, reply)
+            case RequestStep(failure=failure) if failure:
+                self.asking_us += step.at - step.asked_at
+                self.failure = (step.seq, failure)
+                if failure.assumed_usd:
+                    self._spend(Usage(), failure.assumed_usd)
+            case CallStep(ended=end) if end:
+                self._tool_ended(step, end)
+            case BreakStep(prefix=prefix) if prefix:
                 self.model = f"{prefix.provider}/{prefix.model}"
-            case HookAnswered() as answer:
-                self._hook_answered(answer)
-            case TurnEnded() as ended:
-                self.ended = ended
-            case ChildStarted() as started:
-                self.children[started.child] = self.subagent_started(entry.seq, started)
-            case TaskStarted(task=task):
-                self.tasks[task] = None
-            case Reminded(kind="wake"):
+            case NoticeStep(hook=hook) if hook:
+                self._hook_answered(hook)
+            case NoticeStep(reminder=reminder) if reminder and reminder.kind == "wake":
                 self._answers.append(self._last_text)
                 self.reply = None
+            case TurnEndStep(reason=reason, message=message):
+                self.ended = TurnEnded(reason, message)
+            case SubagentStep(session=session, ended=None):
+                self.children[session] = self.subagent_of(step)
+            case TaskStep(task=task, ended=None):
+                self.tasks[task] = None
             case _:
                 pass
 
@@ -198,25 +195,14 @@ class RunState:
         if answer.cost_usd or answer.usage != Usage():
             self._spend(answer.usage, answer.cost_usd)
 
-    def purpose(self, asked: int) -> str:
-        """Purpose of an unanswered request; `turn` when it was made before this run."""
-        entry = self.open_requests.get(asked)
-        return entry.event.purpose if entry and isinstance(entry.event, Asked) else "turn"
-
-    def _replied(self, reply: Replied, at: int) -> None:
-        if self.purpose(reply.asked) == "turn":
+    def _replied(self, step: RequestStep, reply: Replied) -> None:
+        if step.purpose == "turn":
             self.reply = reply
             self.replies += 1
             self.failure = None
-            made = {part.id: unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)}
-            self.calls |= made
-            self.call_count += len(made)
-        self._end_request(reply.asked, at)
+            self.call_count += sum(isinstance(part, ToolCall) for part in reply.parts)
+        self.asking_us += step.at - step.asked_at
         self._spend(reply.usage, reply.cost_usd)
-
-    def _end_request(self, asked: int, at: int) -> None:
-        entry = self.open_requests.pop(asked, None)
-        self.asking_us += at - entry.at if entry else 0
 
     def _spend(self, usage: Usage, cost_usd: float, model: str = "") -> None:
         model = model or self.model
@@ -226,9 +212,8 @@ class RunState:
         if self.root is not None:
             self.root._spend(usage, cost_usd, model)
 
-    def _tool_ended(self, end: ToolEnded) -> None:
-        call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
-        question = self.questions.pop(end.call, None)
+    def _tool_ended(self, step: CallStep, end: ToolEnded) -> None:
+        call, question = call_of(step), step.asked
         if self._is_plan_for_user(end, question):
             self._plan = str((call.arguments or {}).get("plan", ""))
             return
@@ -247,6 +232,12 @@ class RunState:
         """Return True for a plan that nobody could judge: it is the answer of the run."""
         is_plan = end.name == EXIT_PLAN_MODE.spec.name and self.root is None
         return is_plan and question is not None and end.call not in self.decided
+
+
+def call_of(step: CallStep | QuestionStep) -> ToolCall:
+    """Return the call of a step, with empty arguments where its reply was not read."""
+    is_unread = step.made.arguments is None and not step.made.received
+    return msgspec.structs.replace(step.made, arguments={}) if is_unread else step.call
 
 
 class SessionFacts(msgspec.Struct, frozen=True):
@@ -286,6 +277,15 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """True if a command of another longrein started this one: its background work ends with the
     other.
     """
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """External cause of the end of a run; all fields are empty without one."""
+
+    signal: int = 0
+    error: LongreinError | None = None
+    write_error: str = ""
+    """Reason why stdout failed; `closed` when its reader left."""
 
 
 class OutputOptions(msgspec.Struct, frozen=True):

@@ -3,24 +3,12 @@
 import os
 
 from longrein.events import (
-    Asked,
     AskFailed,
-    ChildEnded,
-    ChildStarted,
-    Cleared,
-    Entry,
     HookAnswered,
-    Interrupted,
-    ModeSet,
-    Reminded,
     Replied,
-    Summarized,
-    TaskEnded,
-    TaskStarted,
     Text,
     ToolCall,
     ToolEnded,
-    TurnEnded,
     Usage,
     UserSpoke,
     unwrapped,
@@ -34,37 +22,45 @@ from longrein.frontends.headless.stream_json_blocks import (
     reply_blocks,
     tail,
 )
+from longrein.steps import (
+    CallStep,
+    CompactionStep,
+    NoticeStep,
+    RequestStep,
+    SettingStep,
+    Step,
+    SubagentStep,
+    TaskStep,
+    TurnEndStep,
+)
 
 SUMMARY_CHARS_MAX = 500
 STATUSES = {"done": "completed", "killed": "stopped", "interrupted": "stopped"}
 """State of a task or subagent -> status in the stream; other states are `failed`."""
 
 
-def background_lines(entry: Entry, run_state: RunState) -> list[Line]:
-    """Fields of the line of an entry about background work."""
-    match entry.event:
-        case TaskStarted() as task if task.task not in run_state.tasks:
-            call = run_state.qualified_id(task.call)
-            return [_started(task.task, call, task.command, "local_bash", background=True)]
-        case TaskEnded() as task:
+def _background(step: TaskStep | SubagentStep, run_state: RunState) -> Line | None:
+    """Fields of the line of a step about background work; None without one."""
+    match step:
+        case TaskStep(ended=task) if task:
             code = "" if task.code is None else f", exit code {task.code}"
             cause = f", {task.cause}" if task.cause else ""
-            return [_ended(task.task, "", task.state, task.output, f"{task.state}{code}{cause}")]
-        case ChildStarted(background=background) as started:
-            child = run_state.subagent_started(entry.seq, started)
-            line = _started(
-                child.label, child.call, started.description, "local_agent", background=background
-            )
-            return [line | {"spawn_depth": child.label.count(".") + 1}]
-        case ChildEnded() as ended:
-            known = run_state.children.get(ended.child)
-            label, call = (known.label, known.call) if known else (ended.child, "")
-            line = _ended(
-                label, call, ended.status, "", (ended.message or ended.report)[:SUMMARY_CHARS_MAX]
-            )
-            return [line | {"usage": _usage(ended.usage, ended.steps, ended.elapsed_ms)}]
+            return _ended(task.task, "", task.state, task.output, f"{task.state}{code}{cause}")
+        case TaskStep(started=task) if task and task.task not in run_state.tasks:
+            call = run_state.qualified_id(task.call)
+            return _started(task.task, call, task.command, "local_bash", background=True)
+        case SubagentStep(ended=report) if report:
+            child = run_state.subagent_of(step)
+            summary = (report.message or report.report)[:SUMMARY_CHARS_MAX]
+            line = _ended(child.label, child.call, report.status, "", summary)
+            return line | {"usage": _usage(report.usage, report.steps, report.elapsed_ms)}
+        case SubagentStep(started=start) if start:
+            child = run_state.subagent_of(step)
+            label, what, in_background = child.label, start.description, start.background
+            line = _started(label, child.call, what, "local_agent", background=in_background)
+            return line | {"spawn_depth": label.count(".") + 1}
         case _:
-            return []
+            return None
 
 
 def _started(task: str, call: str, description: str, kind: str, *, background: bool) -> Line:
@@ -89,15 +85,12 @@ def _ended(task: str, call: str, state: str, output: str, summary: str) -> Line:
     }
 
 
-def progress_fields(run_state: RunState, entry: Entry) -> Line:
-    """Fields of the progress line of a subagent's reply `entry`, which is not in `run_state`
-    yet.
-    """
-    reply, child = entry.event, run_state.subagent
-    assert isinstance(reply, Replied)
+def _progress(run_state: RunState, at: int, reply: Replied) -> Line:
+    """Fields of the progress line of a subagent's reply, which is not in `run_state` yet."""
+    child = run_state.subagent
     assert child is not None
     calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
-    elapsed_ms = (entry.at - run_state.first_at) // 1000 if run_state.first_at else 0
+    elapsed_ms = (at - run_state.first_at) // 1000 if run_state.first_at else 0
     return {
         "subtype": "task_progress",
         "task_id": child.label,
@@ -117,52 +110,43 @@ def _usage(usage: Usage, calls: int, elapsed_ms: int) -> Line:
 NOTIFICATIONS = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed")
 
 
-def draw(entry: Entry, run_state: RunState) -> list[Line]:
-    """Lines of `entry`; most entries give one line or none."""
-    match entry.event:
-        case Replied() | ToolEnded() | Reminded() | Interrupted() | TurnEnded():
-            return _conversation_lines(entry, run_state)
-        case Asked() | AskFailed() | Cleared() | Summarized() | ModeSet():
-            fields = _system_fields(entry, run_state) if run_state.root is None else None
-            return [_system(entry, run_state, fields)] if fields else []
-        case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
-            return [
-                _system(entry, run_state, fields) for fields in background_lines(entry, run_state)
-            ]
-        case _:
-            return []
-
-
-def _conversation_lines(entry: Entry, run_state: RunState) -> list[Line]:
-    match entry.event:
-        case Replied() as reply:
-            return _replied(entry, reply, run_state)
-        case ToolEnded() as end:
-            return _tool_ended(entry, end, run_state)
-        case Reminded(text=text) | Interrupted(text=text) if text:
+def draw(step: Step, run_state: RunState) -> list[Line]:
+    """Lines of a step of the log; most steps give one line or none."""
+    fields: Line | None = None
+    match step:
+        case RequestStep(reply=reply, purpose="turn") if reply:
+            return _replied(step, reply, run_state)
+        case CallStep(ended=end) if end:
+            return _tool_ended(step, end, run_state)
+        case NoticeStep(kind="reminder" | "interrupt", text=text) if text:
             line = _user(run_state, {"type": "text", "text": text}) | {"isSynthetic": True}
-            if isinstance(entry.event, Reminded) and entry.event.kind in NOTIFICATIONS:
+            if step.reminder and step.reminder.kind in NOTIFICATIONS:
                 line["origin"] = {"kind": "task-notification"}
-            return [line | run_state.tail(entry.seq)]
-        case TurnEnded(reason="error") if run_state.failure:
+            return [line | run_state.tail(step.seq)]
+        case TurnEndStep(reason="error") if run_state.failure:
             return [_failure(*run_state.failure, run_state)]
+        case TaskStep() | SubagentStep():
+            fields = _background(step, run_state)
+        case RequestStep() | CompactionStep() | SettingStep() if run_state.root is None:
+            fields = _system_fields(step, run_state)
         case _:
-            return []
+            pass
+    return [_system(step, run_state, fields)] if fields else []
 
 
-def _system_fields(entry: Entry, run_state: RunState) -> Line | None:
-    """Fields of the `system` line of an entry; None without one."""
-    match entry.event:
-        case (
-            Asked(purpose="summary", reason="ahead")
-            | Cleared(reason="micro_compact" | "rent" | "cold")
-        ):
-            return None  # does not delay the turn
-        case Asked(purpose="summary"):
-            return {"subtype": "status", "status": "compacting"}
-        case AskFailed(asked=asked) if run_state.purpose(asked) == "summary":
+def _system_fields(
+    step: RequestStep | CompactionStep | SettingStep, run_state: RunState
+) -> Line | None:
+    """Fields of the `system` line of a step; None without one."""
+    match step:
+        case RequestStep(purpose="summary", reply=None, failure=None, asked=asked) if asked:
+            is_ahead = asked.reason == "ahead"  # it does not delay the turn
+            return None if is_ahead else {"subtype": "status", "status": "compacting"}
+        case RequestStep(purpose="summary"):
             return {"subtype": "status", "status": None}
-        case Cleared(reason=reason) | Summarized(reason=reason):
+        case CompactionStep(cause="cleared", reason="micro_compact" | "rent" | "cold"):
+            return None  # does not delay the turn
+        case CompactionStep(cause="cleared" | "summarised", reason=reason):
             before = run_state.reply.usage if run_state.reply else Usage()
             tokens = before.context_tokens + before.output_tokens
             trigger = "manual" if reason == "request" else "auto"
@@ -170,7 +154,7 @@ def _system_fields(entry: Entry, run_state: RunState) -> Line | None:
                 "subtype": "compact_boundary",
                 "compact_metadata": {"trigger": trigger, "pre_tokens": tokens},
             }
-        case ModeSet(mode=mode):
+        case SettingStep(name="mode", value=mode):
             return {"subtype": "status", "status": None, "permissionMode": mode}
         case _:
             return None
@@ -202,11 +186,11 @@ def draw_init(facts: SessionFacts, start: int) -> Line:
     return line | tail(facts.session, f"init.{start}")
 
 
-def draw_hook(entry: Entry, hook: HookAnswered, run_state: RunState) -> list[Line]:
+def draw_hook(step: Step, hook: HookAnswered, run_state: RunState) -> list[Line]:
     """The run of a hook: its start and its end, both known when it has ended."""
     output = "\n".join(filter(None, (hook.text, hook.context, hook.message)))
     names: Line = {
-        "hook_id": f"{run_state.label}h{entry.seq}",
+        "hook_id": f"{run_state.label}h{step.seq}",
         "hook_name": hook.hook,
         "hook_event": hook.event,
     }
@@ -223,26 +207,25 @@ def draw_hook(entry: Entry, hook: HookAnswered, run_state: RunState) -> list[Lin
         "outcome": "error" if hook.failed else "success",
     }
     return [
-        _system(entry, run_state, {"subtype": "hook_started", **names}, key=f"hook.{entry.seq}"),
-        _system(entry, run_state, ended),
+        _system(step, run_state, {"subtype": "hook_started", **names}, key=f"hook.{step.seq}"),
+        _system(step, run_state, ended),
     ]
 
 
-def draw_replay(entry: Entry, run_state: RunState) -> list[Line]:
+def draw_replay(step: Step, said: UserSpoke, run_state: RunState) -> list[Line]:
     """A message of the user as it was taken; its id can be given to `rewind_files` and
     `--resume-session-at`.
     """
-    assert isinstance(entry.event, UserSpoke)
     message = {
         "role": "user",
-        "content": [{"type": "text", "text": part_text(part)} for part in entry.event.parts],
+        "content": [{"type": "text", "text": part_text(part)} for part in said.parts],
     }
     line = {"type": "user", "message": message, "parent_tool_use_id": None, "isReplay": True}
-    return [line | run_state.tail(entry.seq)]
+    return [line | run_state.tail(step.seq)]
 
 
-def _system(entry: Entry, run_state: RunState, fields: Line, key: str = "") -> Line:
-    return {"type": "system", **fields, **run_state.tail(key or entry.seq)}
+def _system(step: Step, run_state: RunState, fields: Line, key: str = "") -> Line:
+    return {"type": "system", **fields, **run_state.tail(key or step.seq)}
 
 
 def _user(run_state: RunState, block: Line) -> Line:
@@ -250,13 +233,7 @@ def _user(run_state: RunState, block: Line) -> Line:
     return {"type": "user", "message": message, "parent_tool_use_id": run_state.parent}
 
 
-def _replied(entry: Entry, reply: Replied, run_state: RunState) -> list[Line]:
-    if run_state.purpose(reply.asked) == "summary":
-        return (
-            []
-            if run_state.root
-            else [_system(entry, run_state, {"subtype": "status", "status": None})]
-        )
+def _replied(step: Step, reply: Replied, run_state: RunState) -> list[Line]:
     is_cut = reply.stop == "interrupted"
     parts = [part for part in reply.parts if isinstance(part, Text) or not is_cut]
     blocks = reply_blocks(parts, run_state.qualified_id)
@@ -269,13 +246,10 @@ def _replied(entry: Entry, reply: Replied, run_state: RunState) -> list[Line]:
     }
     if reply.stop == "length":
         line["error"] = "max_output_tokens"
-    lines = [line | run_state.tail(entry.seq)]
+    lines = [line | run_state.tail(step.seq)]
     if run_state.subagent:
-        lines.append(
-            _system(
-                entry, run_state, progress_fields(run_state, entry), key=f"progress.{entry.seq}"
-            )
-        )
+        fields = _progress(run_state, step.at, reply)
+        lines.append(_system(step, run_state, fields, key=f"progress.{step.seq}"))
     return lines
 
 
@@ -291,7 +265,7 @@ def _failure(seq: int, failed: AskFailed, run_state: RunState) -> Line:
     return line | run_state.tail(seq)
 
 
-def _tool_ended(entry: Entry, end: ToolEnded, run_state: RunState) -> list[Line]:
+def _tool_ended(step: CallStep, end: ToolEnded, run_state: RunState) -> list[Line]:
     block: Line = {
         "type": "tool_result",
         "tool_use_id": run_state.qualified_id(end.call),
@@ -300,9 +274,9 @@ def _tool_ended(entry: Entry, end: ToolEnded, run_state: RunState) -> list[Line]
     if end.status != "ok":
         block["is_error"] = True
     outcome = {"tool_use_result": {"status": end.status, "elapsed_ms": end.elapsed_ms}}
-    lines = [_user(run_state, block) | outcome | run_state.tail(entry.seq)]
+    lines = [_user(run_state, block) | outcome | run_state.tail(step.seq)]
     if end.status == "denied":
-        question = run_state.questions.get(end.call)
+        question = step.asked
         fields: Line = {
             "subtype": "permission_denied",
             "tool_name": end.name,
@@ -310,5 +284,5 @@ def _tool_ended(entry: Entry, end: ToolEnded, run_state: RunState) -> list[Line]
             "decision_reason": question.reason if question else "",
             "message": question.shown if question else "",
         }
-        lines.insert(0, _system(entry, run_state, fields, key=f"denied.{entry.seq}"))
+        lines.insert(0, _system(step, run_state, fields, key=f"denied.{step.seq}"))
     return lines

@@ -4,18 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from longrein.events import (
-    Asked,
-    AskFailed,
-    ChildEnded,
-    Entry,
-    HookAnswered,
-    PrefixSet,
-    Replied,
-    Usage,
-)
-from longrein.events.purposes import Purposes
+from longrein.events import Entry, Usage
 from longrein.frontends.human_text import counted, money, tokens
+from longrein.steps import BreakStep, NoticeStep, RequestStep, SubagentStep, steps_of
 
 
 class CostRow(msgspec.Struct):
@@ -55,29 +46,26 @@ def cost_rows(entries: Iterable[Entry]) -> Sequence[CostRow]:
     they may have cost.
     """
     rows: dict[tuple[str, str], CostRow] = {}
-    purposes = Purposes()
     present = ""
 
     def add(model: str, purpose: str, requests: int, usage: Usage, usd: float) -> None:
         row = rows.setdefault((model, purpose), CostRow(model, purpose))
-        row.requests, row.usage, row.usd = (
-            row.requests + requests,
-            row.usage + usage,
-            row.usd + max(0.0, usd),
-        )
+        row.requests += requests
+        row.usage += usage
+        row.usd += usd
 
-    for entry in entries:
-        match entry.event:
-            case PrefixSet(provider=provider, model=model):
-                present = f"{provider}/{model}"
-            case Asked():
-                purposes.note(entry)
-            case Replied(asked=asked, usage=usage, cost_usd=usd):
-                add(present, purposes.of(asked), 1, usage, usd)
-            case AskFailed(asked=asked, assumed_usd=usd) if usd:
-                add(present, purposes.of(asked), 1, Usage(), usd)
-            case ChildEnded(steps=steps, usage=usage, cost_usd=usd):
-                add("", "subagents", steps, usage, usd)
-            case HookAnswered(usage=usage, cost_usd=usd) if usage.context_tokens:
-                add("", "hooks", 1, usage, usd)
+    for step in steps_of(entries):
+        match step:
+            case BreakStep(prefix=prefix) if prefix:
+                present = f"{prefix.provider}/{prefix.model}"
+            case RequestStep(reply=reply) if reply:
+                add(present, step.purpose, 1, reply.usage, step.usd)
+            case RequestStep(failure=failure) if failure and failure.assumed_usd:
+                add(present, step.purpose, 1, Usage(), step.usd)
+            case SubagentStep(ended=end) if end:
+                add("", "subagents", end.steps, end.usage, step.usd)
+            case NoticeStep(hook=hook) if hook and hook.usage.context_tokens:
+                add("", "hooks", 1, hook.usage, step.usd)
+            case _:
+                pass
     return sorted(rows.values(), key=lambda row: -row.usd)

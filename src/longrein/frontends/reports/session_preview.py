@@ -2,20 +2,16 @@
 
 from collections.abc import Sequence
 
-from longrein.events import (
-    PAID_EVENTS,
-    ChildEnded,
-    HookAnswered,
-    PrefixSet,
-    Replied,
-    Text,
-    Usage,
-    UserSpoke,
-    counts_of,
-    text_of,
-    usd_of,
-)
+from longrein.events import PAID_EVENTS, Text, Usage, counts_of, text_of
 from longrein.frontends.human_text import counted, joined, money, tokens
+from longrein.steps import (
+    BreakStep,
+    NoticeStep,
+    PromptStep,
+    RequestStep,
+    SubagentStep,
+    steps_of,
+)
 from longrein.store import Reader
 
 REPLIES_MAX = 2_000
@@ -31,27 +27,24 @@ def preview_lines(reader: Reader) -> Sequence[str]:
     answer.
     """
     usage, usd, asked, answer = Usage(), 0.0, 0, ""
-    for entry in reader.of_kind(*PAID_EVENTS):
-        usd += usd_of(entry.event)
-        if isinstance(entry.event, ChildEnded | HookAnswered):
-            usage += counts_of(entry.event.usage)
-        if isinstance(entry.event, Replied):
-            usage += counts_of(entry.event.usage)
-            asked += 1
-            answer = (
-                answer
-                or "".join(
-                    part.text for part in entry.event.parts if isinstance(part, Text)
-                ).strip()
-            )
+    for step in steps_of(reader.of_kind(*PAID_EVENTS)):
+        usd += step.usd
+        match step:
+            case SubagentStep(ended=paid) | NoticeStep(hook=paid) if paid:
+                usage += counts_of(paid.usage)
+            case RequestStep(reply=reply) if reply:
+                usage += counts_of(reply.usage)
+                asked += 1
+                texts = (part.text for part in reply.parts if isinstance(part, Text))
+                answer = answer or "".join(texts).strip()
+            case _:
+                pass
         if asked == REPLIES_MAX:
             break
-    prefix = next(
-        (e.event for e in reader.of_kind("PrefixSet") if isinstance(e.event, PrefixSet)), None
-    )
-    spoke = next(
-        (e.event for e in reader.of_kind("UserSpoke") if isinstance(e.event, UserSpoke)), None
-    )
+    prefixes = steps_of(reader.of_kind("PrefixSet"))
+    prefix = next((step.prefix for step in prefixes if isinstance(step, BreakStep)), None)
+    prompts = steps_of(reader.of_kind("UserSpoke"))
+    spoke = next((step.message for step in prompts if isinstance(step, PromptStep)), None)
     model = f"{prefix.provider}/{prefix.model}" if prefix else ""
     sums = f"{tokens(usage.context_tokens + usage.output_tokens)} tokens"
     more = "more than " if asked == REPLIES_MAX else ""

@@ -8,18 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from longrein.agent import SubagentView
-from longrein.events import (
-    Asked,
-    ChildEnded,
-    ChildStarted,
-    Entry,
-    PermissionAnswered,
-    PermissionAsked,
-    Replied,
-    ToolEnded,
-    UserSpoke,
-    usd_of,
-)
+from longrein.events import ChildEnded, ChildStarted, Entry, UserSpoke
 from longrein.events.escape import one_line
 from longrein.frontends.human_text import (
     activity_text,
@@ -30,6 +19,13 @@ from longrein.frontends.human_text import (
     usage,
 )
 from longrein.frontends.reports.task_lists import SESSION_CHARS, own_entries
+from longrein.steps import (
+    CallStep,
+    QuestionStep,
+    RequestStep,
+    SubagentStep,
+    steps_of,
+)
 from longrein.store import SessionHistory, SessionInfo
 
 OVER = ("done", "failed", "limit", "interrupted")
@@ -71,26 +67,22 @@ def tree(
     """Subagents in order of their start, each followed by its own. `open`: whether the session
     is open.
     """
-    first: dict[str, int] = {}
-    last: dict[str, Entry] = {}
+    last: dict[str, SubagentStep] = {}
     ends: dict[str, ChildEnded] = {}
-    for entry in own_entries(past, "ChildStarted", "ChildEnded"):
-        match entry.event:
-            case ChildStarted(child=child, again=again):
-                first.setdefault(child, again or entry.seq)
-                last[child] = entry
-                ends.pop(child, None)
-            case ChildEnded(child=child) as ended:
-                ends[child] = ended
-            case _:
-                pass
+    for step in steps_of(own_entries(past, "ChildStarted", "ChildEnded")):
+        if not isinstance(step, SubagentStep):
+            continue
+        if step.ended is not None:
+            ends[step.session] = step.ended
+        else:
+            last[step.session] = step
+            ends.pop(step.session, None)
     views: list[SubagentView] = []
-    for child, entry in last.items():
-        label = f"{above}.a{first[child]}" if above else f"a{first[child]}"
+    for child, step in last.items():
+        label = f"{above}.{step.label}" if above else step.label
         its, end = past.child(child), ends.get(child)
-        figures = _ended(end) if end else _working(entry, its, now_us, open=open)
-        started = entry.event
-        assert isinstance(started, ChildStarted)
+        figures = _ended(end) if end else _working(step.at, its, now_us, open=open)
+        started = step.started or ChildStarted(child, "")
         view = SubagentView(
             label,
             child,
@@ -100,14 +92,9 @@ def tree(
             depth=depth,
             **figures,
         )
-        views += [
-            view,
-            *(
-                tree(its, now_us, open=open and not end, above=label, depth=depth + 1)
-                if its
-                else []
-            ),
-        ]
+        views.append(view)
+        if its:
+            views += tree(its, now_us, open=open and not end, above=label, depth=depth + 1)
     return views
 
 
@@ -129,36 +116,38 @@ def _ended(end: ChildEnded) -> dict[str, Any]:
 
 
 def _working(
-    entry: Entry,
+    at: int,
     past: SessionHistory | None,
     now_us: int,
     *,
     open: bool,  # noqa: A002
 ) -> dict[str, Any]:
-    """State and figures of an unfinished subagent, from its own log since its newest task."""
+    """State and figures of an unfinished subagent, from its own log since its newest task, which
+    began at `at`.
+    """
     entries = _of_task(own_entries(past, *_KINDS)) if past else []
     steps = tokens = 0
     usd = 0.0
     last, asking = "", dict[str, str]()
-    for own in entries:
-        usd += usd_of(own.event)
-        match own.event:
-            case Asked(purpose="turn"):
+    for step in steps_of(entries):
+        usd += step.usd
+        match step:
+            case RequestStep(reply=reply) if reply:
+                tokens += reply.usage.context_tokens + reply.usage.output_tokens
+            case RequestStep(failure=None, purpose="turn"):
                 steps += 1
-            case Replied(usage=used):
-                tokens += used.context_tokens + used.output_tokens
-            case PermissionAsked(call=call):
-                asking[call] = activity_text(own.event)
+            case QuestionStep(answer=None, id=call):
+                asking[call] = activity_text(step)
                 continue
-            case PermissionAnswered(call=call) | ToolEnded(call=call):
+            case QuestionStep(id=call) | CallStep(phase="ended", id=call):
                 asking.pop(call, None)
             case _:
                 pass
-        last = activity_text(own.event) or last
-    until = now_us if open else max((own.at for own in entries), default=entry.at)
+        last = activity_text(step) or last
+    until = now_us if open else max((own.at for own in entries), default=at)
     return {
         "state": CUT_OFF if not open else "asking" if asking else "running" if steps else "queued",
-        "elapsed_s": max(0, until - entry.at) / 1e6,
+        "elapsed_s": max(0, until - at) / 1e6,
         "steps": steps,
         "tokens": tokens,
         "cost_usd": usd,

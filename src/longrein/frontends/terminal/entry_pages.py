@@ -8,27 +8,31 @@ import re
 from collections.abc import Iterable, Iterator
 
 from longrein.events import (
-    AskFailed,
-    ChildEnded,
+    AnyEvent,
     ChildStarted,
     Entry,
     Replied,
-    Summarized,
-    TaskEnded,
-    Text,
-    Thinking,
-    ToolCall,
     ToolEnded,
     ToolError,
-    UserSpoke,
     parse_handle,
     text_of,
-    unwrapped,
 )
 from longrein.frontends.human_text import elapsed, escape, escape_line, first_line, key_argument
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, change_lines, line, plain, status_word
 from longrein.frontends.terminal.page_view import Page, Section
+from longrein.steps import (
+    CallStep,
+    CompactionStep,
+    PromptStep,
+    RequestStep,
+    Step,
+    SubagentStep,
+    TaskStep,
+    TextStep,
+    ThinkingStep,
+    steps_of,
+)
 from longrein.store import Content, contents_of
 from longrein.tools import SessionHistory
 from longrein.tools.recall import resolve_handle
@@ -143,76 +147,58 @@ def _sections(
     """(seq, section) of what can be opened. `prefix`: of handles; `all_texts`: also replies and
     the user's words.
     """
-    calls: dict[str, ToolCall] = {}
-    for entry in entries:
-        if isinstance(entry.event, Replied):
-            made = (unwrapped(part) for part in entry.event.parts if isinstance(part, ToolCall))
-            calls.update({call.id: call for call in made})
-        for section in _of_entry(past, entry, calls, prefix, all_texts):
-            yield entry.seq, section
+    for step in steps_of(entries):
+        for section in _of_step(past, step, prefix, all_texts):
+            yield step.seq, section
 
 
-def _of_entry(
-    past: SessionHistory, entry: Entry, calls: dict[str, ToolCall], prefix: str, all_texts: bool
-) -> Iterator[Section]:
-    handle, event = f"{prefix}r{entry.seq}", entry.event
-    match event:
-        case Replied():
-            for part in event.parts:
-                if isinstance(part, Thinking) and part.text.strip():
-                    yield _section(handle, "thinking", part.text)
-                elif isinstance(part, Text) and all_texts and part.text.strip():
-                    yield _section(handle, "reply", part.text)
-        case UserSpoke() if all_texts:
-            yield _section(handle, "the user", text_of(event.typed))
-        case ToolEnded():
-            yield _result(past, entry, event, calls.get(event.call), handle)
-        case Summarized():
-            yield _section(handle, f"summary of entries {event.first} to {event.last}", event.text)
-        case TaskEnded():
-            rows = [row for one in _main(entry) for row in content_lines(past, one)]
-            yield Section(
-                _heading(handle, f"output of task {escape_line(event.task)}", event.state), rows
-            )
-        case ChildStarted() if not event.again:
-            name = (
-                f"subagent a{entry.seq} {escape_line(event.kind)}: {first_line(event.description)}"
-            )
-            yield Section(
-                _heading(handle, name),
-                text_lines(event.task),
-                opens="" if prefix else f"a{entry.seq}",
-            )
-        case ChildEnded() if event.report:
-            yield Section(
-                _heading(handle, "report of a subagent", event.status), text_lines(event.report)
-            )
-        case AskFailed() if event.message:
-            yield _section(handle, "no answer", event.message)
+def _of_step(past: SessionHistory, step: Step, prefix: str, all_texts: bool) -> Iterator[Section]:
+    handle = f"{prefix}r{step.seq}"
+    match step:
+        case ThinkingStep(text=text) if text.strip():
+            yield _section(handle, "thinking", text)
+        case TextStep(text=text) if all_texts and text.strip():
+            yield _section(handle, "reply", text)
+        case PromptStep(message=message) if all_texts:
+            yield _section(handle, "the user", text_of(message.typed))
+        case CallStep(ended=result) if result:
+            yield _result(past, step, result, handle)
+        case CompactionStep(summarized=span) if span:
+            yield _section(handle, f"summary of entries {span.first} to {span.last}", span.text)
+        case TaskStep(ended=end) if end:
+            rows = [row for one in _main(step.seq, end) for row in content_lines(past, one)]
+            name = f"output of task {escape_line(end.task)}"
+            yield Section(_heading(handle, name, end.state), rows)
+        case SubagentStep(ended=end) if end:
+            if end.report:
+                heading = _heading(handle, "report of a subagent", end.status)
+                yield Section(heading, text_lines(end.report))
+        case SubagentStep(started=start) if start and not start.again:
+            label = step.label
+            name = f"subagent {label} {escape_line(start.kind)}: {first_line(start.description)}"
+            opens = "" if prefix else label
+            yield Section(_heading(handle, name), text_lines(start.task), opens=opens)
+        case RequestStep(failure=failure) if failure and failure.message:
+            yield _section(handle, "no answer", failure.message)
         case _:
             pass
 
 
-def _result(
-    past: SessionHistory, entry: Entry, end: ToolEnded, call: ToolCall | None, handle: str
-) -> Section:
+def _result(past: SessionHistory, step: CallStep, end: ToolEnded, handle: str) -> Section:
     """A result below its call: the diff of an edit, else the arguments."""
-    arguments = call.arguments if call is not None else None
+    arguments = step.call.arguments
     rows = change_lines(end.name, arguments, None)
-    if (
-        not rows
-        and call is not None
-        and any(isinstance(value, str) and "\n" in value for value in (arguments or {}).values())
-    ):
-        made = Entry(0, 0, Replied(0, (call,), "calls"))
-        rows = [line(("dim", plain(row))) for one in _main(made) for row in text_lines(one.text)]
-    rows += [row for one in _main(entry) for row in content_lines(past, one)]
+    values = (arguments or {}).values()
+    if not rows and any(isinstance(value, str) and "\n" in value for value in values):
+        made = _main(0, Replied(0, (step.call,), "calls"))
+        rows = [line(("dim", plain(row))) for one in made for row in text_lines(one.text)]
+    rows += [row for one in _main(step.seq, end) for row in content_lines(past, one)]
     head = f"{escape_line(end.name)}  {key_argument(arguments)}".rstrip()
     return Section(_heading(handle, head, end.status, elapsed(end.elapsed_ms / 1000)), rows)
 
 
-def _main(entry: Entry) -> list[Content]:
-    return [content for content in contents_of(entry) if not content.aside]
+def _main(seq: int, event: AnyEvent) -> list[Content]:
+    return [content for content in contents_of(Entry(seq, 0, event)) if not content.aside]
 
 
 def _heading(handle: str, text: str, status: str = "", time: str = "") -> Line:

@@ -10,24 +10,13 @@ from unicodedata import category, east_asian_width
 from longrein.agent import RetryPause
 from longrein.events import (
     ATTACHED,
-    AnyEvent,
     AskFailed,
-    Cleared,
-    GoalChanged,
     Image,
-    ModeSet,
     PermissionAnswered,
-    PrefixSet,
-    Reminded,
-    Restored,
     Rewound,
-    SchedulesSet,
-    Summarized,
     Text,
-    TitleSet,
-    TodoSet,
+    Todo,
     ToolEnded,
-    TurnEnded,
     UserSpoke,
     text_of,
     without_attachments,
@@ -44,6 +33,7 @@ from longrein.frontends.human_text import (
     tokens,
 )
 from longrein.frontends.translation import translate
+from longrein.steps import BreakStep, CompactionStep, NoticeStep, SettingStep, Step, TurnEndStep
 
 if TYPE_CHECKING:
     from longrein.tools.patch_text import FilePatch
@@ -408,7 +398,7 @@ def notice_line(text: str) -> Line:
     return line(("warn", "! "), escape_line(translate(text)))
 
 
-def ended_turn(ended: TurnEnded) -> list[Line]:
+def ended_turn(ended: TurnEndStep) -> list[Line]:
     """Reason of a turn's end, unless it is `done` or `blocked`."""
     if ended.reason in ("done", "blocked"):  # the line of the denied call says it
         return []
@@ -464,7 +454,7 @@ def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
 
 
 def compaction_lines(
-    event: Cleared | Summarized | Restored, before: int = 0, after: int = 0, usd: float = 0.0
+    step: CompactionStep, before: int = 0, after: int = 0, usd: float = 0.0
 ) -> list[Line]:
     """Lines of a compaction or its undoing. The clearing of the seed policies at each turn is not
     shown.
@@ -472,76 +462,65 @@ def compaction_lines(
     `before`, `after`: tokens of the context, 0 where they are not known; `usd`: money of the
     summary.
     """
-    if isinstance(event, Restored):
-        return _restored_lines(event, after)
-    if event.reason == "micro_compact":
+    if step.restored is not None:
+        now = f"; {tokens(after)} tokens now" if after else ""
+        what = f"the compaction r{step.restored.undone} is undone; what it put away is shown again"
+        return [line(("dim", f"context: {what}{now}"))]
+    if step.reason == "micro_compact":
         return []
+    span = step.summarized
+    is_digest = span is not None and not (span.prose or span.reply)
     if 0 < after < before:
         paid = f", {money(usd)}" if usd else ""
-        how = (
-            ""
-            if isinstance(event, Cleared) or event.prose or event.reply
-            else " (by the records alone)"
-        )
+        how = " (by the records alone)" if is_digest else ""
         figures = f"{tokens(before)} → {tokens(after)} tokens{how}{paid}"
         return [
             line(("dim", f"context: {figures}; /uncompact undoes it, every byte can be recalled"))
         ]
-    if isinstance(event, Cleared):
-        items = counted(len(event.forms), "old item")
-        result = f"{items} shortened, about {tokens(event.gain_tokens)} tokens freed"
-    else:
-        how = "" if event.prose or event.reply else " by the records alone, without the model"
-        result = f"entries {event.first} to {event.last} summarised{how}"
+    result = ""
+    if span is not None:
+        how = " by the records alone, without the model" if is_digest else ""
+        result = f"entries {span.first} to {span.last} summarised{how}"
+    elif step.cleared is not None:
+        items = counted(len(step.cleared.forms), "old item")
+        result = f"{items} shortened, about {tokens(step.cleared.gain_tokens)} tokens freed"
     return [line(("dim", translate(f"context: {result}; every byte can be recalled")))]
 
 
-def _restored_lines(event: Restored, after: int = 0) -> list[Line]:
-    now = f"; {tokens(after)} tokens now" if after else ""
-    return [
-        line(
-            (
-                "dim",
-                (
-                    f"context: the compaction r{event.undone} is undone; what it put away is shown "
-                    f"again{now}"
-                ),
-            )
-        )
-    ]
+def todo_lines(todos: Sequence[Todo]) -> list[Line]:
+    """Lines of a todo list."""
+    marks = {"completed": ("dim", "[x]"), "in_progress": ("run", "[>]")}
+    marked = [(*marks.get(todo.status, ("", "[ ]")), escape_line(todo.content)) for todo in todos]
+    emptied = [line(("dim", translate("todo list emptied")))]
+    return [line((style, f"{mark} {text}")) for style, mark, text in marked] or emptied
 
 
-def event_lines(event: AnyEvent) -> list[Line]:
-    """Lines of an event that needs nothing but itself; none for other events."""
-    match event:
-        case Cleared() | Summarized() | Restored():
-            return compaction_lines(event)
-        case Rewound():
-            return _rewound_lines(event)
-        case TodoSet(todos=todos):
-            marks = {"completed": ("dim", "[x]"), "in_progress": ("run", "[>]")}
-            marked = [
-                (*marks.get(todo.status, ("", "[ ]")), escape_line(todo.content)) for todo in todos
-            ]
-            emptied = [line(("dim", translate("todo list emptied")))]
-            return [line((style, f"{mark} {text}")) for style, mark, text in marked] or emptied
-        case GoalChanged(goal=goal):
+def step_lines(step: Step) -> list[Line]:
+    """Lines of a step that needs nothing but itself; none for other steps."""
+    match step:
+        case CompactionStep():
+            return compaction_lines(step)
+        case BreakStep(rewound=rewound) if rewound:
+            return _rewound_lines(rewound)
+        case SettingStep(name="todos", todos=todos):
+            return todo_lines(todos)
+        case SettingStep(name="goal", goal=goal) if goal:
             return [line(("dim", "goal "), goal_line(goal))]
-        case SchedulesSet(schedules=schedules):
+        case SettingStep(name="schedules", schedules=schedules):
             rows = [
                 f"{one.id} {escape_line(one.when)}: {escape_line(one.prompt)}" for one in schedules
             ]
             return [line(("dim", f"scheduled: {row}")) for row in rows] or [
                 line(("dim", translate("nothing is scheduled")))
             ]
-        case Reminded(kind="compact_refused", state=why):
-            return [notice_line(f"nothing was compacted: {why}")]
-        case TitleSet(title=title):
+        case NoticeStep(reminder=reminder) if reminder and reminder.kind == "compact_refused":
+            return [notice_line(f"nothing was compacted: {reminder.state}")]
+        case SettingStep(name="title", value=title):
             text = f"title: {escape_line(title)}"
-        case ModeSet(mode=mode):
+        case SettingStep(name="mode", value=mode):
             text = f"mode: {escape_line(mode)}"
-        case PrefixSet(reason="model", provider=provider, model=model):
-            text = f"model: {escape_line(provider)}/{escape_line(model)}"
+        case BreakStep(prefix=prefix) if prefix and prefix.reason == "model":
+            text = f"model: {escape_line(prefix.provider)}/{escape_line(prefix.model)}"
         case _:
             return []
     return [line(("dim", translate(text)))]

@@ -8,7 +8,7 @@ import msgspec
 
 from longrein.agent import BYPASS, PendingMessage, SubagentView
 from longrein.context import State
-from longrein.events import Todo, TodoSet
+from longrein.events import Todo
 from longrein.frontends import human_text
 from longrein.frontends.human_text import escape_line
 from longrein.frontends.terminal import event_lines, task_rows
@@ -228,7 +228,7 @@ def pinned_todos(todos: Sequence[Todo], room: int, width: int) -> list[Line]:
     if not todos or room < TODOS_SHARE:
         return []
     most = max(room // TODOS_SHARE, 1)
-    rows = [crop(row, width) for row in event_lines.event_lines(TodoSet(tuple(todos)))]
+    rows = [crop(row, width) for row in event_lines.todo_lines(todos)]
     done = sum(todo.status == "completed" for todo in todos)
     if len(rows) <= most:
         return rows

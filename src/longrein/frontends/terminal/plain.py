@@ -48,6 +48,7 @@ from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.memory_notes import is_memory_line, note_lines
 from longrein.frontends.terminal.user_commands import is_user_command
 from longrein.frontends.terminal.view_model import Piece, ViewModel
+from longrein.steps import Projection
 
 NOBODY = "stdin has ended, so nobody can approve this"
 """Message to the model with a denial after the end of stdin."""
@@ -413,8 +414,9 @@ class _PlainConversation:
 def _live_lines(heard: SessionUpdate) -> list[Line]:
     """Lines of what the screen shows in its live rows."""
     match heard:
-        case FromSubagent(label=label, heard=Entry(event=event)) if act := activity_text(event):
-            return [line(f"  {escape_line(label)} {act}")]
+        case FromSubagent(label=label, heard=Entry()):
+            acts = filter(None, map(activity_text, Projection().read(heard)))
+            return [line(f"  {escape_line(label)} {act}") for act in acts]
         case RetryPause():
             return [line(event_lines.retry_text(heard, heard.delay_s))]
         case _:

@@ -4,7 +4,7 @@ changes, the todo list.
 
 from collections.abc import Sequence
 
-from longrein.events import LongreinError, TodoSet
+from longrein.events import LongreinError
 from longrein.events.escape import one_line, shortened
 from longrein.frontends.human_text import counted, escape, escape_line, size
 from longrein.frontends.terminal import event_lines
@@ -98,9 +98,7 @@ def _todos(context: CommandContext, _: str) -> CommandResult:
     if not todos:
         return notice("the todo list is empty; the model keeps one for work of several steps")
     done = sum(todo.status == "completed" for todo in todos)
-    return CommandResult(
-        f"todo list, {done} of {len(todos)} done", event_lines.event_lines(TodoSet(todos))
-    )
+    return CommandResult(f"todo list, {done} of {len(todos)} done", event_lines.todo_lines(todos))
 
 
 def _skills(context: CommandContext, _: str) -> CommandResult:

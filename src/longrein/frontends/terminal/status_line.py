@@ -9,12 +9,14 @@ from typing import Any
 
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 
-from longrein.events import Asked, AskFailed, Entry, LongreinError, Replied, ToolEnded
+from longrein.agent import SessionUpdate
+from longrein.events import Entry, LongreinError
 from longrein.frontends.human_text import escape
 from longrein.frontends.terminal.event_lines import cells
 from longrein.frontends.terminal.interface import StatusCommand
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.settings_schema import TerminalOptions
+from longrein.steps import CallStep, Projection, RequestStep, Step
 
 DEBOUNCE_S = 0.3
 ROWS_MAX = 5
@@ -44,22 +46,25 @@ class SessionTotals:
         self.api_us = 0
         """Time that requests took."""
         self.lines_added = self.lines_removed = 0
-        self._asked_us: dict[int, int] = {}
+        self._projection = Projection()
 
-    def observe(self, heard: object, view: ViewModel) -> None:
-        """Add an entry, before `view` applies it."""
-        if not isinstance(heard, Entry):
-            return
-        self.first_us = self.first_us or heard.at
-        match heard.event:
-            case Asked():
-                self._asked_us[heard.seq] = heard.at
-            case Replied(asked=asked) | AskFailed(asked=asked):
-                self.api_us += heard.at - self._asked_us.pop(asked, heard.at)
-            case ToolEnded(call=call, status="ok") if call in view.calls:
+    def observe(self, heard: SessionUpdate, view: ViewModel) -> None:
+        """Add an update, before `view` applies it."""
+        if isinstance(heard, Entry):
+            for step in self._projection.read(heard):
+                self._add(step, view)
+
+    def _add(self, step: Step, view: ViewModel) -> None:
+        self.first_us = self.first_us or step.at
+        match step:
+            case RequestStep(asked_at=asked_at):
+                self.api_us += step.at - asked_at
+            case CallStep(ended=end, id=call) if end and end.status == "ok" and call in view.calls:
                 styles = [row[0][0] for row in view.calls[call].change if row]
                 self.lines_added += styles.count("add")
                 self.lines_removed += styles.count("del")
+            case _:
+                pass
 
     def data(self, name: str, wall_us: int) -> dict[str, Any]:
         """The part of the data that the terminal knows."""

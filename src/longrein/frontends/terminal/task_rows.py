@@ -7,33 +7,11 @@ the messages to it are shown and its last acts kept, but not its replies, which 
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
-from longrein.agent import (
-    FromSubagent,
-    PendingMessage,
-    RetryPause,
-    SubagentView,
-    TaskOver,
-    UserNotice,
-)
-from longrein.events import (
-    ChildEnded,
-    ChildStarted,
-    Entry,
-    PermissionAnswered,
-    PermissionAsked,
-    Replied,
-    TaskEnded,
-    TaskStarted,
-    ToolCall,
-    ToolEnded,
-    ToolStarted,
-    UserSpoke,
-    unwrapped,
-)
+from longrein.agent import PendingMessage, SubagentView
+from longrein.events import ChildEnded, ChildStarted, TaskEnded, TaskStarted
 from longrein.events.escape import shortened
 from longrein.frontends import human_text
 from longrein.frontends.human_text import (
@@ -48,6 +26,15 @@ from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
 from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fold, indented, line, status_word
 from longrein.frontends.translation import translate
+from longrein.steps import (
+    CallStep,
+    NoticeStep,
+    PromptStep,
+    QuestionStep,
+    Step,
+    SubagentStep,
+    TaskStep,
+)
 from longrein.tools import TaskView
 
 COMMAND_CHARS_MIN, COMMAND_CHARS_MAX = 8, 60
@@ -352,80 +339,58 @@ class BackgroundActivity:
         """Last acts of each subagent, newest last, escaped."""
         self.questions: dict[tuple[str, str], Question] = {}
         """Calls of subagents that wait for permission, in order."""
-        self._calls: dict[tuple[str, str], dict[str, Any] | None] = {}
         self._call_starts: dict[tuple[str, str], tuple[int, float | None]] = {}
         """Start of running calls (wall µs, monotonic s), by session ('' for this one) and call."""
         self.now_s: float | None = None
         """Time of the current update, monotonic; None while an old log is replayed."""
 
-    def apply(self, entry: Entry) -> list[Line]:
-        """Apply an entry of this session; return lines for a task or subagent that started or
-        ended.
+    def apply(self, step: Step) -> list[Line]:
+        """Apply a step; return lines for a task or subagent of this session that started or ended,
+        and for some steps of a subagent.
         """
-        match entry.event:
-            case TaskStarted() as task:
-                waited = task.task in self.tasks
-                self._add_task(task, "", entry.at)
-                return [started_task(task, waited=waited)]
-            case TaskEnded() as task:
-                if task.task in self._ended_early:
-                    self._ended_early.remove(task.task)
-                    return []
-                running = self.tasks.pop(task.task, None)
-                return ended_task(task, running.started if running else None)
-            case ChildStarted() as child:
-                return started_child(child, self._add_subagent(child, entry.seq).label)
-            case ChildEnded() as child:
-                return ended_child(child, self._end_subagent(child.child))
-            case _:
-                self._track_call(entry, "")
-                return []
-
-    def end_task(self, ended: TaskEnded) -> list[Line]:
-        """Return lines for a task that ended and whose entry has not arrived yet."""
-        if ended.task not in self.tasks:
-            return []
-        self._ended_early.add(ended.task)
-        return ended_task(ended, self.tasks.pop(ended.task).started)
-
-    def apply_subagent(self, update: FromSubagent) -> list[Line]:
-        """Apply an update of a subagent; most give no lines."""
-        match update.heard:
-            case RetryPause() as pause:
-                self._remember_act(update.child, event_lines.retry_text(pause, 0))
-            case UserNotice(text=text):
-                return [event_lines.notice_line(f"{update.label}: {text}")]
-            case TaskOver(ended=ended):
-                self.tasks.pop(ended.task, None)
-            case Entry() as entry:
-                self._fold(update, entry)
-                return self._subagent_lines(update, entry)
-            case _:
-                pass
-        return []
-
-    def _track_call(self, entry: Entry, session: str) -> None:
-        match entry.event:
-            case ToolStarted(call=call):
-                self._call_starts[session, call] = entry.at, self.now_s
-            case ToolEnded(call=call):
+        session = step.agent.session
+        if session:
+            self._remember_act(session, _act(step))
+        lines: list[Line] = []
+        match step:
+            case TaskStep():
+                lines = self._task(step)
+            case SubagentStep(ended=end) if end:
+                lines = ended_child(end, self._end_subagent(step.session))
+            case SubagentStep(started=start) if start:
+                self.subagents[step.session] = KnownSubagent(step.label, start)
+                lines = started_child(start, step.label)
+            case CallStep(phase="started", id=call):
+                self._call_starts[session, call] = step.at, self.now_s
+            case CallStep(phase="ended", id=call):
                 self._call_starts.pop((session, call), None)
             case _:
                 pass
+        return self._subagent_lines(step) if session else lines
 
-    def _add_task(self, task: TaskStarted, session: str, at: int) -> None:
-        """Add a task. A promoted command keeps the start of its call."""
-        now = at, self.now_s
-        start = self._call_starts.get((session, task.call), now) if task.promoted else now
-        self.tasks[task.task] = RunningTask(task, *start)
-
-    def _add_subagent(self, event: ChildStarted, seq: int, parent_label: str = "") -> KnownSubagent:
-        """Add a subagent; `parent_label` is the label of its parent ('' for this session)."""
-        label = f"a{event.again or seq}"
-        self.subagents[event.child] = KnownSubagent(
-            f"{parent_label}.{label}" if parent_label else label, event
-        )
-        return self.subagents[event.child]
+    def _task(self, step: TaskStep) -> list[Line]:
+        """Add or remove a task. A promoted command keeps the start of its call. An end that is
+        told early is told once.
+        """
+        task, start, end = step.task, step.started, step.ended
+        if end is None:
+            if start is None:
+                return []
+            waited, now = task in self.tasks, (step.at, self.now_s)
+            key = step.agent.session, start.call
+            began = self._call_starts.get(key, now) if start.promoted else now
+            self.tasks[task] = RunningTask(start, *began)
+            return [started_task(start, waited=waited)]
+        running = self.tasks.pop(task, None)
+        if step.seq and task in self._ended_early:
+            self._ended_early.remove(task)
+            return []
+        if not step.seq:
+            if running is None:
+                return []
+            if not step.agent.session:
+                self._ended_early.add(task)
+        return ended_task(end, running.started if running else None)
 
     def _end_subagent(self, child: str) -> KnownSubagent | None:
         """Drop the questions of an ended subagent and of its own subagents."""
@@ -442,29 +407,7 @@ class BackgroundActivity:
         self.questions = {
             key: question for key, question in self.questions.items() if key[0] not in ended
         }
-        self._calls = {key: value for key, value in self._calls.items() if key[0] not in ended}
         return subagent
-
-    def _fold(self, update: FromSubagent, entry: Entry) -> None:
-        match entry.event:
-            case Replied(parts=parts):
-                calls = (unwrapped(part) for part in parts if isinstance(part, ToolCall))
-                self._calls.update({(update.child, call.id): call.arguments for call in calls})
-            case ToolStarted(call=call, name=name):
-                argument = key_argument(self._calls.get((update.child, call)))
-                self._remember_act(update.child, f"{escape_line(name)} {argument}".rstrip())
-            case TaskStarted() as task:
-                self._add_task(task, update.child, entry.at)
-            case TaskEnded(task=task_id):
-                self.tasks.pop(task_id, None)
-            case ChildStarted() as child:
-                self._add_subagent(child, entry.seq, update.label)
-            case ChildEnded(child=session):
-                self._end_subagent(session)
-            case _:
-                pass
-        self._track_call(entry, update.child)
-        self._remember_act(update.child, activity_text(entry.event))
 
     def _remember_act(self, child: str, act: str) -> None:
         """Remember an act; repeats, such as a call and its start, count once."""
@@ -472,25 +415,34 @@ class BackgroundActivity:
         if act and (not acts or acts[-1] != act):
             acts.append(act)
 
-    def _subagent_lines(self, update: FromSubagent, entry: Entry) -> list[Line]:
-        name = f"{escape_line(update.label)} {escape_line(update.kind)}".rstrip()
-        match entry.event:
-            case PermissionAsked() as asked:
-                question = Question(
-                    asked, self._calls.get((update.child, asked.call)), update.child, name
-                )
+    def _subagent_lines(self, step: Step) -> list[Line]:
+        agent = step.agent
+        name = f"{escape_line(agent.label)} {escape_line(agent.kind)}".rstrip()
+        match step:
+            case NoticeStep(kind="longrein", text=text):
+                return [event_lines.notice_line(f"{agent.label}: {text}")]
+            case QuestionStep(answer=answer, id=call) if answer:
+                self.questions.pop((agent.session, call), None)
+                rows = event_lines.answered_lines(answer, "")
+                return [line(("dim", f"{name}: "), *row) for row in rows]
+            case QuestionStep(asked=asked) if asked:
+                question = Question(asked, step.call.arguments, agent.session, name)
                 self.questions[question.key] = question
-            case PermissionAnswered() as answer:
-                self.questions.pop((update.child, answer.call), None)
-                return [
-                    line(("dim", f"{name}: "), *row)
-                    for row in event_lines.answered_lines(answer, "")
-                ]
-            case ToolEnded(call=call):
-                self.questions.pop((update.child, call), None)
-                self._calls.pop((update.child, call), None)
-            case UserSpoke(origin="steer" | "queued") as spoke:
-                return event_lines.user_lines(spoke, f"delivered to {name}")
+            case CallStep(phase="ended", id=call):
+                self.questions.pop((agent.session, call), None)
+            case PromptStep(message=said) if said.origin in ("steer", "queued"):
+                return event_lines.user_lines(said, f"delivered to {name}")
             case _:
                 pass
         return []
+
+
+def _act(step: Step) -> str:
+    """The act of a subagent that a step tells; '' for none."""
+    match step:
+        case NoticeStep(pause=pause) if pause:
+            return event_lines.retry_text(pause, 0)
+        case CallStep(started=started, ended=None) if started:
+            return f"{escape_line(started.name)} {key_argument(step.call.arguments)}".rstrip()
+        case _:
+            return activity_text(step)

@@ -10,49 +10,22 @@ from typing import Any, Literal
 
 import msgspec
 
-from longrein.agent import (
-    NETWORK_CALL,
-    FromSubagent,
-    Output,
-    ReplyDelta,
-    RetryPause,
-    SessionUpdate,
-    TaskOver,
-    UserNotice,
-)
+from longrein.agent import NETWORK_CALL, ReplyDelta, RetryPause, SessionUpdate
 from longrein.context import State
 from longrein.events import (
     ATTACHED,
-    AnyEvent,
     Asked,
     AskFailed,
-    ChildEnded,
-    ChildStarted,
-    Cleared,
     Entry,
-    Interrupted,
-    ModeSet,
     PermissionAnswered,
     PermissionAsked,
-    PrefixSet,
-    Reminded,
     Replied,
-    Restored,
-    Rewound,
-    Summarized,
-    TaskEnded,
-    TaskStarted,
     Text,
-    ToolCall,
-    ToolEnded,
-    ToolStarted,
-    TurnEnded,
     UserSpoke,
     text_of,
     unwrapped,
     without_attachments,
 )
-from longrein.events.purposes import Purposes
 from longrein.frontends.human_text import escape, escape_line, key_argument
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
@@ -60,6 +33,22 @@ from longrein.frontends.terminal.event_lines import FileText, Line, change_lines
 from longrein.frontends.terminal.markdown_blocks import Block, Splitter
 from longrein.frontends.terminal.task_rows import BackgroundActivity
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
+from longrein.steps import (
+    BreakStep,
+    CallStep,
+    CompactionStep,
+    NoticeStep,
+    Projection,
+    PromptStep,
+    QuestionStep,
+    RequestStep,
+    SettingStep,
+    Step,
+    StreamStep,
+    SubagentStep,
+    TaskStep,
+    TurnEndStep,
+)
 
 Phase = Literal[
     "idle", "thinking", "writing", "calling", "running", "waiting", "retrying", "compacting"
@@ -101,7 +90,7 @@ class ViewModel:
         self._now_s = 0.0
         self._splitter: Splitter | None = None
         self._streamed: list[str] = []
-        self._purposes = Purposes()
+        self._projection = Projection()
         self._group: Group = ""
         self._thought: list[str] = []
         self._in_turn = False
@@ -193,12 +182,15 @@ class ViewModel:
             for word in state.words
             if word.origin != "steer" and word.seq <= skipped
         ]
-        for child in state.children.values():
-            if child.seq <= skipped:
-                self.activity.apply(Entry(child.seq, child.at, child.started))
-        for task in state.tasks.values():
-            if task.seq <= skipped and not 0 < task.ended_seq <= skipped:
-                self.activity.apply(Entry(task.seq, task.at, task.started))
+        known = [Entry(one.seq, one.at, one.started) for one in state.children.values()]
+        known += [
+            Entry(task.seq, task.at, task.started)
+            for task in state.tasks.values()
+            if not 0 < task.ended_seq <= skipped
+        ]
+        for entry in known:
+            for step in self._projection.read(entry) if entry.seq <= skipped else ():
+                self.activity.apply(step)
         return skipped
 
     def apply(self, heard: SessionUpdate, now_s: float) -> list[Piece]:
@@ -207,28 +199,14 @@ class ViewModel:
         self.activity.now_s = now_s if self.live else None
         if isinstance(heard, Entry | ReplyDelta):
             self.heard_s, self.reply_began = now_s, isinstance(heard, ReplyDelta)
-        match heard:
-            case Entry():
-                return self._entry(heard)
-            case ReplyDelta():
-                return self._stream(heard)
-            case Output(call=call, data=data):
-                if row := self.calls.get(call) or self.user_commands.get(call):
-                    row.output = (row.output + data)[-OUTPUT_BYTES_MAX:]
-                return []
-            case RetryPause():
-                self.pausing, self.pause_until_s = heard, now_s + heard.delay_s
-                self._enter("retrying")
-                return []
-            case UserNotice(text=text):
-                return self.spaced("note", [event_lines.notice_line(text)])
-            case TaskOver(ended=ended):
-                return self.spaced("call", self.activity.end_task(ended))
-            case FromSubagent(heard=update):
-                is_message = isinstance(update, Entry) and isinstance(update.event, UserSpoke)
-                return self.spaced(
-                    "user" if is_message else "note", self.activity.apply_subagent(heard)
-                )
+        pieces: list[Piece] = []
+        for step in self._projection.read(heard):
+            pieces += self._subagent(step) if step.agent.session else self._step(step)
+        return pieces
+
+    def _subagent(self, step: Step) -> list[Piece]:
+        group: Group = "user" if isinstance(step, PromptStep) else "note"
+        return self.spaced(group, self.activity.apply(step))
 
     def _enter(self, phase: Phase) -> None:
         if phase != self.phase:
@@ -244,54 +222,62 @@ class ViewModel:
         self._group = group
         return [EMPTY, *rows] if gap else list(rows)
 
-    # --- Entries ----------------------------------------------------------------------------------
+    # --- Steps ------------------------------------------------------------------------------------
 
-    def _entry(self, entry: Entry) -> list[Piece]:  # noqa: PLR0911 - a line for each event
-        match entry.event:
-            case UserSpoke() as spoke:
-                return self._user_spoke(entry.seq, spoke)
-            case Reminded(kind="wake", source=source):
+    def _step(self, step: Step) -> list[Piece]:  # noqa: C901, PLR0911, PLR0912 - as many steps
+        match step:
+            case PromptStep(message=message):
+                return self._user_spoke(step.seq, message)
+            case StreamStep(purpose="turn"):
+                return self._stream(step)
+            case RequestStep():
+                return self._request(step)
+            case QuestionStep() | CallStep():
+                self.activity.apply(step)
+                return self._call(step)
+            case TaskStep() | SubagentStep():
+                return self.spaced("call", self.activity.apply(step))
+            case TurnEndStep():
+                return [*self.finish_reply(), *self.spaced("note", self._end_turn(step))]
+            case NoticeStep(kind="interrupt"):
+                return self.finish_reply()  # the end of the turn follows
+            case NoticeStep(kind="longrein", text=text):
+                return self.spaced("note", [event_lines.notice_line(text)])
+            case NoticeStep(pause=pause) if pause:
+                self.pausing, self.pause_until_s = pause, self._now_s + pause.delay_s
+                self._enter("retrying")
+            case NoticeStep(reminder=told) if told and told.kind == "wake":
                 self.steps = 0
                 self._begin_turn()
-                return self.spaced("note", [event_lines.wake_line(source)])
-            case Reminded(kind="user_command", source=command, state=output):
-                return self._user_command(command, output)
-            case Asked() | Replied() | AskFailed():
-                return self._request(entry)
-            case PermissionAsked() | PermissionAnswered() | ToolStarted() | ToolEnded():
-                self.activity.apply(entry)
-                return self._call(entry)
-            case TurnEnded() | Interrupted():
-                return [*self.finish_reply(), *self.spaced("note", self._end_turn(entry.event))]
-            case Rewound() as rewound:
+                return self.spaced("note", [event_lines.wake_line(told.source)])
+            case NoticeStep(reminder=told) if told and told.kind == "user_command":
+                return self._user_command(told.source, told.state)
+            case BreakStep(rewound=rewound) if rewound:
                 self.prompts = [prompt for prompt in self.prompts if prompt.seq <= rewound.to]
-                self.rewound = entry.seq
-                return self.spaced("note", event_lines.event_lines(rewound))
-            case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
-                return self.spaced("call", self.activity.apply(entry))
-            case PrefixSet() as prefix:
-                specs = prefix.callable_tools
+                self.rewound = step.seq
+            case BreakStep(prefix=prefix) if prefix:
                 self._key_arguments |= {
-                    spec.name: spec.traits.key_argument for spec in specs if spec.traits
+                    spec.name: spec.traits.key_argument
+                    for spec in prefix.callable_tools
+                    if spec.traits
                 }
-        return self.spaced("note", self._lines_of(entry.event))
+            case _:
+                pass
+        return self.spaced("note", self._lines_of(step))
 
-    def _lines_of(self, event: AnyEvent) -> list[Line]:
-        """Lines of an event that is drawn alone; none for a mode that a key has set."""
-        if isinstance(event, ModeSet):
-            by_key = event.mode in self.silent_modes
-            self.silent_modes = self.silent_modes - {event.mode} if by_key else set()
-            self.mode_wanted = self.mode_wanted if by_key and event.mode != self.mode_wanted else ""
-            return [] if by_key else event_lines.event_lines(event)
-        if (
-            isinstance(event, Cleared | Summarized | Restored)
-            and self.live
-            and self.tokens_now is not None
-        ):
+    def _lines_of(self, step: Step) -> list[Line]:
+        """Lines of a step that is drawn alone; none for a mode that a key has set."""
+        if isinstance(step, SettingStep) and step.name == "mode":
+            mode = step.value
+            by_key = mode in self.silent_modes
+            self.silent_modes = self.silent_modes - {mode} if by_key else set()
+            self.mode_wanted = self.mode_wanted if by_key and mode != self.mode_wanted else ""
+            return [] if by_key else event_lines.step_lines(step)
+        if isinstance(step, CompactionStep) and self.live and self.tokens_now is not None:
             before, self._last_tokens = self._last_tokens, self.tokens_now()
             usd, self._summary_usd = self._summary_usd, 0.0
-            return event_lines.compaction_lines(event, before, self._last_tokens, usd)
-        return event_lines.event_lines(event)
+            return event_lines.compaction_lines(step, before, self._last_tokens, usd)
+        return event_lines.step_lines(step)
 
     def _user_spoke(self, seq: int, spoke: UserSpoke) -> list[Piece]:
         """Begin a turn with a message, or add a steering message to the open turn."""
@@ -314,9 +300,7 @@ class ViewModel:
         self._in_turn = True
         self._enter("thinking")
 
-    def _end_turn(self, ended: TurnEnded | Interrupted) -> list[Line]:
-        if isinstance(ended, Interrupted):
-            return []  # TurnEnded follows
+    def _end_turn(self, ended: TurnEndStep) -> list[Line]:
         self.calls.clear()
         self._questions = {
             call: one for call, one in self._questions.items() if call.startswith(NETWORK_CALL)
@@ -326,31 +310,30 @@ class ViewModel:
         self._enter("idle")
         return event_lines.ended_turn(ended)
 
-    def _request(self, entry: Entry) -> list[Piece]:
-        match entry.event:
-            case Asked() as asked:
-                self._purposes.note(entry)
-                self._begin_request(asked)
-            case Replied() as reply:
-                if self._purposes.of(reply.asked) == "summary":
-                    self._summary_usd += reply.cost_usd
-                    return self._end_summary([])
+    def _request(self, step: RequestStep) -> list[Piece]:
+        match step:
+            case RequestStep(reply=reply, purpose="summary") if reply:
+                self._summary_usd += reply.cost_usd
+                return self._end_summary([])
+            case RequestStep(reply=reply) if reply:
                 self._end_retries()
-                return self._replied(reply)
-            case AskFailed() as failed:
-                if self._purposes.of(failed.asked) == "summary":
-                    return self._end_summary(event_lines.failed_summary(failed))
-                self.pausing = None
-                why = escape_line(failed.message or failed.kind)
-                cut_off = (
-                    [line(("warn", "the reply above was cut off"), ("dim", f"  {why}"))]
-                    if self._streamed
-                    else []
-                )
-                rest = self.finish_reply()
-                self._enter("thinking" if self._in_turn else "idle")
-                return [*rest, *self.spaced("note", cut_off)]
+                return self._replied(step, reply)
+            case RequestStep(failure=failed, purpose="summary") if failed:
+                return self._end_summary(event_lines.failed_summary(failed))
+            case RequestStep(failure=failed) if failed:
+                return self._failed(failed)
+            case RequestStep(asked=asked) if asked:
+                self._begin_request(asked)
         return []
+
+    def _failed(self, failed: AskFailed) -> list[Piece]:
+        self.pausing = None
+        why = escape_line(failed.message or failed.kind)
+        cut_off = line(("warn", "the reply above was cut off"), ("dim", f"  {why}"))
+        lines = [cut_off] if self._streamed else []
+        rest = self.finish_reply()
+        self._enter("thinking" if self._in_turn else "idle")
+        return [*rest, *self.spaced("note", lines)]
 
     def _begin_request(self, asked: Asked) -> None:
         if asked.purpose == "turn" or not self._last_tokens:
@@ -376,22 +359,18 @@ class ViewModel:
             self.pausing = None
             self._enter("thinking")
 
-    def _replied(self, reply: Replied) -> list[Piece]:
+    def _replied(self, step: RequestStep, reply: Replied) -> list[Piece]:
         text = "".join(part.text for part in reply.parts if isinstance(part, Text))
         streamed = "".join(self._streamed)
         missing = text[len(streamed) :] if text.startswith(streamed) else ""
         rows = [*self._text(missing), *self.finish_reply()]
         if reply.stop == "interrupted":
             return rows
-        for part in reply.parts:
-            if isinstance(part, ToolCall):
-                call = unwrapped(part)
-                change = change_lines(
-                    call.name, call.arguments, self._file_text if self.live else None
-                )
-                self.calls[part.id] = CallRow(
-                    call.name, self._key_argument(call.name, call.arguments), call.arguments, change
-                )
+        file_text = self._file_text if self.live else None
+        for call in map(unwrapped, step.calls):
+            change = change_lines(call.name, call.arguments, file_text)
+            argument = self._key_argument(call.name, call.arguments)
+            self.calls[call.id] = CallRow(call.name, argument, call.arguments, change)
         if self.calls:
             self._enter("running")
         if reply.stop in ("length", "refusal"):
@@ -401,43 +380,53 @@ class ViewModel:
 
     # --- Calls ------------------------------------------------------------------------------------
 
-    def _call(self, entry: Entry) -> list[Piece]:
-        match entry.event:
-            case PermissionAsked(call=call) as asked if call.startswith(
-                NETWORK_CALL
-            ):  # beside the turn, by a running command or task
-                if self.live:
-                    self._questions[call] = Question(asked)
-            case PermissionAnswered(call=call) as answer if call.startswith(NETWORK_CALL):
+    def _call(self, step: QuestionStep | CallStep) -> list[Piece]:
+        call = step.id
+        match step:
+            case QuestionStep(answer=answer) if answer:
+                return self._answered(call, answer)
+            case QuestionStep(asked=asked) if asked:
+                self._ask(call, asked)
+            case CallStep(phase="output", output=data):
+                if row := self.calls.get(call) or self.user_commands.get(call):
+                    row.output = (row.output + data)[-OUTPUT_BYTES_MAX:]
+            case CallStep(ended=end) if end:
                 self._questions.pop(call, None)
-                return self.spaced("call", event_lines.answered_lines(answer, ""))
-            case PermissionAsked() as asked:
-                row = self._set_status(asked.call, "asking")
-                self._questions[asked.call] = Question(asked, row.arguments if row else None)
-                self._enter("waiting")
-            case PermissionAnswered() as answer:
-                self._questions.pop(answer.call, None)
-                row = self._set_status(answer.call, "waiting")
-                self._enter("waiting" if self._questions else "running")
-                return self.spaced(
-                    "call", event_lines.answered_lines(answer, row.name if row else "")
-                )
-            case ToolStarted(call=call, arguments=arguments):
-                self._in_turn = True
-                row = self._set_status(call, "running")
-                self._enter("waiting" if self._questions else "running")
-                if row and arguments is not None:
-                    row.argument = self._key_argument(row.name, arguments)
-            case ToolEnded() as end:
-                self._questions.pop(end.call, None)
-                row = self.calls.pop(end.call, None)
+                row = self.calls.pop(call, None)
                 if (
                     not self.calls
                 ):  # a call that a crash has cut ends when its session is opened, outside a turn
                     self._enter("thinking" if self._in_turn else "idle")
                 arguments, change = (row.arguments, row.change) if row else (None, [])
                 return self.spaced("call", event_lines.ended_lines(end, arguments, change))
+            case CallStep(started=started) if started:
+                self._in_turn = True
+                row = self._set_status(call, "running")
+                self._enter("waiting" if self._questions else "running")
+                if row and started.arguments is not None:
+                    row.argument = self._key_argument(row.name, started.arguments)
+            case _:
+                pass
         return []
+
+    def _ask(self, call: str, asked: PermissionAsked) -> None:
+        """Show a question; one about the network stands beside the turn."""
+        if call.startswith(NETWORK_CALL):
+            if self.live:
+                self._questions[call] = Question(asked)
+            return
+        row = self._set_status(call, "asking")
+        self._questions[call] = Question(asked, row.arguments if row else None)
+        self._enter("waiting")
+
+    def _answered(self, call: str, answer: PermissionAnswered) -> list[Piece]:
+        self._questions.pop(call, None)
+        name = ""
+        if not call.startswith(NETWORK_CALL):
+            row = self._set_status(call, "waiting")
+            name = row.name if row else ""
+            self._enter("waiting" if self._questions else "running")
+        return self.spaced("call", event_lines.answered_lines(answer, name))
 
     def _key_argument(self, tool: str, arguments: dict[str, Any] | None) -> str:
         return key_argument(arguments, self._key_arguments.get(tool, ""))
@@ -450,9 +439,7 @@ class ViewModel:
 
     # --- Streamed reply ---------------------------------------------------------------------------
 
-    def _stream(self, streaming: ReplyDelta) -> list[Piece]:
-        if streaming.purpose == "summary":
-            return []
+    def _stream(self, streaming: StreamStep) -> list[Piece]:
         self._end_retries()
         rows: list[Piece] = []
         for delta in streaming.deltas:

@@ -514,13 +514,12 @@ def _result_problem(block: Block, fields: dict[str, Any]) -> str:
                 f"{at}: Input tag '{kind}' found using 'type' does not match any of the "
                 "expected tags"
             )
-        problem = (
-            _text_problem(part)
-            if kind == "text"
-            else _image_problem(part)
-            if kind == "image"
-            else ""
-        )
+        if kind == "text":
+            problem = _text_problem(part)
+        elif kind == "image":
+            problem = _image_problem(part)
+        else:
+            problem = ""
         if problem:
             return problem.replace("{at}", at)
     return ""

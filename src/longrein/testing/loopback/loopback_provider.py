@@ -15,7 +15,7 @@ import msgspec
 from longrein.testing.loopback.answer import ReplyContext, count_usage, encode
 from longrein.testing.loopback.anthropic_endpoint import Anthropic
 from longrein.testing.loopback.gemini_endpoint import Gemini
-from longrein.testing.loopback.http import Connection, planned_writes, split_writes
+from longrein.testing.loopback.http_connection import Connection, planned_writes, split_writes
 from longrein.testing.loopback.openai_chat_endpoint import OpenAIChat
 from longrein.testing.loopback.openai_responses_endpoint import OpenAIResponses
 from longrein.testing.loopback.overflow_errors import overflow

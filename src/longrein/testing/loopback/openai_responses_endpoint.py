@@ -366,7 +366,9 @@ class _EventWriter:
 
     def call(self, item: dict[str, Any], texts: list[str]) -> None:
         """Add a function call."""
-        at, kind, whole = len(self.output), "response.function_call_arguments", "".join(texts)
+        at = len(self.output)
+        kind = "response.function_call_arguments"
+        whole = "".join(texts)
         self.say("response.output_item.added", output_index=at, item={**item, "arguments": ""})
         self._grow(kind, item["id"], texts)
         self.say(f"{kind}.done", item_id=item["id"], output_index=at, arguments=whole)

@@ -80,7 +80,9 @@ class MaskIndex:
     ) -> Masks:
         """Look below the folders (real paths). `rules` stands for what the two tests depend on."""
         if rules != self._rules:
-            self._rules, self._folders, self._hidden = rules, {}, {}
+            self._rules = rules
+            self._folders = {}
+            self._hidden = {}
         until = time.monotonic() + limit_s
         found = self._walk(folders, (unreadable, unchangeable), until)
         if self._remember(found):  # another name of such a file may lie in a folder read before

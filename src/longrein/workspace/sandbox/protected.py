@@ -140,7 +140,9 @@ def _submodule_files(folder: str) -> list[str] | None:
 
     The git folders of submodules may lie some levels deep, and a command can make any folder there.
     """
-    found, waiting, count = [], [folder], 0
+    found = []
+    waiting = [folder]
+    count = 0
     while waiting:
         count += 1
         if count > SUBMODULE_FOLDERS_MAX:

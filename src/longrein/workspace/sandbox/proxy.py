@@ -33,7 +33,10 @@ HEADER_BYTES_MAX = 1 << 16
 TRANSFER_BYTES_MAX = 8 << 30
 """Bytes of one connection in one direction."""
 CHUNK_BYTES = 1 << 16
-HEADER_S, RESOLVE_S, CONNECT_S, IDLE_S = 10.0, 10.0, 15.0, 300.0
+HEADER_S = 10.0
+RESOLVE_S = 10.0
+CONNECT_S = 15.0
+IDLE_S = 300.0
 CONNECTIONS_MAX = 256
 BACKLOG = 128
 OWN_LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -115,12 +118,10 @@ class Proxy:
         must then be sent by clients.
         """
         self.entries = tuple(entries)
-        self._decide, self._refused, self._resolve, self._connect = (
-            decide,
-            refused,
-            resolve,
-            connect,
-        )
+        self._decide = decide
+        self._refused = refused
+        self._resolve = resolve
+        self._connect = connect
         self._token = b"Basic " + base64.b64encode(f"longrein:{token}".encode()) if token else b""
         self._servers: list[asyncio.Server] = []
         self._starting: list[asyncio.Task[None]] = []

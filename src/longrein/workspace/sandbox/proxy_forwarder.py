@@ -35,7 +35,9 @@ def forwarder_words(python: str, proxy_socket: str, port: int = PORT) -> list[st
 
 def main() -> NoReturn:
     """Listen, leave a child behind that forwards, and run the command behind `--`."""
-    path, port, command = sys.argv[1], int(sys.argv[2]), sys.argv[4:]
+    path = sys.argv[1]
+    port = int(sys.argv[2])
+    command = sys.argv[4:]
     try:
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -134,7 +134,9 @@ def _entries(folder: str) -> Iterator[str]:
     """
     if folder.endswith("/.git"):
         return
-    exceptions, waiting, count = set(writable_exceptions(folder)), [folder], 0
+    exceptions = set(writable_exceptions(folder))
+    waiting = [folder]
+    count = 0
     while waiting and count <= FILES_MAX:
         with suppress(OSError), open_folder(waiting.pop()) as opened:
             for name in opened.names():

@@ -10,14 +10,23 @@ import platform
 import struct
 from collections.abc import Mapping, Sequence
 
-LOAD, JUMP_EQUAL, JUMP_GREATER_EQUAL, JUMP_SET, RETURN, AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
+LOAD = 0x20
+JUMP_EQUAL = 0x15
+JUMP_GREATER_EQUAL = 0x35
+JUMP_SET = 0x45
+RETURN = 0x06
+AND = 0x54
 """BPF operations: load a word, jump if equal, if greater or equal, if a bit is set, return, and."""
-ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
+ALLOW = 0x7FFF0000
+ERRNO = 0x00050000
+KILL = 0x80000000
 NAMESPACES = 0x7E020000 | 0x02000000 | 0x00000080
 """Flags of `clone` and `unshare` that make a new namespace (mount, cgroup, UTS, IPC, user, PID,
 network, time).
 """
-AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
+AF_UNIX = 1
+AF_INET = 2
+AF_INET6 = 10
 
 _X86_64 = {
     "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "mount": 165, "umount2": 166,

@@ -28,7 +28,9 @@ XDG = {
     "XDG_STATE_HOME": ".local/state",
 }
 """Variable -> usual folder below the home. https://specifications.freedesktop.org/basedir-spec/"""
-CONFIG, DATA, CACHE = "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"
+CONFIG = "XDG_CONFIG_HOME"
+DATA = "XDG_DATA_HOME"
+CACHE = "XDG_CACHE_HOME"
 
 PLACES = (
     # longrein itself: keys of providers

@@ -61,7 +61,9 @@ class Command:
 
     def mark_ending(self, cause: str, state: str, kill_at: float) -> None:
         """Mark its tree as ending."""
-        self.ending, self.cause, self.state = True, cause, state
+        self.ending = True
+        self.cause = cause
+        self.state = state
         self.tree.set_kill_time(kill_at)
 
     def end_record(self, wall_us: int) -> dict[str, object]:
@@ -72,7 +74,9 @@ class Command:
         if code is None:
             state, cause = "lost", "it could not be ended"
         elif code < 0:
-            state, cause, code = "failed", signal_name(-code), None
+            state = "failed"
+            cause = signal_name(-code)
+            code = None
         else:
             state = "failed" if code else "done"
         if self.ending:
@@ -113,7 +117,9 @@ class RemainingProcesses(Tree):
         last: float,
     ) -> None:
         super().__init__(f"{owner}.", 0, kill_at)
-        self._own, self._spared, self._last = own, spared, last
+        self._own = own
+        self._spared = spared
+        self._last = last
         self._looked_empty = False
 
     def members(self, table: dict[int, Process], environments: dict[int, bytes]) -> list[Process]:

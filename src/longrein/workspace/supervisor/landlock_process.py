@@ -18,15 +18,16 @@ from typing import Any, NoReturn
 
 from longrein.workspace.supervisor.openat import open_real
 
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = (
-    1 << 0,
-    1 << 1,
-    1 << 2,
-    1 << 3,
-    1 << 14,
-    1 << 15,
-)
-REMOVE, MAKE, MAKE_DEVICES, REFER = 0b11 << 4, 0b1011110 << 6 | 1 << 8, 1 << 6 | 1 << 11, 1 << 13
+EXECUTE = 1 << 0
+WRITE_FILE = 1 << 1
+READ_FILE = 1 << 2
+READ_DIR = 1 << 3
+TRUNCATE = 1 << 14
+IOCTL_DEV = 1 << 15
+REMOVE = 0b11 << 4
+MAKE = 0b1011110 << 6 | 1 << 8
+MAKE_DEVICES = 1 << 6 | 1 << 11
+REFER = 1 << 13
 """Rights of Landlock. `MAKE` has folders, files, sockets, FIFOs and links; devices are never
 allowed.
 """
@@ -35,16 +36,24 @@ WRITE = WRITE_FILE | TRUNCATE | REMOVE | MAKE | REFER
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 """Rights that a rule for a file may have."""
 BIND_AND_CONNECT_TCP, ABSTRACT_SOCKETS_AND_SIGNALS = 0b11, 0b11
-ABI_MIN, ABI_DEVICES, ABI_TCP, ABI_SCOPES = 3, 5, 4, 6
+ABI_MIN = 3
+ABI_DEVICES = 5
+ABI_TCP = 4
+ABI_SCOPES = 6
 """Versions of Landlock: the oldest that refuses to truncate files, and those that know devices,
 TCP and scopes.
 """
 IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores; a command gets the default."""
 
-_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_CREATE = 444
+_ADD = 445
+_RESTRICT = 446
 """System calls of Landlock; the numbers are the same on every machine."""
-_NO_NEW_PRIVILEGES, _SECCOMP, _DROP_CAPABILITY, _AMBIENT = 38, 22, 24, 47
+_NO_NEW_PRIVILEGES = 38
+_SECCOMP = 22
+_DROP_CAPABILITY = 24
+_AMBIENT = 47
 
 
 def abi() -> int:

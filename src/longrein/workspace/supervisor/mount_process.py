@@ -25,7 +25,11 @@ from longrein.workspace.supervisor.landlock_process import (
 )
 from longrein.workspace.supervisor.openat import IS_FOLDER, open_beneath
 
-WRITE, READ, COVER, EMPTY, CLOSED = "write", "read", "cover", "empty", "closed"
+WRITE = "write"
+READ = "read"
+COVER = "cover"
+EMPTY = "empty"
+CLOSED = "closed"
 """Kinds of mounts: a folder or file that may be changed; one that may be read; a source that hides
 a file; an empty folder that can be passed through; one that cannot.
 """
@@ -36,9 +40,18 @@ KERNEL_MIN = (5, 12)
 
 _NEW_USER, _NEW_MOUNTS = 0x10000000, 0x00020000
 _RECURSIVE, _PRIVATE = 1 << 14, 1 << 18
-_EMPTY_PATH, _WITH_SUBMOUNTS, _CLONE = 0x1000, 0x8000, 1
-_OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _SETATTR = 428, 429, 430, 431, 432, 442
-_READ_ONLY, _NO_SETUID, _NO_DEVICES = 1, 2, 4
+_EMPTY_PATH = 0x1000
+_WITH_SUBMOUNTS = 0x8000
+_CLONE = 1
+_OPEN_TREE = 428
+_MOVE_MOUNT = 429
+_FSOPEN = 430
+_FSCONFIG = 431
+_FSMOUNT = 432
+_SETATTR = 442
+_READ_ONLY = 1
+_NO_SETUID = 2
+_NO_DEVICES = 4
 _FROM_AND_TO_DESCRIPTORS = 0x4 | 0x40
 _SET_STRING, _CREATE = 1, 6
 _MODES = {EMPTY: b"0755", CLOSED: b"0000"}

@@ -26,7 +26,9 @@ from types import TracebackType
 OPENAT2 = 437
 """System call number, the same on every 64-bit machine of `MACHINES`."""
 MACHINES = ("x86_64", "aarch64", "riscv64", "loongarch64", "ppc64le", "s390x")
-NO_MAGIC_LINKS, NO_SYMLINKS, BENEATH = 2, 4, 8
+NO_MAGIC_LINKS = 2
+NO_SYMLINKS = 4
+BENEATH = 8
 """Values of `open_how.resolve`."""
 WALKS = 50
 """First opens of a process, by the walk: the import of `ctypes` takes 6 ms, as long as 200

@@ -25,13 +25,11 @@ class Process:
     __slots__ = ("group", "parent", "pid", "session", "start")
 
     def __init__(self, pid: int, parent: int, group: int, session: int, start: int) -> None:
-        self.pid, self.parent, self.group, self.session, self.start = (
-            pid,
-            parent,
-            group,
-            session,
-            start,
-        )
+        self.pid = pid
+        self.parent = parent
+        self.group = group
+        self.session = session
+        self.start = start
 
 
 def processes() -> dict[int, Process]:

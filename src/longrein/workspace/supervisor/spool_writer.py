@@ -48,7 +48,9 @@ class SpoolWriter:
     def __init__(
         self, folder: str, task: str, quota_bytes: int, redactor: "StreamRedactor"
     ) -> None:
-        self.folder, self.task, self._redactor = folder, task, redactor
+        self.folder = folder
+        self.task = task
+        self._redactor = redactor
         self.set_quota(quota_bytes)
         self.size_bytes = 0
         """Bytes printed, after redaction."""

@@ -237,7 +237,9 @@ class Supervisor:
             )
         self.attached = client
         self._attachments += 1
-        self._keep_s, self._alone_s, self._grace_s = keep_s, alone_s, grace_s
+        self._keep_s = keep_s
+        self._alone_s = alone_s
+        self._grace_s = grace_s
         self.tasks.set_context(Context(**known))
         return self.tell(client, do="answer", ref=ref, error="", pid=os.getpid(), start=self.start)
 

@@ -93,7 +93,10 @@ class Tasks:
         """`end(command, cause, state)` ends a tree; `over(task, end)` is called once an end is
         in the spool.
         """
-        self._loop, self._pipes, self._end, self._over = loop, pipes, end, over
+        self._loop = loop
+        self._pipes = pipes
+        self._end = end
+        self._over = over
         self._context = Context((), "", (), 0)
         self._checking_limits = self._checking_records = False
         self.running: dict[str, Command] = {}

@@ -15,21 +15,17 @@ from typing import Any, Literal
 import msgspec
 
 from longrein.context import arguments_text, estimate_text
-from longrein.events import (
-    AnyEvent,
-    AnyPart,
-    Asked,
-    Entry,
-    PrefixSet,
-    Reminded,
-    Replied,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolEnded,
-    UsageError,
-    UserSpoke,
-    text_of,
+from longrein.events import Entry, UsageError, text_of
+from longrein.steps import (
+    BreakStep,
+    CallStep,
+    NoticeStep,
+    PromptStep,
+    RequestStep,
+    Step,
+    TextStep,
+    ThinkingStep,
+    steps_of,
 )
 
 Kind = Literal["user", "assistant_text", "tool_call", "tool_result"]
@@ -154,50 +150,40 @@ def _at_us(value: Any) -> int:
 def of_entries(name: str, entries: Iterable[Entry]) -> Recording:
     """Convert a log to a recording. Failed requests are not counted; results are taken whole."""
     items: list[Item] = []
-    request, system, summaries = 0, 0, set[int]()
-    for entry in entries:
-        event = entry.event
-        if isinstance(event, PrefixSet):
-            tools = sum(estimate_text(t.name + t.description + str(t.schema)) for t in event.tools)
-            system = estimate_text(event.system) + tools
-        if isinstance(event, Asked) and event.purpose == "summary":
-            summaries.add(entry.seq)
-        if isinstance(event, Replied) and event.asked in summaries:
+    request, system = 0, 0
+    for step in steps_of(entries):
+        if isinstance(step, BreakStep) and step.prefix is not None:
+            tools = step.prefix.tools
+            system = estimate_text(step.prefix.system)
+            system += sum(estimate_text(t.name + t.description + str(t.schema)) for t in tools)
+        if step.purpose == "summary":
             continue
-        output = isinstance(event, Replied)
-        for kind, tool, text, call in _told(event):
-            items.append(
-                Item(request, output, kind, tool, text, count_tokens(kind, text), call, entry.at)
-            )
-        request += output
+        told = _told(step)
+        if told is not None:
+            is_output, kind, tool, text, call = told
+            tokens = count_tokens(kind, text)
+            items.append(Item(request, is_output, kind, tool, text, tokens, call, step.at))
+        request += isinstance(step, RequestStep) and step.reply is not None
     last = max((item.request for item in items if item.output), default=-1)
     kept = [item for item in items if item.request <= last]
     kept.sort(key=lambda item: (item.request, item.output))
     return Recording(name, system, tuple(kept), last + 1)
 
 
-def _told(event: AnyEvent) -> list[tuple[Kind, str, str, str]]:
-    """Return (kind, name, text, call id) of each item that an event adds to the conversation."""
-    match event:
-        case UserSpoke(parts=parts):
-            return [("user", "", text_of(parts), "")]
-        case Reminded(text=text) if text:
-            return [("user", "reminder", text, "")]
-        case ToolEnded(call=call, name=name, parts=parts):
-            return [("tool_result", name, text_of(parts), call)]
-        case Replied(parts=parts):
-            return [told for part in parts if (told := _of_part(part)) is not None]
-        case _:
-            return []
-
-
-def _of_part(part: AnyPart) -> tuple[Kind, str, str, str] | None:
-    match part:
-        case Text(text):
-            return "assistant_text", "", text, ""
-        case Thinking(text):
-            return "assistant_text", "thinking", text, ""
-        case ToolCall(id=call, name=name):
-            return "tool_call", name, arguments_text(part), call
+def _told(step: Step) -> tuple[bool, Kind, str, str, str] | None:
+    """Return (is output, kind, name, text, call id) of what a step adds to the conversation."""
+    match step:
+        case PromptStep(message=message):
+            return False, "user", "", text_of(message.parts), ""
+        case NoticeStep(kind="reminder", text=text) if text:
+            return False, "user", "reminder", text, ""
+        case CallStep(ended=result) if result:
+            return False, "tool_result", result.name, text_of(result.parts), step.id
+        case TextStep(text=text):
+            return True, "assistant_text", "", text, ""
+        case ThinkingStep(text=text):
+            return True, "assistant_text", "thinking", text, ""
+        case CallStep(phase="made" | "cut", made=made):
+            return True, "tool_call", made.name, arguments_text(made), made.id
         case _:
             return None
