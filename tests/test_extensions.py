@@ -161,6 +161,16 @@ def test_formats_of_others_are_missing_in_one_line_without_transcripts(whole: Co
         whole.restore("transcripts")
 
 
+def test_servers_that_are_asked_for_are_told_of_without_mcp(whole: Copy) -> None:
+    whole.delete("mcp")
+    try:
+        servers = '{"mcpServers": {"x": {"command": "x"}}}'
+        said = "longrein: MCP servers are not used: the extension mcp is not installed here\n"
+        assert whole.run("-p", "go", "--mcp-config", servers) == (0, "Hello.\n", said)
+    finally:
+        whole.restore("mcp")
+
+
 def test_a_folder_is_an_extension_without_an_entry_in_any_table(whole: Copy) -> None:
     assert whole.run("-p", "go")[0] == 0
     folder = whole.package / "extensions" / "shout"
@@ -220,7 +230,7 @@ def observe(observed):
 class Part(ExtensionPart):
     notes = ("note of a part",)
 
-    def __init__(self, plan):
+    def __init__(self, run_context, additions):
         self.moves = 0
 
     async def before_move(self):

@@ -28,7 +28,7 @@ DOORS: Mapping[str, str] = {
     TOOLS_DOOR: "a tool, a list of tools, or a function that returns tools",
     PROVIDERS_DOOR: "a function from the name of a model to a model, called like the provider",
     POLICIES_DOOR: "a function with the arguments of `longrein.context.decide`; at most one in all",
-    SESSION_PARTS_DOOR: "a function from the plan of a session to an `ExtensionPart` of it",
+    SESSION_PARTS_DOOR: "a function that makes an `ExtensionPart` of each session",
     TRUST_DOOR: "a `Kind` of files that are used only in a trusted folder",
     OBSERVERS_DOOR: "a function that gets each session when it has opened",
     EXPORTERS_DOOR: "a function from a stored session to bytes, called like the format",

@@ -38,9 +38,9 @@ from longrein.composition.execution import (
 )
 from longrein.composition.observers import Finish, finish_observers, start_observers
 from longrein.composition.offer import make_offer, search_note, with_plugins
-from longrein.composition.session_plan import extension_parts
 from longrein.config import (
     Plugins,
+    door_points,
     found_note,
     known_secrets,
     nested_instructions,
@@ -55,9 +55,11 @@ from longrein.events import (
     CwdSet,
     Opened,
     SessionBusy,
+    SettingsError,
     UsageError,
     redactor,
 )
+from longrein.extension_points import SESSION_PARTS_DOOR, absent_extensions
 from longrein.models import Model, ModelOptions, forget_encoded, look_up, open_model
 from longrein.permissions import Rules
 from longrein.run_context import (
@@ -148,7 +150,7 @@ async def build(
     if fresh:
         session = str(uuid.uuid4())
     additions = with_plugins(run_context, additions)
-    parts = extension_parts(run_context, additions)
+    parts = _extension_parts(run_context, additions)
     given: Model | ModelOptions | None = additions.model
     if given is None and (
         fresh or not (session or run_context.options.continue_newest or run_context.options.resume)
@@ -270,12 +272,41 @@ def _around(
     mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     _connect_notices(session, log, spawner, additions.plugins)
-    told_of_parts = (note for part in parts for note in part.notes)
     moved = (*_use_weights(run_context), *_leave_folders(session, run_context, state))
-    later = (*offer.notes, *lapsed, *told_of_parts, *moved, *_left_behind(ended, roots, state))
+    later = (
+        _absence_note(run_context, additions),
+        *offer.notes,
+        *lapsed,
+        *(note for part in parts for note in part.notes),
+        *moved,
+        *_left_behind(ended, roots, state),
+    )
     return Composition(
         run_context, session, deps, log, key_from, _notes(run_context, session, log, later)
     )
+
+
+def _extension_parts(run_context: RunContext, additions: Additions) -> tuple[ExtensionPart, ...]:
+    """Make the parts of all extensions. Raises `UsageError`, and `SettingsError` for another
+    object.
+    """
+    parts: list[ExtensionPart] = []
+    for point in door_points(SESSION_PARTS_DOOR, run_context.settings.plugins):
+        part = point.load()(run_context, additions)
+        if not isinstance(part, ExtensionPart):
+            raise SettingsError(f"{point.value} of {point.extension} made no `ExtensionPart`")
+        parts.append(part)
+    return tuple(parts)
+
+
+def _absence_note(run_context: RunContext, additions: Additions) -> str:
+    """Return the line about servers that are named for this run and that nothing can use; else
+    ''.
+    """
+    is_asked = additions.mcp_servers or run_context.options.mcp_config
+    if not is_asked or "mcp" not in absent_extensions():
+        return ""
+    return "MCP servers are not used: the extension mcp is not installed here"
 
 
 def _use_weights(run_context: RunContext) -> tuple[str, ...]:

@@ -1,16 +1,13 @@
 """Control requests about MCP servers, and the servers inside the program that runs longrein."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from longrein.agent.extension_part import ControlHandler
 from longrein.extensions.mcp.mcp_port import McpFailure
 from longrein.extensions.mcp.server_files import read_server, server_secrets
 from longrein.extensions.mcp.servers import McpToolset, ServerView
 from longrein.frontends.headless.control_lines import ControlChannel, ControlError
-
-if TYPE_CHECKING:
-    from longrein.composition.session_plan import SessionPlan
 
 Line = dict[str, Any]
 
@@ -36,9 +33,15 @@ def tunnel(channel: ControlChannel) -> Callable[[str, Mapping[str, Any]], Awaita
 
 
 def control_handlers(
-    toolset: McpToolset, plan: "SessionPlan", hide: Callable[[Sequence[str]], None]
+    toolset: McpToolset,
+    environ: Mapping[str, str],
+    in_use: bool,
+    hide: Callable[[Sequence[str]], None],
 ) -> Mapping[str, ControlHandler]:
-    """Return the handlers of the requests about servers. `hide` masks further secrets."""
+    """Return the handlers of the requests about servers.
+
+    `environ`: variables for `${NAME}` in servers of the program. `hide` masks further secrets.
+    """
 
     def servers(request: Mapping[str, Any]) -> str:
         """Return the name of the server that a request is about."""
@@ -64,11 +67,11 @@ def control_handlers(
         failed.
         """
         given = request.get("servers")
-        if plan.additions.channel is None or not isinstance(given, dict):
+        if not in_use or not isinstance(given, dict):
             raise ControlError(
                 "mcp_set_servers: servers must be an object of name -> entry, after an initialize"
             )
-        return await _set_servers(toolset, plan.run_context.environ, given, hide)
+        return await _set_servers(toolset, environ, given, hide)
 
     async def read_resource(request: Mapping[str, Any]) -> Line:
         name = servers(request)

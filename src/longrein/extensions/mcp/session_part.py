@@ -21,17 +21,18 @@ from longrein.agent.extension_part import (
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import InboxMessage, UserMessage
 from longrein.agent.redaction import redacted
+from longrein.composition.additions import Additions
 from longrein.context import external_event
 from longrein.events import Reminded, Text, UsageError, UserSpoke, text_of
 from longrein.extensions.mcp.server_config import McpServer
 from longrein.extensions.mcp.server_files import server_secrets
 from longrein.extensions.mcp.session_servers import find_servers, mcp_toolset
 from longrein.permissions import visible
+from longrein.run_context import RunContext
 from longrein.tools import Tool
 from longrein.workspace import Confinement
 
 if TYPE_CHECKING:
-    from longrein.composition.session_plan import SessionPlan
     from longrein.extensions.mcp.servers import McpToolset
 
 CHANGED = "mcp_changed"
@@ -49,23 +50,23 @@ class McpServers(ExtensionPart):
     toolset: "McpToolset"
     """Set when the part is attached."""
 
-    def __init__(self, plan: "SessionPlan") -> None:
+    def __init__(self, run_context: RunContext, additions: Additions) -> None:
         """Raises `UsageError` for servers of a program that cannot be used."""
-        self._plan = plan
-        self._servers, self.notes = find_servers(plan.run_context, plan.additions)
+        self._run_context, self._channel = run_context, additions.channel
+        self._servers, self.notes = find_servers(run_context, additions)
         self.secrets = server_secrets(self._servers)
-        self._in_use = bool(self._servers) or plan.additions.channel is not None
+        self._in_use = bool(self._servers) or additions.channel is not None
 
     # --- Tools ------------------------------------------------------------------------------------
 
     def attach(self, place: Surroundings) -> None:
         self.toolset = mcp_toolset(
-            self._plan.run_context, self._servers, place.spawner, place.workspace, place.session
+            self._run_context, self._servers, place.spawner, place.workspace, place.session
         )
-        if self._plan.additions.channel is not None:
+        if self._channel is not None:
             from longrein.extensions.mcp.control_requests import tunnel
 
-            self.toolset.host.tunnel = tunnel(self._plan.additions.channel)
+            self.toolset.host.tunnel = tunnel(self._channel)
         self.toolset.denies = place.denies
         self.toolset.attach(place.tools, place.nonce, place.state.prefix, place.state.seq)
 
@@ -250,7 +251,9 @@ class McpServers(ExtensionPart):
     def control_requests(self) -> Mapping[str, ControlHandler]:
         from longrein.extensions.mcp.control_requests import control_handlers
 
-        return control_handlers(self.toolset, self._plan, self.session.hide)
+        return control_handlers(
+            self.toolset, self._run_context.environ, self._in_use, self.session.hide
+        )
 
 
 def _prompt_line(message: UserMessage) -> str:
