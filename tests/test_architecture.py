@@ -176,12 +176,12 @@ LAZY_OWN = {
     "longrein.agent.call_lookup",
     "longrein.agent.confinement",
     "longrein.agent.current_rules",
-    "longrein.agent.git_contents",
+    "longrein.agent.git_history_check",
     "longrein.agent.hook_models",
     "longrein.agent.permission_check",
     "longrein.agent.rewind",
     "longrein.agent.rewind_trees",
-    "longrein.agent.status_command",  # where the user has a status line
+    "longrein.agent.status_line_command",  # where the user has a status line
     "longrein.frontends.terminal.entry_pages",  # when the user opens a page
     "longrein.frontends.terminal.pager",
     *(

@@ -13,8 +13,8 @@ import pytest
 import longrein
 from longrein.config import load_settings
 from longrein.config.settings_keys import KEYS
-from longrein.frontends.flags import MAIN
 from longrein.frontends.help_page import help_page
+from longrein.frontends.subcommands import MAIN
 from tests import settings_page
 from tests.timeouts import HANG_S
 

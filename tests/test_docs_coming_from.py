@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.config.found_files import KINDS
+from longrein.config.other_agent_files import KINDS
 from tests.e2e.harness import CliHarness
 
 DOCS = Path(__file__).parent.parent / "docs"

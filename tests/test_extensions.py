@@ -22,7 +22,7 @@ from longrein.extension_points import (
     bundled_points,
     load_object,
 )
-from longrein.frontends.flags import COMMANDS
+from longrein.frontends.subcommands import COMMANDS
 from tests.timeouts import HANG_S
 
 ROOT = Path(__file__).parent.parent

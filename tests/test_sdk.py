@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import longrein
 from longrein import Session, TurnFailed, UsageError
 from longrein.events import PermissionAsked, Replied, ToolSpec, TurnEnded
-from longrein.frontends.flags import MAIN
+from longrein.frontends.subcommands import MAIN
 from longrein.models import Failure
 from longrein.sdk import library_words
 from longrein.testing.scripted_model import ScriptedModel, call, says

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from longrein.frontends.flags import WITHOUT_EFFECT
+from longrein.frontends.subcommands import WITHOUT_EFFECT
 
 from .harness import CLI, answers, ask, call, of, say, sdk_setup
 

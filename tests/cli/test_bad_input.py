@@ -20,7 +20,7 @@ from longrein.events import (
     UsageError,
 )
 from longrein.frontends.command_lookup import RESERVED, bundled_commands
-from longrein.frontends.flags import NOT_YET
+from longrein.frontends.subcommands import NOT_YET
 
 from .fake_app import FakeApp
 

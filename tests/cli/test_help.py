@@ -4,8 +4,8 @@ import pytest
 
 from longrein.cli import main
 from longrein.frontends.command_lookup import bundled_commands
-from longrein.frontends.flags import MAIN
 from longrein.frontends.help_page import EXIT_CODES, help_page
+from longrein.frontends.subcommands import MAIN
 
 from .fake_app import FakeApp
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.config.found_files import KINDS, NAMED_MAX, found_files, found_note
+from longrein.config.other_agent_files import KINDS, NAMED_MAX, found_files, found_note
 from tests.config.conftest import ConfigFolders
 
 HOOKS = json.dumps({"hooks": {"PreToolUse": []}, "permissions": {"deny": ["Read(.env)"]}})

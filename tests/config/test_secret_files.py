@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from longrein.config.secret_files import has_secret_name, has_secrets
+from longrein.config.secret_detection import has_secret_name, has_secrets
 
 SECRET_NAMES = """
     .env .env.local .ENV .envrc prod.env .env.production.local id_rsa id_ed25519.pub ID_RSA server.pem tls.key store.p12

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.context.summary.audit import Claim, ClaimLookup, audit, find_claims
+from longrein.context.summary.grounding_check import Claim, ClaimLookup, audit, find_claims
 
 SPAN = (
     (

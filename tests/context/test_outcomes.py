@@ -3,8 +3,8 @@
 import pytest
 
 from longrein.context.state.ledger import record_event
-from longrein.context.summary.audit import UNVERIFIED, audit
-from longrein.context.summary.outcomes import outcome_prover
+from longrein.context.summary.grounding_check import UNVERIFIED, audit
+from longrein.context.summary.outcome_claims import outcome_prover
 from longrein.events import FileChanged, PermissionAnswered, PermissionAsked, TaskStarted, call_id
 from tests.context.log_builder import LogBuilder
 

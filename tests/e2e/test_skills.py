@@ -10,7 +10,7 @@ import pytest
 from longrein.events import UserSpoke, text_of
 from longrein.frontends.terminal import command_table
 from longrein.frontends.terminal.event_lines import cells, plain
-from longrein.frontends.terminal.input import InputCompleter
+from longrein.frontends.terminal.input_completion import InputCompleter
 from longrein.tools import SkillInfo
 
 from .harness import CliHarness, call, calls, of, says

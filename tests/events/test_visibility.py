@@ -29,7 +29,7 @@ from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json import draw
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.steps import Projection
-from longrein.store.entry_content import contents_of
+from longrein.store.entry_parts import contents_of
 
 GOLDEN = Path(__file__).parent.parent / "store" / "golden_v1.jsonl"
 EVENTS: Sequence[type[Event]] = get_args(AnyEvent)
@@ -135,7 +135,7 @@ def test_every_event_appears_where_it_is_declared() -> None:
             in_terminal, drawn_by_terminal(), "frontends/terminal/event_lines.py (or view_model.py)"
         ),
         *differences(in_headless, drawn_by_headless(), "frontends/headless/stream_json.py"),
-        *differences(searchable, searched(), "store/entry_content.py"),
+        *differences(searchable, searched(), "store/entry_parts.py"),
         *differences(in_ledger, recorded(), "context/state/ledger.py"),
     ]
     assert not wrong, "\n".join(wrong)

@@ -24,7 +24,7 @@ from longrein.events import (
     ToolEnded,
 )
 from longrein.extensions.inspector.inspection import SessionInspector, changes, inspect_session
-from longrein.extensions.inspector.items import text_of_item
+from longrein.extensions.inspector.item_lifecycles import text_of_item
 from longrein.extensions.inspector.page_data import MODULES, Inspection, Update
 from longrein.extensions.inspector.policies import replayed_inspection, scale_of
 from longrein.extensions.inspector.shorten import BODY_BYTES_MAX, fit

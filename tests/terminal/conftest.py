@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from longrein.frontends.localization import use_language
 from longrein.frontends.terminal import themes
-from longrein.frontends.translation import use_language
 
 
 @pytest.fixture(autouse=True)

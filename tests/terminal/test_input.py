@@ -12,7 +12,7 @@ import pytest
 
 from longrein.commands.interactive import FileNames
 from longrein.frontends.terminal import FilesFound
-from longrein.frontends.terminal.input import Pastes, ProjectHistory, at_prefix
+from longrein.frontends.terminal.input_completion import Pastes, ProjectHistory, at_prefix
 from longrein.workspace import PlainSpawner, open_workspace
 from tests.terminal.pseudo_terminal import PseudoTerminal
 

@@ -12,7 +12,7 @@ import pytest
 
 from longrein.frontends.terminal.drafts import Draft, DraftFile
 from longrein.frontends.terminal.history_search import HistorySearch, sent_messages
-from longrein.frontends.terminal.input import ProjectHistory
+from longrein.frontends.terminal.input_completion import ProjectHistory
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_input import said
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from longrein.frontends.terminal.command_table import COMMANDS
-from longrein.frontends.terminal.event_lines import STATUS, WAKES
-from longrein.frontends.terminal.key_names import key_rows
-from longrein.frontends.translation import (
+from longrein.frontends.localization import (
     PLACEHOLDER,
     language_of,
     read_texts,
     translate,
     use_language,
 )
+from longrein.frontends.terminal.command_table import COMMANDS
+from longrein.frontends.terminal.event_lines import STATUS, WAKES
+from longrein.frontends.terminal.keymap import key_rows
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import ASKED, home
 

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from longrein.events import redactor
 from longrein.events.redact_stream import HOLD_CHARS_MAX, StreamRedactor
-from longrein.workspace.spool import extent, make_whole, read_output, remove_task, sweep_spool
+from longrein.workspace.spool_reader import (
+    extent,
+    make_whole,
+    read_output,
+    remove_task,
+    sweep_spool,
+)
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
 
 KNOWN = ("hunter2-hunter2", "pass phrase with blanks", "schlüssel-öffnet")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from longrein.agent.git_contents import GitContents
+from longrein.agent.git_history_check import GitContents
 from longrein.agent.session_part import ParentPolicy
 from longrein.permissions import (
     Call,

@@ -32,7 +32,7 @@ from longrein.agent.messages import (
     UserMessage,
 )
 from longrein.agent.redaction import Redact, redacted
-from longrein.agent.user_command_entry import command_events
+from longrein.agent.user_command_events import command_events
 from longrein.context import State, external_event, is_repeated
 from longrein.events import (
     AnyEvent,

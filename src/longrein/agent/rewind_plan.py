@@ -25,10 +25,10 @@ from longrein.events import (
     TaskStarted,
     ToolEnded,
 )
+from longrein.workspace.atomic_temp_files import recover_temp_files
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.shadow_repository import ShadowRepository
 from longrein.workspace.supervisor.openat import open_folder
-from longrein.workspace.temp_files import recover_temp_files
 from longrein.workspace.tree_records import TreeFile, TreeRecord, usual_mode
 from longrein.workspace.tree_restore import (
     FileTarget,

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from longrein.events import UsageError
 from longrein.extension_points import Command, Flag
 from longrein.frontends.command_lookup import known_commands
-from longrein.frontends.flags import SHELLS
 from longrein.frontends.stdio import show
+from longrein.frontends.subcommands import SHELLS
 from longrein.models import known_providers
 
 FOLDERS = ("DIR", "FOLDER")

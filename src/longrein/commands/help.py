@@ -15,10 +15,10 @@ from longrein.frontends.command_lookup import (
     known_commands,
     reserved,
 )
-from longrein.frontends.flags import MAIN
 from longrein.frontends.help_page import EXIT_CODES, help_page
 from longrein.frontends.options import MAIN_GROUPS
 from longrein.frontends.stdio import show
+from longrein.frontends.subcommands import MAIN
 
 NEAR = 0.65
 FILES = (

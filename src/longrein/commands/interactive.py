@@ -33,7 +33,7 @@ from longrein.workspace import Workspace, spooled_tasks, stop_background_task
 from longrein.workspace.sandbox import network_problem
 
 if TYPE_CHECKING:
-    from longrein.agent.status_command import StatusCommand
+    from longrein.agent.status_line_command import StatusCommand
     from longrein.context import LineReason
 
 ASKING = Additions(asks_user=True)
@@ -187,7 +187,7 @@ def _status_line(place: RunContext, built: Composition) -> "StatusCommand | None
     command = place.settings.terminal.status_line
     if not command.strip() or place.settings.hooks.disable or built.run_context.hooks.disabled:
         return None
-    from longrein.agent.status_command import StatusCommand
+    from longrein.agent.status_line_command import StatusCommand
 
     project, home = project_root(built.deps.workspace.roots[0]), home_folder(place.environ)
     effort = ""

@@ -15,7 +15,7 @@ from longrein.frontends.human_text import age, counted, joined
 from longrein.frontends.terminal import Outcome, Row
 from longrein.run_context import CLOCK, RunContext, fork
 from longrein.store import Reader, SessionInfo, find_session, list_sessions, session_info
-from longrein.store.threads import run_in_thread
+from longrein.store.daemon_threads import run_in_thread
 
 ROWS_MAX = 100
 """Sessions shown by `/resume`."""

@@ -22,12 +22,12 @@ from longrein.frontends.reports.cost import CostRow, cost_rows
 from longrein.frontends.terminal.clipboard_image import clipboard_image
 from longrein.frontends.terminal.command_facts import ChangedFile, CommandFacts, MemoryFile, RuleRow
 from longrein.frontends.terminal.input_facts import InputFacts
-from longrein.frontends.terminal.key_names import ACTIONS
+from longrein.frontends.terminal.keymap import ACTIONS
 from longrein.models import open_model
 from longrein.run_context import CLOCK, RunContext, chosen_model, fork
 from longrein.settings_schema import EFFORTS
 from longrein.store import HistoryReader, Reader, find_session, is_open
-from longrein.store.threads import run_in_thread
+from longrein.store.daemon_threads import run_in_thread
 
 KINDS = ("deny", "ask", "allow")
 TEXT_BYTES_MAX = 1_000_000

@@ -12,7 +12,7 @@ from longrein.tools import Tool
 
 if TYPE_CHECKING:
     from longrein.frontends.headless.control_lines import ControlChannel
-    from longrein.tools.editor import Editor
+    from longrein.tools.editor_services import Editor
 
 
 class Additions(msgspec.Struct, frozen=True):

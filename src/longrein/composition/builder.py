@@ -23,7 +23,7 @@ from longrein.agent import (
     resumed_state,
 )
 from longrein.agent.extension_part import ExtensionPart, Surroundings
-from longrein.agent.git_repository import current_branch, find_git_folder
+from longrein.agent.git_files import current_branch, find_git_folder
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.agent.skills import SessionSkills

@@ -24,7 +24,7 @@ from longrein.workspace import (
 from longrein.workspace.sandbox import SessionSandbox
 
 if TYPE_CHECKING:
-    from longrein.tools.editor import Editor
+    from longrein.tools.editor_services import Editor
 
 
 def variables(run_context: RunContext) -> dict[str, str]:

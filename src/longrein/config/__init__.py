@@ -12,7 +12,6 @@ from longrein.config.environ import (
     state_dir,
     user_file,
 )
-from longrein.config.found_files import FoundFile, found_files, found_note
 from longrein.config.hook_files import (
     LoadedHooks,
     expanded_headers,
@@ -28,7 +27,8 @@ from longrein.config.instructions import (
     project_root,
 )
 from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
-from longrein.config.plugins import (
+from longrein.config.other_agent_files import FoundFile, found_files, found_note
+from longrein.config.plugin_packages import (
     Plugins,
     door_points,
     load_plugins,

@@ -56,7 +56,7 @@ from longrein.context.state.ledger import FileUse as FileUse, Ledger as Ledger
 from longrein.context.state.reminder_kinds import KINDS as KINDS
 from longrein.context.state.reminder_kinds import PROGRAM_KINDS as PROGRAM_KINDS
 from longrein.context.state.repetition import PERIODS as PERIODS
-from longrein.context.state.request import (
+from longrein.context.state.request_types import (
     COMPACT_SHARE as COMPACT_SHARE,
     PREPARE_SHARE as PREPARE_SHARE,
     Budget as Budget,
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
         decode_state as decode_state,
         encode_state as encode_state,
     )
-    from longrein.context.summary.audit import Claim as Claim, ClaimLookup as ClaimLookup
+    from longrein.context.summary.grounding_check import Claim as Claim, ClaimLookup as ClaimLookup
     from longrein.context.summary.chunked_summary import (
         chunk_requests as chunk_requests,
         fits_in_window as fits_in_window,

@@ -15,7 +15,7 @@ from longrein.context.clearing.text_features import UNCHANGED_PREFIX
 from longrein.context.decide import next_compacted
 from longrein.context.report import MODULE_OF_KIND, Module, scaled
 from longrein.context.state.ledger import key_argument
-from longrein.context.state.request import Budget, Item
+from longrein.context.state.request_types import Budget, Item
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text, spec_tokens
 from longrein.events import ToolCall, ToolResult, text_of

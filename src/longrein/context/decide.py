@@ -16,7 +16,7 @@ the log alone.
 import msgspec
 
 from longrein.context.report import schema_diagnosis
-from longrein.context.state.request import Budget
+from longrein.context.state.request_types import Budget
 from longrein.context.state.state import State
 from longrein.context.state.view import span_of
 from longrein.context.truncation import births, births_gain

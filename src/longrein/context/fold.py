@@ -14,13 +14,18 @@ from typing import assert_never
 
 import msgspec
 
-from longrein.context.fold_breaks import change_form, fold_cleared, fold_prefix_set, fold_summarized
 from longrein.context.fold_notices import add_rewind_notices, fold_file_changed, record_notices
+from longrein.context.fold_prefix_changes import (
+    change_form,
+    fold_cleared,
+    fold_prefix_set,
+    fold_summarized,
+)
 from longrein.context.seed_policy import record_text_turn
 from longrein.context.state.ledger import record_event, record_result
 from longrein.context.state.quoting import closed_note, user_part
 from longrein.context.state.repetition import StepHistory, add_result
-from longrein.context.state.request import ItemKind
+from longrein.context.state.request_types import ItemKind
 from longrein.context.state.state import (
     FRAMEWORK_PROFILE,
     UNKNOWN_FILE,

@@ -13,7 +13,7 @@ import msgspec
 from longrein.context.fold_notices import DAY_US, todo_state
 from longrein.context.state.quoting import neutralize_markers, quote_external
 from longrein.context.state.reminder_kinds import KINDS, Notice, ReminderKind
-from longrein.context.state.request import Budget
+from longrein.context.state.request_types import Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
 from longrein.events import Reminded, marker

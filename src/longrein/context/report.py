@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from longrein.context.state.request import PREPARE_SHARE, Budget, Item, ItemKind, Price
+from longrein.context.state.request_types import PREPARE_SHARE, Budget, Item, ItemKind, Price
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import arguments_text, estimate_text, spec_tokens
 from longrein.events import Image, PrefixSet, ToolCall, ToolResult, ToolSpec, text_of

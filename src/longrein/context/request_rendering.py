@@ -6,7 +6,7 @@ import msgspec
 
 from longrein.context.decide import Summarise, has_overflowed, window_of
 from longrein.context.seed_policy import OPENING
-from longrein.context.state.request import Budget, Item, Request
+from longrein.context.state.request_types import Budget, Item, Request
 from longrein.context.state.state import FRAMEWORK_PROFILE, State
 from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text
 from longrein.events import PrefixSet, Text, text_of

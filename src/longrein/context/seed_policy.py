@@ -34,7 +34,7 @@ from longrein.context.decide import (
 )
 from longrein.context.reminders import pending_notices
 from longrein.context.state.reminder_kinds import ENDED, KINDS, Notice
-from longrein.context.state.request import Budget, Item, Request
+from longrein.context.state.request_types import Budget, Item, Request
 from longrein.context.state.state import FRAMEWORK_PROFILE, State
 from longrein.context.state.view import span_of
 from longrein.events import (

@@ -6,7 +6,7 @@ Every form has the handle that recalls the whole, inside a marker that only the 
 from collections.abc import Callable, Sequence
 from math import inf
 
-from longrein.context.state.request import Budget, Item
+from longrein.context.state.request_types import Budget, Item
 from longrein.context.state.state import State
 from longrein.events import Document, Form, Text, ToolResult, marker
 

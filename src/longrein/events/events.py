@@ -101,7 +101,7 @@ class Visibility(NamedTuple):
     `headless/stream_json.py`.
     """
     searchable: bool
-    """True if a search finds its text; `store/entry_content.py` says which text, and takes all
+    """True if a search finds its text; `store/entry_parts.py` says which text, and takes all
     of it by default.
     """
     in_ledger: bool  # Whether `context/state/ledger.py` records it

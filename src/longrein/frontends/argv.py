@@ -14,7 +14,7 @@ from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
 from longrein.events.escape import shortened
 from longrein.extension_points import Command, Flag
-from longrein.frontends.flags import MAIN, NOT_YET, WITHOUT_EFFECT
+from longrein.frontends.subcommands import MAIN, NOT_YET, WITHOUT_EFFECT
 
 
 class Parsed(msgspec.Struct):

@@ -17,7 +17,7 @@ from longrein.extension_points import (
     bundled_points,
     installed_points,
 )
-from longrein.frontends.flags import COMMANDS, OWN_FORMATS
+from longrein.frontends.subcommands import COMMANDS, OWN_FORMATS
 
 
 def find_command(word: str) -> Command | None:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from longrein.lazy_names import names_at_first_use
-from longrein.store.entry_content import Content, contents_of, encoding_of, kind_of, title_of
+from longrein.store.entry_parts import Content, contents_of, encoding_of, kind_of, title_of
 from longrein.store.goals_file import Goals, owner_of, project_key
 from longrein.store.history import HistoryReader, SessionHistory
 from longrein.store.hook_transcripts import HookFiles

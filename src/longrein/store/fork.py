@@ -11,6 +11,7 @@ import sqlite3
 from longrein.atomic_file import flush_path, move_into_place
 from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionError, StoreDamaged, encode_event
 from longrein.store.blobs import blob_file
+from longrein.store.daemon_threads import run_in_thread
 from longrein.store.database import (
     INSERT_ENTRY,
     ROOT,
@@ -29,7 +30,6 @@ from longrein.store.session_folder import (
     make_folder,
     make_session_folder,
 )
-from longrein.store.threads import run_in_thread
 
 
 async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:

@@ -20,12 +20,12 @@ import msgspec
 from longrein.atomic_file import replace_file
 from longrein.events import Goal, StoreFull, ToolError
 from longrein.store import goal_graph
+from longrein.store.daemon_threads import run_in_thread
 from longrein.store.database import read_only
 from longrein.store.disk_errors import store_failure
 from longrein.store.goal_graph import LAYOUT, StoredGoals
 from longrein.store.session_folder import make_folder
 from longrein.store.store_port import LEASE_US
-from longrein.store.threads import run_in_thread
 
 RENEW_US = LEASE_US // 3
 """Interval of renewals of claims while the owner works, in microseconds."""

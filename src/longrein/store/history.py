@@ -14,10 +14,10 @@ from typing import TypeVar
 import msgspec
 
 from longrein.events import ChildStarted, Opened, Parent, SessionUnknown
+from longrein.store.daemon_threads import run_in_thread
 from longrein.store.database import ROOT
 from longrein.store.reader import Reader
 from longrein.store.store_port import SearchResult
-from longrein.store.threads import run_in_thread
 
 T = TypeVar("T")
 CHILDREN_MAX = 20

@@ -17,6 +17,7 @@ from longrein.atomic_file import flush_path, write_file
 from longrein.events import Entry, SessionError, StoreDamaged
 from longrein.store import store_port
 from longrein.store.blobs import Blobs, GrowingBlob
+from longrein.store.daemon_threads import run_in_thread
 from longrein.store.database import ROOT, SEQ_MAX, Database, Write
 from longrein.store.disk_errors import mark_suspect, store_failure
 from longrein.store.pending_writes import SessionRows
@@ -34,7 +35,6 @@ from longrein.store.session_folder import (
 )
 from longrein.store.snapshot import write_snapshot
 from longrein.store.store_port import Message, Snapshot
-from longrein.store.threads import run_in_thread
 from longrein.store.writer import Writer
 
 # --- Shared by the logs of one database -----------------------------------------------------------

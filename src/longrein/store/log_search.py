@@ -18,7 +18,7 @@ import msgspec
 from longrein.context import is_escaped_line, unescape_lines
 from longrein.events import Entry
 from longrein.store.database import Row, entry_key, entry_seq, transaction
-from longrein.store.entry_content import Content, contents_of, encoding_of, title_of
+from longrein.store.entry_parts import Content, contents_of, encoding_of, title_of
 from longrein.store.reader import Reader, entry_of
 from longrein.store.session_folder import new_file, unlink
 from longrein.store.store_port import SearchHit, SearchResult

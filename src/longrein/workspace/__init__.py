@@ -3,13 +3,14 @@
 from typing import TYPE_CHECKING
 
 from longrein.lazy_names import names_at_first_use
+from longrein.workspace.atomic_temp_files import recover_temp_files
 from longrein.workspace.child_process import CollectingSink, PlainSpawner
 from longrein.workspace.command_environment import nesting_depth
 from longrein.workspace.files import read as read_file
 from longrein.workspace.local_workspace import open_workspace, run_in_background
 from longrein.workspace.memory_use import MemoryUse, memory_use, release_free_memory
 from longrein.workspace.orphans import end_orphans
-from longrein.workspace.spool import (
+from longrein.workspace.spool_reader import (
     SPOOL,
     is_supervised,
     read_output,
@@ -18,7 +19,6 @@ from longrein.workspace.spool import (
 )
 from longrein.workspace.supervised_command import SupervisedSpawner, SupervisionOptions
 from longrein.workspace.task_adoption import stop_background_task
-from longrein.workspace.temp_files import recover_temp_files
 from longrein.workspace.walk import split_glob
 from longrein.workspace.workspace_port import (
     BackgroundOptions,

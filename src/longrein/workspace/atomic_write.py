@@ -14,14 +14,7 @@ from hashlib import sha256
 
 import msgspec
 
-from longrein.workspace.files import (
-    check_writable,
-    content_hash,
-    read,
-    write_and_close,
-)
-from longrein.workspace.supervisor.openat import Folder, open_parent
-from longrein.workspace.temp_files import (
+from longrein.workspace.atomic_temp_files import (
     TempFile,
     exchange,
     folder_lock,
@@ -33,6 +26,13 @@ from longrein.workspace.temp_files import (
     recover_temp_files,
     short_hash,
 )
+from longrein.workspace.files import (
+    check_writable,
+    content_hash,
+    read,
+    write_and_close,
+)
+from longrein.workspace.supervisor.openat import Folder, open_parent
 from longrein.workspace.workspace_port import Merge, ReplaceResult
 
 TRIES_MAX = 2

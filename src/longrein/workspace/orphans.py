@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from longrein.workspace.spool import mark_lost_tasks
+from longrein.workspace.spool_reader import mark_lost_tasks
 from longrein.workspace.supervisor.process_tree import (
     COMMAND_MARK,
     LINUX,

@@ -16,10 +16,10 @@ from itertools import islice
 import msgspec
 
 from longrein.atomic_file import replace_file
+from longrein.workspace.atomic_temp_files import PREFIX, SUFFIX
 from longrein.workspace.files import find_program, read, spellings
 from longrein.workspace.folder_stamps import FolderStamps
 from longrein.workspace.git import NO_PROGRAMS, quiet_environment
-from longrein.workspace.temp_files import PREFIX, SUFFIX
 from longrein.workspace.tree_records import (
     CheckpointError,
     TreeFile,

@@ -28,7 +28,7 @@ from longrein.workspace.child_process import (
     start_failure,
 )
 from longrein.workspace.command_environment import DEFAULT_PATH, nesting_depth
-from longrein.workspace.spool import EARLY_PREFIX, remove_task
+from longrein.workspace.spool_reader import EARLY_PREFIX, remove_task
 from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
 from longrein.workspace.supervisor.shell_lines import close

@@ -5,8 +5,8 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
-from longrein.workspace import spool
-from longrein.workspace.spool import SPOOL, has_end, usable_id
+from longrein.workspace import spool_reader
+from longrein.workspace.spool_reader import SPOOL, has_end, usable_id
 from longrein.workspace.supervisor.process_tree import GRACE_S, environment_of, process
 from longrein.workspace.supervisor_client import HELLO_S, SupervisorConnection, connect
 from longrein.workspace.terminate import TreeTerminator
@@ -41,7 +41,7 @@ class BackgroundTasks:
     def record(self, task: str) -> dict[str, Any]:
         """Return the record written when the task was kept; empty for an unknown task."""
         found = self._records.get(task) or (
-            spool.record_of(self._folder, task) if spool.usable_id(task) else {}
+            spool_reader.record_of(self._folder, task) if spool_reader.usable_id(task) else {}
         )
         if found:
             self._records[task] = found
@@ -49,7 +49,7 @@ class BackgroundTasks:
 
     def check_new(self, task: str) -> None:
         """Raise OSError when a new task cannot have this id."""
-        if not spool.usable_id(task) or self.record(task):
+        if not spool_reader.usable_id(task) or self.record(task):
             raise OSError(
                 f"a task cannot be called {task!r}: it is in use, or no file can be called so"
             )
@@ -62,23 +62,27 @@ class BackgroundTasks:
         return found
 
     def spooled(self, task: str) -> SpooledTask | None:
-        found = spool.read_task(self._folder, task, self.record(task))
+        found = spool_reader.read_task(self._folder, task, self.record(task))
         end = self._ends.get(task)
-        return spool.with_end(found, end, found.written_at) if found and end else found
+        return spool_reader.with_end(found, end, found.written_at) if found and end else found
 
     def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
         return (
-            spool.read_output(self._folder, task, start, size_bytes)
-            if spool.usable_id(task)
+            spool_reader.read_output(self._folder, task, start, size_bytes)
+            if spool_reader.usable_id(task)
             else (start, b"")
         )
 
     def whole(self, task: str) -> str:
-        return spool.make_whole(self._folder, task, self._gap) if spool.usable_id(task) else ""
+        return (
+            spool_reader.make_whole(self._folder, task, self._gap)
+            if spool_reader.usable_id(task)
+            else ""
+        )
 
     def settle(self, task: str) -> None:
-        if spool.usable_id(task):
-            spool.remove_task(self._folder, task)
+        if spool_reader.usable_id(task):
+            spool_reader.remove_task(self._folder, task)
         self._records.pop(task, None)
         self._ends.pop(task, None)
 
@@ -86,7 +90,7 @@ class BackgroundTasks:
         """Return the running tasks of this supervisor."""
         return [
             task
-            for task in spool.task_ids(self._folder)
+            for task in spool_reader.task_ids(self._folder)
             if self._is_running(task) and self.record(task)["owner"] == owner
         ]
 
@@ -94,7 +98,7 @@ class BackgroundTasks:
         return (
             bool(self.record(task))
             and task not in self._ends
-            and not spool.has_end(self._folder, task)
+            and not spool_reader.has_end(self._folder, task)
         )
 
     # --- News -------------------------------------------------------------------------------------
@@ -113,14 +117,14 @@ class BackgroundTasks:
 
     async def adopt_tasks(self, owner: str) -> list[SpooledTask]:
         """See `Supervision.adopt`. `owner` is the connected supervisor, '' for none."""
-        spool.sweep_spool(self._folder)
-        tasks = spool.task_ids(self._folder)
+        spool_reader.sweep_spool(self._folder)
+        tasks = spool_reader.task_ids(self._folder)
         lost = [
             task
             for task in tasks
-            if self._is_running(task) and not spool.owner_lives(self.record(task))
+            if self._is_running(task) and not spool_reader.owner_lives(self.record(task))
         ]
-        await self._end_as_lost(lost, spool.NO_SUPERVISOR)
+        await self._end_as_lost(lost, spool_reader.NO_SUPERVISOR)
         self._foreign |= {
             task for task in tasks if self._is_running(task) and self.record(task)["owner"] != owner
         }
@@ -163,9 +167,11 @@ class BackgroundTasks:
         await self._trees.wait_all()
         for task in lost:
             try:
-                spool.write_lost(self._folder, task, cause)
+                spool_reader.write_lost(self._folder, task, cause)
             except OSError as error:
-                self._ends[task] = spool.lost_end(self._folder, task, f"{cause} ({error.strerror})")
+                self._ends[task] = spool_reader.lost_end(
+                    self._folder, task, f"{cause} ({error.strerror})"
+                )
         return lost
 
     def _end_tree(self, record: Mapping[str, Any]) -> "asyncio.Future[None]":
@@ -197,7 +203,7 @@ class BackgroundTasks:
             if not self._is_running(task):
                 self._foreign.discard(task)
                 self.tell(task)
-            elif not spool.owner_lives(self.record(task)):
+            elif not spool_reader.owner_lives(self.record(task)):
                 self._foreign.discard(task)
                 self.supervisor_died(self.record(task)["owner"], ())
         self._schedule_poll()
@@ -209,8 +215,8 @@ class BackgroundTasks:
         """
         until = asyncio.get_running_loop().time() + limit_s
         while self._is_running(task) and asyncio.get_running_loop().time() < until:
-            if not spool.owner_lives(self.record(task)):
-                await self._end_as_lost([task], spool.NO_SUPERVISOR)
+            if not spool_reader.owner_lives(self.record(task)):
+                await self._end_as_lost([task], spool_reader.NO_SUPERVISOR)
                 return
             await asyncio.sleep(POLL_S)
 

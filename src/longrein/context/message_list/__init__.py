@@ -2,7 +2,7 @@
 out. Pure.
 """
 
-from longrein.context.message_list.engine import (
+from longrein.context.message_list.message_list_engine import (
     CLEARS as CLEARS,
     RECALL as RECALL,
     RECALL_DESCRIPTION as RECALL_DESCRIPTION,

@@ -13,7 +13,7 @@ import msgspec
 from longrein.context.clearing.text_features import is_escaped_line, unescape_lines
 from longrein.context.message_list.intake import TakenMessage
 from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage, is_fixed
-from longrein.context.state.request import Budget, Item
+from longrein.context.state.request_types import Budget, Item
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_part
 from longrein.events import (

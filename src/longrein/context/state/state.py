@@ -14,7 +14,7 @@ import msgspec
 from longrein.context.state.ledger import Ledger, UserMessage, merge_rewound_ledger
 from longrein.context.state.reminder_kinds import LastReminder, Notice
 from longrein.context.state.repetition import StepHistory
-from longrein.context.state.request import Item
+from longrein.context.state.request_types import Item
 from longrein.context.state.token_estimate import TokenGauge
 from longrein.context.state.tool_traits import UNSTATED
 from longrein.events import (

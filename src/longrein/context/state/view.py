@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from longrein.context.state.request import Item, ItemForm, ItemKind
+from longrein.context.state.request_types import Item, ItemForm, ItemKind
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import (
     ITEM_TOKENS,

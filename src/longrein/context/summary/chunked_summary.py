@@ -8,7 +8,7 @@ the current request.
 from collections.abc import Sequence
 
 from longrein.context.state.ledger import UserMessage
-from longrein.context.state.request import Budget, Item, Request
+from longrein.context.state.request_types import Budget, Item, Request
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import ITEM_TOKENS, arguments_text, estimate_text
 from longrein.context.summary.prompt import summary_instruction

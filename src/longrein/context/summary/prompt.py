@@ -4,7 +4,7 @@ headings.
 
 import re
 
-from longrein.context.state.request import Budget
+from longrein.context.state.request_types import Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
 

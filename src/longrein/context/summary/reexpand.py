@@ -5,7 +5,7 @@ only the replaced span explains, would be missing from the next request on.
 """
 
 from longrein.context.clearing.text_features import identifiers, line_key
-from longrein.context.state.request import Item
+from longrein.context.state.request_types import Item
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
 from longrein.context.summary.summary_text import part_texts, take_fitting

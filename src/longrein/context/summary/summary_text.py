@@ -18,11 +18,11 @@ from longrein.context.state.ledger import (
     UserMessage,
 )
 from longrein.context.state.quoting import neutralize_markers
-from longrein.context.state.request import Budget
+from longrein.context.state.request_types import Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import CHARS_PER_TOKEN_CODE, TokenGauge, estimate_text
-from longrein.context.summary.audit import Claim, ClaimLookup, audit
-from longrein.context.summary.outcomes import outcome_prover
+from longrein.context.summary.grounding_check import Claim, ClaimLookup, audit
+from longrein.context.summary.outcome_claims import outcome_prover
 from longrein.context.summary.prompt import (
     HEADINGS,
     WRITTEN,

@@ -11,7 +11,7 @@ from longrein.commands.doctor import doctor as run_doctor
 from longrein.composition import Additions, Composition, build
 from longrein.context import next_compacted, report
 from longrein.events import Image, SessionBusy, UsageError
-from longrein.extensions.acp.host import (
+from longrein.extensions.acp.host_port import (
     CustomCommand,
     SessionFacts,
     SessionRequest,
@@ -31,7 +31,7 @@ from longrein.run_context import (
     read_run_context,
 )
 from longrein.store import delete_session, list_sessions
-from longrein.tools.editor import Editor
+from longrein.tools.editor_services import Editor
 from longrein.workspace import spooled_tasks
 
 FILE_BYTES_MAX = 1_000_000

@@ -18,7 +18,7 @@ from longrein.events import LongreinError, ModelUnknown, SessionUnknown, UsageEr
 from longrein.extensions.acp import editor_commands
 from longrein.extensions.acp.editor_bridge import EditorBridge
 from longrein.extensions.acp.editor_session import EditorSession
-from longrein.extensions.acp.host import Host, SessionRequest
+from longrein.extensions.acp.host_port import Host, SessionRequest
 from longrein.extensions.acp.json_lines import CANCEL_REQUEST, JsonLines
 from longrein.extensions.acp.prompt_blocks import parts_of
 from longrein.frontends.signals import signal_handlers

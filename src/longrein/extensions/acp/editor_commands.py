@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from longrein.agent import Compact, Pin, StopTask, Unpin
-from longrein.extensions.acp.host import CustomCommand, SessionFacts
+from longrein.extensions.acp.host_port import CustomCommand, SessionFacts
 from longrein.frontends.human_text import escape_line
 
 Run = Callable[[SessionFacts, str], str]

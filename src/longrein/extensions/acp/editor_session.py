@@ -17,7 +17,7 @@ from longrein.agent.extension_part import user_answer
 from longrein.events import AnyPart, Entry, LongreinError, Rewound, UsageError
 from longrein.extensions.acp import editor_commands, permissions, question_forms
 from longrein.extensions.acp.config_options import config_options, modes
-from longrein.extensions.acp.host import SessionFacts
+from longrein.extensions.acp.host_port import SessionFacts
 from longrein.extensions.acp.tool_calls import Update
 from longrein.extensions.acp.updates import StreamFacts, UpdateStream, chunk, notice
 from longrein.frontends.stdio import say

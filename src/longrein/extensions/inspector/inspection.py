@@ -12,8 +12,7 @@ from longrein.context import Budget, State, advance, line_reasons, next_compacte
 from longrein.events import ChildStarted, Entry, PrefixSet, text_of
 from longrein.events.escape import shortened
 from longrein.extension_points import bundled_extensions
-from longrein.extensions.inspector.activity import Child, FileTracker
-from longrein.extensions.inspector.items import ItemTracker
+from longrein.extensions.inspector.item_lifecycles import ItemTracker
 from longrein.extensions.inspector.lanes import LaneBuilder
 from longrein.extensions.inspector.page_data import (
     VERSION,
@@ -27,6 +26,7 @@ from longrein.extensions.inspector.page_data import (
 )
 from longrein.extensions.inspector.requests import RequestTracker
 from longrein.extensions.inspector.shorten import fit, fit_to
+from longrein.extensions.inspector.subagents_and_files import Child, FileTracker
 from longrein.extensions.inspector.transcript import TranscriptBuilder
 from longrein.steps import Projection, PromptStep, SettingStep, Step, SubagentStep
 

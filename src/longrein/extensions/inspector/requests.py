@@ -8,7 +8,7 @@ import msgspec
 
 from longrein.context import Budget, State, estimate_text, spec_tokens
 from longrein.context.report import scaled
-from longrein.context.state.request import ItemKind
+from longrein.context.state.request_types import ItemKind
 from longrein.events import (
     Asked,
     AskFailed,
@@ -17,7 +17,7 @@ from longrein.events import (
     Usage,
     counts_of,
 )
-from longrein.extensions.inspector.items import ItemTracker
+from longrein.extensions.inspector.item_lifecycles import ItemTracker
 from longrein.extensions.inspector.page_data import MODULES, Break, ModuleTokens, RequestData
 from longrein.steps import BreakStep, CompactionStep, RequestStep, Step
 

@@ -14,7 +14,7 @@ from longrein.events import (
     text_of,
 )
 from longrein.events.escape import shortened
-from longrein.extensions.inspector.items import in_words
+from longrein.extensions.inspector.item_lifecycles import in_words
 from longrein.extensions.inspector.page_data import DiffLine, TranscriptRow
 from longrein.frontends.human_text import counted, key_argument
 from longrein.steps import (

@@ -17,7 +17,7 @@ from longrein.agent import SessionPort, SessionUpdate
 from longrein.events import PrefixSet
 from longrein.extensions.traces.spans import Tracer
 from longrein.settings_schema import TraceOptions
-from longrein.store.threads import run_in_thread
+from longrein.store.daemon_threads import run_in_thread
 
 LOAD_S = 5.0
 """Longest wait at the end of the session for the import of the packages."""

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from longrein.frontends.human_text import escape_line
+from longrein.frontends.localization import translate
 from longrein.frontends.terminal.event_lines import Line, crop, line
-from longrein.frontends.translation import translate
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from subprocess import DEVNULL, TimeoutExpired, run
 
 from longrein.events import UsageError
-from longrein.store.threads import run_in_thread
+from longrein.store.daemon_threads import run_in_thread
 
 OSC52_BYTES_MAX = 74_000
 """Longest text that terminals take by OSC 52."""

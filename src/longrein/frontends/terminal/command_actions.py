@@ -11,6 +11,7 @@ from longrein.agent import SessionPort
 from longrein.events import LongreinError
 from longrein.events.escape import shortened
 from longrein.frontends.human_text import counted, escape_line
+from longrein.frontends.localization import translate
 from longrein.frontends.secret_input import SecretQuestion, read_secret
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_table import (
@@ -24,10 +25,9 @@ from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import line
 from longrein.frontends.terminal.file_editor import open_in_editor
 from longrein.frontends.terminal.interface import Outcome
-from longrein.frontends.terminal.pager_actions import open_page
+from longrein.frontends.terminal.page_openers import open_page
 from longrein.frontends.terminal.search_list import make_searchable
 from longrein.frontends.terminal.task_rows import RunningTask
-from longrein.frontends.translation import translate
 
 # --- Question about running tasks, also used by the plain terminal --------------------------------
 

@@ -34,6 +34,7 @@ from longrein.events.escape import shortened
 from longrein.frontends import human_text
 from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.human_text import escape, escape_line, key_argument
+from longrein.frontends.localization import translate
 from longrein.frontends.reports.context import item_rows, reason_rows
 from longrein.frontends.terminal import task_rows, themes
 from longrein.frontends.terminal.choice_list import Row
@@ -48,14 +49,13 @@ from longrein.frontends.terminal.command_types import (
 from longrein.frontends.terminal.command_types import leave as _leave
 from longrein.frontends.terminal.command_types import number as _number
 from longrein.frontends.terminal.event_lines import Line, line
-from longrein.frontends.terminal.key_names import key_rows
+from longrein.frontends.terminal.keymap import key_rows
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
 from longrein.frontends.terminal.report_commands import REPORT_COMMANDS
 from longrein.frontends.terminal.rewind_rows import preview_rows, ways_back
 from longrein.frontends.terminal.session_commands import SESSION_COMMANDS
 from longrein.frontends.terminal.task_rows import OPEN
-from longrein.frontends.translation import translate
 from longrein.tools import SkillInfo
 
 MODES = ("default", "acceptEdits", "plan", "auto")

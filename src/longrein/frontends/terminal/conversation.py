@@ -24,24 +24,24 @@ from longrein.agent import (
 )
 from longrein.events import LongreinError
 from longrein.frontends.human_text import counted, escape_line
+from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines, input_state, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.choice_list import Chooser, Row
 from longrein.frontends.terminal.command_types import CommandContext
+from longrein.frontends.terminal.custom_status_line import SessionTotals, StatusLine
 from longrein.frontends.terminal.drafts import Draft, DraftFile
 from longrein.frontends.terminal.event_lines import Line, ansi, fit, line
-from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHistory
+from longrein.frontends.terminal.input_completion import InputCompleter, Pastes, ProjectHistory
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
 from longrein.frontends.terminal.key_protocol import KeyProtocol
 from longrein.frontends.terminal.live_area import figures, footer_line, state_word
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.pictures import Pictures
 from longrein.frontends.terminal.screen import Screen
-from longrein.frontends.terminal.status_line import SessionTotals, StatusLine
 from longrein.frontends.terminal.user_commands import UserCommands
 from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.terminal.window import Activity, TerminalWindow
-from longrein.frontends.translation import translate
 
 if TYPE_CHECKING:
     from longrein.frontends.terminal.markdown import MarkdownPainter

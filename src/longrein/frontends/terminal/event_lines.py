@@ -32,7 +32,7 @@ from longrein.frontends.human_text import (
     money,
     tokens,
 )
-from longrein.frontends.translation import translate
+from longrein.frontends.localization import translate
 from longrein.steps import BreakStep, CompactionStep, NoticeStep, SettingStep, Step, TurnEndStep
 
 if TYPE_CHECKING:

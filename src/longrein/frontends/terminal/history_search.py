@@ -10,7 +10,7 @@ from longrein.events.escape import one_line
 from longrein.frontends.human_text import escape_line
 from longrein.frontends.terminal.choice_list import Row, TypedList
 from longrein.frontends.terminal.event_lines import Line, crop, line
-from longrein.frontends.terminal.input import ProjectHistory
+from longrein.frontends.terminal.input_completion import ProjectHistory
 
 FILES_MAX = 50
 """Other folders whose newest messages are searched."""

@@ -10,7 +10,7 @@ from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.file_editor import with_editor
 from longrein.frontends.terminal.history_search import HistorySearch, sent_messages
-from longrein.frontends.terminal.input import Pastes
+from longrein.frontends.terminal.input_completion import Pastes
 from longrein.frontends.terminal.input_state import ESCAPE_AGAIN
 from longrein.frontends.terminal.memory_notes import memory_rows, remember
 

@@ -31,8 +31,8 @@ from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import BaseStyle, DynamicStyle, Style
 
+from longrein.frontends.terminal.custom_status_line import LINK_END, holds_link
 from longrein.frontends.terminal.event_lines import STYLES, Line, cells, crop
-from longrein.frontends.terminal.status_line import LINK_END, holds_link
 
 INPUT_ROWS_MAX = 10
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"

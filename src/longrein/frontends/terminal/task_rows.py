@@ -22,10 +22,10 @@ from longrein.frontends.human_text import (
     joined,
     key_argument,
 )
+from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
 from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fold, indented, line, status_word
-from longrein.frontends.translation import translate
 from longrein.steps import (
     CallStep,
     NoticeStep,

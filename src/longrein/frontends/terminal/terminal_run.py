@@ -23,20 +23,25 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from longrein.agent import SessionPort
 from longrein.events import Entry
 from longrein.frontends import first_frame
+from longrein.frontends.localization import language_of, use_language
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.terminal import input_state
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
-from longrein.frontends.terminal.key_names import keymap
+from longrein.frontends.terminal.key_bindings import (
+    bind_keys,
+    bind_panel_keys,
+    enter_raw_mode,
+    suspend,
+)
 from longrein.frontends.terminal.key_protocol import KeyProtocol
-from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys, enter_raw_mode, suspend
+from longrein.frontends.terminal.keymap import keymap
 from longrein.frontends.terminal.plain import run_plain
 from longrein.frontends.terminal.screen import Screen, ScreenContent
 from longrein.frontends.terminal.terminal_input import TerminalInput
 from longrein.frontends.terminal.view_model import Piece
-from longrein.frontends.translation import language_of, use_language
 
 PREPARE_S = 0.3
 """Seconds after the first frame at which the painter of replies is imported, before a reply

@@ -11,8 +11,8 @@ import msgspec
 
 from longrein.events.escape import shortened
 from longrein.frontends.human_text import escape_line
+from longrein.frontends.localization import translate
 from longrein.frontends.terminal import themes
-from longrein.frontends.translation import translate
 from longrein.settings_schema import TerminalOptions
 
 ST = "\x1b\\"

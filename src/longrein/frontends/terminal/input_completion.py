@@ -12,9 +12,9 @@ from prompt_toolkit.history import History
 
 from longrein.agent.extension_part import SlashCommand
 from longrein.frontends.human_text import escape_line
+from longrein.frontends.localization import translate
 from longrein.frontends.terminal.command_table import COMMANDS, summary_of
 from longrein.frontends.terminal.interface import CompleteFiles
-from longrein.frontends.translation import translate
 from longrein.tools import SkillInfo
 
 PASTE_LINES_MAX = 5

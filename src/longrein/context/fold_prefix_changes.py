@@ -4,7 +4,7 @@ lost.
 
 from collections.abc import Iterable
 
-from longrein.context.state.request import Item, ItemForm, ItemKind
+from longrein.context.state.request_types import Item, ItemForm, ItemKind
 from longrein.context.state.state import CompactionMark, State
 from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part
 from longrein.context.state.tool_traits import with_traits

@@ -39,7 +39,7 @@ from longrein.context.message_list.render import (
     page_chars,
     unread_tokens,
 )
-from longrein.context.state.request import Budget, Price
+from longrein.context.state.request_types import Budget, Price
 from longrein.context.state.state import State
 from longrein.context.summary.prompt import prose_problem, summary_instruction
 from longrein.context.summary.summary_text import build_summary

@@ -10,7 +10,7 @@ import msgspec
 from longrein.agent import SessionPort
 from longrein.agent.extension_part import AskUser
 from longrein.events import Image
-from longrein.tools.editor import Editor
+from longrein.tools.editor_services import Editor
 
 CustomCommand = tuple[str, str, str]
 """(name, description, hint for its arguments)"""

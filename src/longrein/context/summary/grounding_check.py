@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.context.summary.outcomes import Outcome, Proof, find_outcomes
+from longrein.context.summary.outcome_claims import Outcome, Proof, find_outcomes
 from longrein.events.escape import one_line
 
 QUOTE_WORDS_MIN = (
