@@ -30,6 +30,7 @@ from longrein.extensions.mcp.session_servers import find_servers, mcp_toolset
 from longrein.permissions import visible
 from longrein.run_context import RunContext
 from longrein.tools import Tool
+from longrein.tools.tool_search import MCP_PREFIX
 from longrein.workspace import Confinement
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class McpServers(ExtensionPart):
         return "MCP servers", self.toolset.instructions
 
     async def find_tool(self, name: str) -> Tool | None:
-        server = name.split("__")[1]
+        server = name.removeprefix(MCP_PREFIX).partition("__")[0]
         if server not in self.toolset.servers:
             return None
         tool = await self.toolset.find(name)
