@@ -742,7 +742,7 @@ FOLLOWS_PATHS = {
     "sandbox/session_sandbox": "the session's folder in the state; looks up roots and home",
     "sandbox/tool_caches": "looks up the cache folder",
     "shadow_repository": "its own repository in the state",
-    "spool": "the spool in the state",
+    "spool_reader": "the spool in the state",
     "supervised_command": "the spool in the state",
     "supervisor/landlock_process": "the plan by descriptor; a pipe",
     "supervisor/main": "its socket in the spool",

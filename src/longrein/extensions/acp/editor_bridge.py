@@ -55,7 +55,7 @@ class EditorBridge:
         """Let the editor write a file; False when it refuses."""
         return await self._ask("fs/write_text_file", None, path=path, content=text) is not None
 
-    # --- terminals (`tools.editor_services.EditorTerminals`) ---------------------------------------
+    # --- terminals (`tools.editor_services.EditorTerminals`) --------------------------------------
 
     async def run(self, command: EditorCommand) -> tuple[CommandExit, bytes] | None:
         """Run a command in a terminal; None when none could be opened."""
