@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from tests.test_architecture import imported, imports_of_functions, trees
-from tests.test_start import START_MODULES
+from tests.test_start import LIST
 
 TRIES = 3
 IMPORT = """
@@ -38,9 +38,10 @@ GROUPS = {
 
 def cost_ms(module: str) -> float | None:
     """Return the CPU of an import, in milliseconds; None where the module is not installed."""
+    start = LIST.read_text(encoding="utf-8").split()
     tries = []
     for _ in range(TRIES):
-        words = [sys.executable, "-P", "-c", IMPORT, module, *START_MODULES]
+        words = [sys.executable, "-P", "-c", IMPORT, module, *start]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             return None

@@ -80,7 +80,9 @@ async def _list_tools(options: Options) -> int:
 
 async def _print(options: Options, place: RunContext | None = None) -> int:
     """Run headless; `place` is the run context where it is not that of the current folder."""
-    out, given, lines = BufferedOutput(1), None, None
+    out = BufferedOutput(1)
+    given = None
+    lines = None
     channel = ControlChannel(lambda line: out.put(encode(line)))
     if options.input_format == "stream-json":
         from longrein.frontends.headless.initialize import read_initialize

@@ -121,7 +121,9 @@ def _read_flag(parsed: Parsed, token: str, rest: list[str]) -> None:
     name, equals, joined = token.partition("=")
     flag = _flag(parsed.command, name)
     if flag is None and not name.startswith("--") and len(name) > 2:
-        flag, equals, joined = _flag(parsed.command, token[:2]), "", token[2:]
+        flag = _flag(parsed.command, token[:2])
+        equals = ""
+        joined = token[2:]
         if flag is not None and flag.kind == "switch":
             rest.append("-" + joined)
             joined = ""

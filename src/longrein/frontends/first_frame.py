@@ -138,7 +138,9 @@ def _remove() -> None:
 
 def close() -> None:
     """Remove the row and leave raw mode. What was typed is dropped, as before a question."""
-    before, _frame.before, _frame.typed = _frame.before, None, b""
+    before = _frame.before
+    _frame.before = None
+    _frame.typed = b""
     if before is not None:
         _remove()
         with suppress(termios.error, OSError):
@@ -154,7 +156,10 @@ def take_over() -> tuple[list[Any] | None, bytes]:
     if _frame.before is None:
         return None, b""
     poll()
-    before, typed, _frame.before, _frame.typed = _frame.before, _frame.typed, None, b""
+    before = _frame.before
+    typed = _frame.typed
+    _frame.before = None
+    _frame.typed = b""
     _remove()
     return before, typed
 

@@ -36,7 +36,11 @@ def elapsed(seconds: float) -> str:
 def live_elapsed(seconds: float) -> str:
     """A running time that is redrawn rarely: `3 s`, `12 s`, `3 m`, `2 h 05 m`."""
     whole = max(int(seconds), 0)
-    return f"{whole} s" if whole < 60 else f"{whole // 60} m" if whole < 3_600 else elapsed(whole)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3_600:
+        return f"{whole // 60} m"
+    return elapsed(whole)
 
 
 def age(us: int) -> str:

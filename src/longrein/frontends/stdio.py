@@ -41,7 +41,9 @@ def read_piped(fd: int, *, wait_s: float | None, say: Callable[[str], None]) -> 
             "longrein -p -)"
         )
         return b""
-    chunks, size, patient = [], 0, wait_s is None
+    chunks = []
+    size = 0
+    patient = wait_s is None
     while chunk := _read(fd):
         chunks.append(chunk)
         size += len(chunk)

@@ -107,7 +107,9 @@ class SessionHost:
 
 
 def _facts(place: RunContext, built: Composition) -> SessionFacts:
-    deps, session, log = built.deps, built.session, built.log
+    deps = built.deps
+    session = built.session
+    log = built.log
 
     def file_text(path: str) -> str | None:
         try:

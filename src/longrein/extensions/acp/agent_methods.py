@@ -25,7 +25,10 @@ from longrein.frontends.signals import signal_handlers
 from longrein.frontends.stdio import say
 
 PROTOCOL_VERSION = 1
-INVALID_REQUEST, INVALID_PARAMS, METHOD_NOT_FOUND, INTERNAL_ERROR = -32600, -32602, -32601, -32603
+INVALID_REQUEST = -32600
+INVALID_PARAMS = -32602
+METHOD_NOT_FOUND = -32601
+INTERNAL_ERROR = -32603
 AUTH_REQUIRED, NOT_FOUND = -32000, -32002
 PAGE = 50
 """Sessions in one answer to `session/list`."""

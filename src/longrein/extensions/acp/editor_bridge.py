@@ -119,4 +119,8 @@ class EditorBridge:
                 )
         except (RequestError, ConnectionError, TimeoutError):
             return None
-        return {} if response is None else response if isinstance(response, dict) else None
+        if response is None:
+            return {}
+        if isinstance(response, dict):
+            return response
+        return None

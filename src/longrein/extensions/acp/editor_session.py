@@ -76,7 +76,9 @@ class EditorSession:
 
     def __init__(self, facts: SessionFacts, peer: Peer, *, forms: bool = False) -> None:
         """`forms`: whether the editor can show a form (`elicitation`)."""
-        self.facts, self._peer, self._forms = facts, peer, forms
+        self.facts = facts
+        self._peer = peer
+        self._forms = forms
         self.port = facts.port
         self.id = facts.port.id
         self._stream = UpdateStream(

@@ -61,7 +61,9 @@ async def ask(question: Question, send: Send, *, forms: bool) -> tuple[Answer, b
     Without any answer the call is denied. `forms`: whether the editor can show a form.
     """
     asked = questions_of(question)
-    call, session, digest = question.asked.call, question.session, approval_digest(question.asked)
+    call = question.asked.call
+    session = question.session
+    digest = approval_digest(question.asked)
     found, end = await (_by_form if forms else _one_by_one)(question, asked, send)
     if not found or end in ("stop", "gone"):
         told = {"gone": GONE, "stop": ""}.get(end, UNANSWERED)

@@ -87,7 +87,9 @@ class UpdateStream:
         """`label` and `who` (such as `a398` and `explore`) are those of a subagent: of it only
         calls are shown.
         """
-        self._facts, self._label, self._who = facts, label, who
+        self._facts = facts
+        self._label = label
+        self._who = who
         self.replaying = False
         """True while past entries are shown again: with the user's messages, without live
         figures.
@@ -317,7 +319,9 @@ class UpdateStream:
     # --- background work: long-lived calls, one for each task and each subagent -------------------
 
     def _task(self, step: TaskStep) -> list[Update]:
-        task, end, start = step.task, step.ended, step.started
+        task = step.task
+        end = step.ended
+        start = step.started
         if end is not None:
             if not step.seq:
                 return []
@@ -332,7 +336,9 @@ class UpdateStream:
         return [background_call(task, title, "execute", status, {"command": start.command})]
 
     def _subagent(self, step: SubagentStep) -> list[Update]:
-        label, end, start = step.label, step.ended, step.started
+        label = step.label
+        end = step.ended
+        start = step.started
         if start is None:
             return []
         if end is not None:

@@ -45,7 +45,9 @@ class LaneBuilder:
     """Makes the lane of one agent and the lanes of its background tasks."""
 
     def __init__(self, agent: str, label: str, parent: str = "") -> None:
-        self.agent, self.label, self.parent = agent, label, parent
+        self.agent = agent
+        self.label = label
+        self.parent = parent
         self.status = ""
         self._spans: list[OpenSpan] = []
         self._requests: dict[int, OpenSpan] = {}
@@ -101,12 +103,16 @@ class LaneBuilder:
     def _end_turn(self, step: TurnEndStep) -> None:
         for span in (*self._requests.values(), *self._tools.values(), *self._questions.values()):
             span.end(step.at, "interrupted")
-        self._requests, self._tools, self._questions = {}, {}, {}
+        self._requests = {}
+        self._tools = {}
+        self._questions = {}
         if not self.agent:
             self._idle = self._begin("wait", step, "waits for the user")
 
     def _task(self, step: TaskStep) -> None:
-        task, start, end = step.task, step.started, step.ended
+        task = step.task
+        start = step.started
+        end = step.ended
         if end is not None:
             if task in self._tasks:
                 self._tasks[task].end(step.at, "ok" if end.state == "done" else end.state)

@@ -70,7 +70,11 @@ class Child(msgspec.Struct):
     def _state(self, *, is_open: bool) -> str:
         if not is_open:
             return "left"
-        return "asking" if self.asking else "running" if self.last_at > self.at else "queued"
+        if self.asking:
+            return "asking"
+        if self.last_at > self.at:
+            return "running"
+        return "queued"
 
     def _spent(self) -> Spent:
         """Sum of its ended tasks, with its own subagents; while it works what its own log tells."""

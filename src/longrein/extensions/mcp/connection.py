@@ -125,7 +125,9 @@ class McpConnection:
         failures = 0
         while not self._is_closing():
             self._ended, self._stale, self._noise = asyncio.Event(), asyncio.Event(), []
-            self._answered, was, self.status = False, self.status, "connecting"
+            self._answered = False
+            was = self.status
+            self.status = "connecting"
             self._begun += 1
             self._retry.clear()
             try:
@@ -170,11 +172,12 @@ class McpConnection:
         self._host.changed(self.server.name)
 
     async def _pause(self, failures: int) -> None:
-        pause_s = (
-            BACKOFF_S[failures - 1]
-            if 0 < failures < len(BACKOFF_S)
-            else (0.0 if failures == 0 else None)
-        )
+        if 0 < failures < len(BACKOFF_S):
+            pause_s = BACKOFF_S[failures - 1]
+        elif failures == 0:
+            pause_s = 0.0
+        else:
+            pause_s = None
         if self.status == "needs login":
             pause_s = None
         with suppress(TimeoutError):
@@ -194,7 +197,10 @@ class McpConnection:
             except TimeoutError:
                 noise = f"; {self.noise}" if self.noise else ""
                 raise McpFailure(f"it has not answered within {startup_s:g} s{noise}") from None
-            self._client, self.offer, self.status, self.problem = client, offer, "connected", ""
+            self._client = client
+            self.offer = offer
+            self.status = "connected"
+            self.problem = ""
             self._tell_outcome()
             self._host.changed(self.server.name)
             await self._follow(client)

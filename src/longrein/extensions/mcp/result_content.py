@@ -49,7 +49,9 @@ def _shortened(part: Text, blobs: Blobs, chars_max: int) -> AnyPart:
     text = part.text
     if len(text) <= chars_max:
         return part
-    data, head, tail = text.encode("utf-8", "replace"), chars_max * 2 // 5, chars_max * 3 // 5
+    data = text.encode("utf-8", "replace")
+    head = chars_max * 2 // 5
+    tail = chars_max * 3 // 5
     lines = text.count("\n") + (not text.endswith("\n"))
     return Document(
         blobs.put_blob(data), "text/plain", len(data), "result", lines, text[:head], text[-tail:]

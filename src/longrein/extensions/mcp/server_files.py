@@ -143,7 +143,11 @@ class EntryReader:
 def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return str(value)
+    return ""
 
 
 def read_server(
@@ -186,11 +190,12 @@ def _read(blank: McpServer, entry: EntryReader, raw: Mapping[str, Any]) -> McpSe
     url = entry.text("url", "httpUrl", "serverUrl")
     kind = raw.get("type") or raw.get("transport")
     transport: Literal["stdio", "http", "sse", "sdk"] | None
-    transport = (
-        TRANSPORTS.get(str(kind))
-        if kind is not None
-        else ("http" if url and not command else "stdio")
-    )
+    if kind is not None:
+        transport = TRANSPORTS.get(str(kind))
+    elif url and not command:
+        transport = "http"
+    else:
+        transport = "stdio"
     if transport is None:
         raise ValueError(f"type {kind!r} is not supported: stdio, http or sse")
     if transport == "sdk":
@@ -460,7 +465,9 @@ def load_mcp_servers(
 def _given(folder: _Folder, text: str) -> Iterable[McpServer]:
     """Return the servers of one value of `--mcp-config`. Raises `UsageError`."""
     if text.lstrip().startswith("{"):
-        source, data, toml = "--mcp-config", text.encode("utf-8", "surrogateescape"), False
+        source = "--mcp-config"
+        data = text.encode("utf-8", "surrogateescape")
+        toml = False
     else:
         path = os.path.join(folder.cwd, os.path.expanduser(text))
         source, toml = folder.shown(path), path.endswith(".toml")

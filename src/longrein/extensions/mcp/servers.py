@@ -124,7 +124,9 @@ class McpToolset:
 
         `stored` is the prefix of a resumed session, whose definitions stay; `seq` its last entry.
         """
-        self._registry, self._nonce, self.read_seq = registry, nonce, seq
+        self._registry = registry
+        self._nonce = nonce
+        self.read_seq = seq
         if not self.servers:
             self.pinned = True
             return

@@ -110,7 +110,9 @@ class McpServers(ExtensionPart):
             session.poke()
 
         host.announce, host.confine = session.part(SessionHooks).notify, self._confine
-        host.notice, host.changed, host.resource_updated = session.notice, note_change, note_update
+        host.notice = session.notice
+        host.changed = note_change
+        host.resource_updated = note_update
 
     def _confine(self, server: McpServer, cwd: str) -> Confinement | None:
         from longrein.agent.confinement import confine

@@ -285,13 +285,12 @@ async def _why_ended(process: StreamProcess) -> str:
     with suppress(TimeoutError):
         await asyncio.wait_for(process.ended(), 0.5)
     end = process.exit
-    how = (
-        "closed its output"
-        if end is None
-        else f"ended by {end.signal}"
-        if end.signal
-        else f"exit code {end.code}"
-    )
+    if end is None:
+        how = "closed its output"
+    elif end.signal:
+        how = f"ended by {end.signal}"
+    else:
+        how = f"exit code {end.code}"
     lines = [line.strip() for line in process.errors.text.splitlines() if line.strip()]
     return f"it has stopped ({how})" + (f": {lines[-1][:200]}" if lines else "")
 

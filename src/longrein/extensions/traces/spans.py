@@ -211,7 +211,9 @@ class Tracer:
     def _end_agent(self, agent: AgentTrace, at_ns: int, error: str) -> None:
         for span, _ in (*agent.chats.values(), *agent.tools.values()):
             self._end(span, at_ns, "interrupted")
-        agent.chats, agent.tools, agent.pieces = {}, {}, {}
+        agent.chats = {}
+        agent.tools = {}
+        agent.pieces = {}
         if agent.span is None:
             return
         for name, value in _usage_attributes(agent.usage).items():

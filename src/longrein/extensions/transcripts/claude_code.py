@@ -130,7 +130,9 @@ def _branch(lines: Sequence[Line], main: Sequence[Line]) -> set[int]:
     counts.
     """
     by_uuid = {str(line["uuid"]): line for line in lines if isinstance(line.get("uuid"), str)}
-    spoken, above, last = {id(line) for line in main}, dict[int, Line | None](), None
+    spoken = {id(line) for line in main}
+    above = dict[int, Line | None]()
+    last = None
     for line in lines:
         above[id(line)] = last
         last = line if id(line) in spoken else last

@@ -134,7 +134,10 @@ class HostRequests:
         """`wake` lets the session take what was put into its inbox; `put` writes a line to the
         program.
         """
-        self._session, self._options, self._wake, self._put = session, options, wake, put
+        self._session = session
+        self._options = options
+        self._wake = wake
+        self._put = put
         self._handlers: dict[str, Handler] = {
             "initialize": self._initialize,
             "interrupt": self._interrupt,

@@ -105,13 +105,11 @@ class _Run:
         control: ControlOptions,
     ) -> None:
         state = session.state
-        self.session, self.facts, self.options, self.out, self.err = (
-            session,
-            facts,
-            options,
-            out,
-            err,
-        )
+        self.session = session
+        self.facts = facts
+        self.options = options
+        self.out = out
+        self.err = err
         self.start = state.seq
         """Last entry before the run."""
         self.run_state = RunState(facts.session, facts.model)

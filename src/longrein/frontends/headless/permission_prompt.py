@@ -96,7 +96,10 @@ def _allowed(
         )
     arguments = changed if changed is not None and changed != tool_input(call) else None
     updates = response.get("updatedPermissions") or ()
-    scope, rules, modes, notes = "once", list[str](), list[SetMode](), list[str]()
+    scope = "once"
+    rules = list[str]()
+    modes = list[SetMode]()
+    notes = list[str]()
     for update in _objects(updates):
         match update:
             case {"type": "setMode", "mode": str(mode)} if mode in MODES:

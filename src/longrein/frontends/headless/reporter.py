@@ -34,13 +34,11 @@ class RunReporter:
         note: Callable[[str], None],
     ) -> None:
         """`start` is the last entry before the run; `note` takes lines for stderr."""
-        self._facts, self._options, self._out, self._start, self._note = (
-            facts,
-            options,
-            out,
-            start,
-            note,
-        )
+        self._facts = facts
+        self._options = options
+        self._out = out
+        self._start = start
+        self._note = note
         self._streams = options.output == "stream-json"
         self._count = 0
         self._state = ""

@@ -18,7 +18,9 @@ SUBTYPES = {
 execution errors.
 """
 
-BLOCKED, LIMIT, TRY_AGAIN = 3, 4, 75
+BLOCKED = 3
+LIMIT = 4
+TRY_AGAIN = 75
 
 
 def exit_code(run_state: RunState, stop: Stop) -> int:

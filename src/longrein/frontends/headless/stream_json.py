@@ -56,7 +56,9 @@ def _background(step: TaskStep | SubagentStep, run_state: RunState) -> Line | No
             return line | {"usage": _usage(report.usage, report.steps, report.elapsed_ms)}
         case SubagentStep(started=start) if start:
             child = run_state.subagent_of(step)
-            label, what, in_background = child.label, start.description, start.background
+            label = child.label
+            what = start.description
+            in_background = start.background
             line = _started(label, child.call, what, "local_agent", background=in_background)
             return line | {"spawn_depth": label.count(".") + 1}
         case _:

@@ -125,13 +125,12 @@ def _place(total: int, more: bool, first: int, page: int) -> str:
     if first >= total:
         return f"page {page} is empty: there are {of} hits, {-(-total // PAGE_HITS)} pages"
     last = min(first + PAGE_HITS, total)
-    after = (
-        f"; --page {page + 1} shows the next"
-        if last < total
-        else "; take more words"
-        if more
-        else ""
-    )
+    if last < total:
+        after = f"; --page {page + 1} shows the next"
+    elif more:
+        after = "; take more words"
+    else:
+        after = ""
     return f"hits {first + 1:,} to {last:,} of {of}{after}"
 
 

@@ -26,7 +26,10 @@ def preview_lines(reader: Reader) -> Sequence[str]:
     """Return `model, 12 requests, 84.2k tokens, $0.31`, the last message and the end of the last
     answer.
     """
-    usage, usd, asked, answer = Usage(), 0.0, 0, ""
+    usage = Usage()
+    usd = 0.0
+    asked = 0
+    answer = ""
     for step in steps_of(reader.of_kind(*PAID_EVENTS)):
         usd += step.usd
         match step:

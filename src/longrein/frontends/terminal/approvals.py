@@ -123,7 +123,9 @@ def answer(question: Question, key: str, message: str = "") -> Answer | None:
     """
     if key not in [choice.value for choice in choices(question)]:
         return None
-    call, rule, session = question.asked.call, question.asked.suggestion, question.session
+    call = question.asked.call
+    rule = question.asked.suggestion
+    session = question.session
     digest = approval_digest(question.asked)
     if question.asked.name == "ExitPlanMode" and key == "a":
         arguments = {**(question.arguments or {}), "mode": "acceptEdits"}
@@ -189,7 +191,9 @@ class Approval:
 
     def __init__(self, question: Question, content: Sequence[Line], waiting: int = 0) -> None:
         """`waiting` is the number of questions that follow."""
-        self.question, self.content, self.waiting = question, content, waiting
+        self.question = question
+        self.content = content
+        self.waiting = waiting
         self.ready = True
         """True if keys answer the question now; shown by their colour."""
         self.explaining = False

@@ -24,7 +24,9 @@ class Chooser:
     """A list with one row marked."""
 
     def __init__(self, title: str, rows: Sequence[Row]) -> None:
-        self.title, self.rows, self.at = title, rows, 0
+        self.title = title
+        self.rows = rows
+        self.at = 0
 
     @property
     def chosen(self) -> str:

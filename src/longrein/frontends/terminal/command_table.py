@@ -117,7 +117,12 @@ async def _agents(context: CommandContext, argument: str) -> CommandResult:
         context.view.activity.subagents.get(view.child),
         context.session.state.children.get(view.child),
     )
-    task = known.started.task if known else now.started.task if now else ""
+    if known:
+        task = known.started.task
+    elif now:
+        task = now.started.task
+    else:
+        task = ""
     report = now.ended.report if now and now.ended else ""
     acts = [*context.view.activity.acts.get(view.child, ())]
     rows, whole = task_rows.agent_page(view, task, report, acts), await _show(context, view.label)

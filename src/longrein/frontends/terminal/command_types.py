@@ -115,7 +115,9 @@ class CommandContext:
     """Session, facts and view model for the commands."""
 
     def __init__(self, session: SessionPort, facts: TerminalFacts, view: ViewModel) -> None:
-        self.session, self.facts, self.view = session, facts, view
+        self.session = session
+        self.facts = facts
+        self.view = view
         self.queued_messages = MessageQueue(session)
         self.window: TerminalWindow | None = None
         """None on the plain terminal and without colours."""

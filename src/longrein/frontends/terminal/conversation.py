@@ -75,7 +75,9 @@ class Conversation:
         history: str,
         mono_s: Callable[[], float],
     ) -> None:
-        self.session, self.facts, self.mono_s = session, facts, mono_s
+        self.session = session
+        self.facts = facts
+        self.mono_s = mono_s
         self.view = ViewModel(facts.file_text)
         self.view.tokens_now = lambda: session.state.view_tokens
         self.context = CommandContext(session, facts, self.view)
@@ -269,7 +271,12 @@ class Conversation:
         """Show the present state in the window's title, its progress and the status line."""
         view, state = self.view, self.session.state
         question = view.questions[0].title if view.questions else ""
-        word = "waiting" if question else "working" if view.busy else ""
+        if question:
+            word = "waiting"
+        elif view.busy:
+            word = "working"
+        else:
+            word = ""
         self.window.update(Activity(self.title, word, question, view.turn_since_s))
         self.status_line.update((state.seq, state.mode, self.title))
 

@@ -90,7 +90,9 @@ class StatusLine:
         changed: Callable[[], None],
         notice: Callable[[str], None],
     ) -> None:
-        self._command, self._options, self._data = command, options, data
+        self._command = command
+        self._options = options
+        self._data = data
         self._changed, self._notice = changed, notice
         self._key: object = None
         self._timer: asyncio.TimerHandle | None = None

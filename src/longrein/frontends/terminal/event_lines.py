@@ -204,7 +204,9 @@ def diff_lines(old: str, new: str, around: int = 0) -> list[Line]:
 
     before, after = old.split("\n"), new.split("\n")
     width = len(str(max(len(before), len(after)))) if around else 0
-    hunks, rows, shown = hunks_of(before, after), list[Line](), 0
+    hunks = hunks_of(before, after)
+    rows = list[Line]()
+    shown = 0
     for at, (first, last, added, added_end) in enumerate(hunks):
         start = max(first - around, shown) if around else shown
         rows += [GAP] if start > shown else []

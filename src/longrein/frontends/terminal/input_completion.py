@@ -118,7 +118,9 @@ class InputCompleter(Completer):
         added: Callable[[], Sequence[SlashCommand]] = tuple,
         custom: Callable[[], Sequence[SkillInfo]] = tuple,
     ) -> None:
-        self._complete_files, self._added, self._custom = complete_files, added, custom
+        self._complete_files = complete_files
+        self._added = added
+        self._custom = custom
 
     def get_completions(
         self,

@@ -27,7 +27,10 @@ _KEY = re.compile(
 _LOCKED = re.compile(r"\x1b\[([1-9]\d?);(\d{2,3})([A-HPQS~])")
 _PART = re.compile(r"\x1b(?:\[[?<>]?[\d;:]*)?\Z")
 
-SHIFT, ALT, CTRL, LOCKS = 1, 2, 4, 64 + 128
+SHIFT = 1
+ALT = 2
+CTRL = 4
+LOCKS = 64 + 128
 RELEASED = "3"
 _PLAIN = {9: "\t", 13: "\r", 27: "\x1b", 32: " ", 127: "\x7f", 57414: "\r"}
 
@@ -44,7 +47,9 @@ def _legacy_key(match: "re.Match[str]") -> str:
     modifiers = (int(match[2] or match[4] or 1) - 1) & ~LOCKS
     if match[3] == RELEASED or code > 0x10FFFF:
         return ""
-    shift, alt, ctrl = bool(modifiers & SHIFT), bool(modifiers & ALT), bool(modifiers & CTRL)
+    shift = bool(modifiers & SHIFT)
+    alt = bool(modifiers & ALT)
+    ctrl = bool(modifiers & CTRL)
     if code == 13 and (shift or alt) and not ctrl:
         return "\x1b\r"
     if code == 13 and ctrl:

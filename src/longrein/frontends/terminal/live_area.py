@@ -193,7 +193,11 @@ def tick_s(
     if any(agent.state in task_rows.OPEN for agent in agents):
         return 1.0
     ages = [running.age_s(wall_us, mono_s) for running in view.activity.tasks.values()]
-    return 0.0 if not ages else 1.0 if min(ages) < 60 else 15.0
+    if not ages:
+        return 0.0
+    if min(ages) < 60:
+        return 1.0
+    return 15.0
 
 
 def waiting_rows(

@@ -127,10 +127,12 @@ class Splitter:
         elif item := _ITEM.match(line):
             self._kind = "item"
             self._indent = len(item[1]) + (len(item[2]) if 0 < len(item[2]) <= 4 else 1)
+        elif _QUOTE.match(line):
+            self._kind = "quote"
+        elif _columns(line) >= 4:
+            self._kind = "code"
         else:
-            self._kind = (
-                "quote" if _QUOTE.match(line) else "code" if _columns(line) >= 4 else "paragraph"
-            )
+            self._kind = "paragraph"
         self._keep(line)
         if self._kind in ("heading", "rule"):
             self._close()
@@ -179,11 +181,15 @@ class Splitter:
         else:
             self._emit(self._kind)
         self._gap = self._blanks > 0
-        self._kind, self._blanks, self._joined = None, 0, False
+        self._kind = None
+        self._blanks = 0
+        self._joined = False
 
     def _emit(self, kind: Kind) -> None:
         self._done.append(Block(kind, "\n".join(self._lines), self.gap))
-        self._last, self._lines, self._chars = kind, [], 0
+        self._last = kind
+        self._lines = []
+        self._chars = 0
 
     def _cut(self) -> None:
         """Finish the open block early; the rest follows as a joined block."""

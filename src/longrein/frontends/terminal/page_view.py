@@ -89,7 +89,9 @@ class PageView:
         if width == self._width:
             return
         line_at_top = self._line_of(self.top)
-        self._width, self._rows, self._starts = width, [], []
+        self._width = width
+        self._rows = []
+        self._starts = []
         for of in self._lines:
             self._starts.append(len(self._rows))
             self._rows += wrap(of, width)

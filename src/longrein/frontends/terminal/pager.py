@@ -45,7 +45,9 @@ class Pager:
         `open_handle`: called with the handle of the section in view on Enter.
         """
         self._views = [PageView(page)]
-        self._answers, self._answer, self._open_handle = answers, answer, open_handle
+        self._answers = answers
+        self._answer = answer
+        self._open_handle = open_handle
         self._app: Application[None] | None = None
         self._closed = False
 

@@ -132,7 +132,10 @@ class _PlainConversation:
         *,
         interactive: bool,
     ) -> None:
-        self.session, self.facts, self.out, self.mono_s = session, facts, out, mono_s
+        self.session = session
+        self.facts = facts
+        self.out = out
+        self.mono_s = mono_s
         self.view = ViewModel(facts.file_text)
         self.view.tokens_now = lambda: session.state.view_tokens
         self.interactive = interactive

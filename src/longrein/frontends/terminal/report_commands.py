@@ -236,7 +236,12 @@ def _file_rows(file: ChangedFile, most: int) -> tuple[list[Line], tuple[int, int
         return [(*name, ("dim", "  as it was before"))], (0, 0)
     changed = diff_lines(file.before, file.after)
     styles = [row[0][0] for row in changed]
-    note = "  new" if not file.before else "  removed" if not file.after else ""
+    if not file.before:
+        note = "  new"
+    elif not file.after:
+        note = "  removed"
+    else:
+        note = ""
     head = (*name, ("dim", f"  {counts(changed)}{note}"))
     return [head, *fold(only_changes(changed), most)], (styles.count("add"), styles.count("del"))
 
@@ -259,7 +264,11 @@ async def _git_diff(context: CommandContext, words: Sequence[str]) -> CommandRes
 def _git_style(row: str) -> str:
     if row.startswith(("+++", "---", "diff ", "index ", "@@")):
         return "dim"
-    return "add" if row.startswith("+") else "del" if row.startswith("-") else ""
+    if row.startswith("+"):
+        return "add"
+    if row.startswith("-"):
+        return "del"
+    return ""
 
 
 REPORT_COMMANDS = (

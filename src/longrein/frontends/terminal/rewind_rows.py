@@ -13,7 +13,9 @@ ROWS_MAX = 200
 
 def preview_summary(preview: RewindPreview) -> str:
     """Describe a preview in one line: `2 files put back, 1 removed, 1 kept`."""
-    back, gone, kept = len(preview.restored), len(preview.removed), len(preview.kept)
+    back = len(preview.restored)
+    gone = len(preview.removed)
+    kept = len(preview.kept)
     if not back and not gone and not kept:
         return "no file has changed since"
     parts = [counted(back, "file") + " put back" if back else "", f"{gone} removed" if gone else ""]

@@ -57,7 +57,9 @@ class TerminalInput(Vt100Input):
         paused: Callable[[], AbstractContextManager[None]],
     ) -> None:
         super().__init__(sys.stdin)
-        self._answers, self._pressed, self._paused = AnswerFilter(heard), pressed, paused
+        self._answers = AnswerFilter(heard)
+        self._pressed = pressed
+        self._paused = paused
         self._is_lent = False
 
     def read_keys(self) -> list[KeyPress]:

@@ -465,7 +465,10 @@ class ViewModel:
     def finish_reply(self) -> list[Piece]:
         """Return the remaining blocks of a reply and reset the streaming state."""
         left = self._splitter.finish() if self._splitter else []
-        self._splitter, self._streamed, self._thought, self.writing_call = None, [], [], ""
+        self._splitter = None
+        self._streamed = []
+        self._thought = []
+        self.writing_call = ""
         return self._blocks(left)
 
     def _blocks(self, blocks: Sequence[Block]) -> list[Piece]:

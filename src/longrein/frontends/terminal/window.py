@@ -56,7 +56,10 @@ class TerminalWindow:
         *,
         enabled: bool,
     ) -> None:
-        self._write, self._options, self._environ, self._mono_s = write, options, environ, mono_s
+        self._write = write
+        self._options = options
+        self._environ = environ
+        self._mono_s = mono_s
         self._enabled = enabled
         self._entered = False
         self._title = self._state = self._question = ""

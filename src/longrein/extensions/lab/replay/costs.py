@@ -25,7 +25,9 @@ SUMMARY_KEEPS = 0.30
 sessions.
 """
 SUMMARY_TOKENS_USUAL = 2_000
-RECALL_CALL_TOKENS, RECALLED_TOKENS_MAX, RECALLED_REQUESTS = 80, 6_000, 20
+RECALL_CALL_TOKENS = 80
+RECALLED_TOKENS_MAX = 6_000
+RECALLED_REQUESTS = 20
 """Tokens of a call that brings an item back, tokens that it brings at most, requests for which
 they stay.
 """
@@ -148,7 +150,9 @@ class CostAccount:
         window: int = 0,
         uses: Uses | None = None,
     ) -> None:
-        self.recording, self.rates, self.window = recording, rates, window
+        self.recording = recording
+        self.rates = rates
+        self.window = window
         self.uses = find_uses(recording) if uses is None else uses
         self._row = Row(policy, recording.name, recording.requests)
         self._spent, self._whole = Tokens(), Tokens()

@@ -69,7 +69,10 @@ class PolicyReplay:
     def __init__(
         self, recording: Recording, policy: Policy, budget: Budget, *, timed: bool = False
     ) -> None:
-        self.recording, self.policy, self.budget, self.timed = recording, policy, budget, timed
+        self.recording = recording
+        self.policy = policy
+        self.budget = budget
+        self.timed = timed
         self.state = State()
         self.tokens = [item.tokens for item in recording.items]
         """Tokens of each item as it is shown."""

@@ -36,7 +36,9 @@ class PlainReplay:
     """Replay of one session under a plain policy. `window`: tokens."""
 
     def __init__(self, recording: Recording, policy: "PlainPolicy", window: int) -> None:
-        self.recording, self.policy, self.window = recording, policy, window
+        self.recording = recording
+        self.policy = policy
+        self.window = window
         self.tokens = [item.tokens for item in recording.items]
         """Tokens of each item as it is shown."""
         self.summary_tokens = 0
@@ -90,7 +92,9 @@ def summarise_when_full(replay: PlainReplay, change: Change) -> None:
     for place in range(replay.before):
         if replay.tokens[place]:
             replay.hide(change, place, None)
-    change.summary, change.asked_tokens, change.reason = PROSE, SUMMARY_TOKENS, "watermark"
+    change.summary = PROSE
+    change.asked_tokens = SUMMARY_TOKENS
+    change.reason = "watermark"
     replay.summary_tokens = SUMMARY_TOKENS + count_tokens("assistant_text", "")
 
 
