@@ -297,7 +297,9 @@ class FileNames:
         shown, found = self._matcher.find(typed, FILES_SHOWN_MAX)
         left = found - len(shown)
         is_counted = not typed or found < MATCHES_MAX
-        more = (f"{left:,} more; type on" if is_counted else "more; type on") if left else ""
+        more = ""
+        if left:
+            more = f"{left:,} more; type on" if is_counted else "more; type on"
         partial = "" if self._whole else f"only {self._files:,} files of this folder were looked at"
         return FilesFound(shown, "; ".join(filter(None, (more, partial))))
 

@@ -188,7 +188,9 @@ def _key(
     known: Known | None, given: Provider | None, environ: Mapping[str, str]
 ) -> tuple[str, tuple[str, ...]]:
     """Return the key ('' for none) and the variables that were read."""
-    names = (given.api_key_env,) if given and given.api_key_env else known.keys if known else ()
+    names = known.keys if known else ()
+    if given and given.api_key_env:
+        names = (given.api_key_env,)
     return next((environ[v].strip() for v in names if environ.get(v, "").strip()), ""), names
 
 

@@ -187,13 +187,7 @@ def _loaded(point: Point) -> Any:
 
 
 def _add_tools(found: Plugins, name: str, loaded: Any, known: Sequence[str]) -> None:
-    for tool in (
-        [loaded]
-        if isinstance(loaded, Tool)
-        else loaded
-        if isinstance(loaded, (list, tuple))
-        else [loaded]
-    ):
+    for tool in loaded if isinstance(loaded, (list, tuple)) else [loaded]:
         if not isinstance(tool, Tool):
             raise SettingsError(f"plugin {name}: {tool!r} is no tool; make one with longrein.tool")
         _claim(found, f"tool {tool.spec.name}", name, taken=tool.spec.name in known)

@@ -551,7 +551,9 @@ def _outside(pattern: re.Pattern[str], text: str, frame: str, marked: Callable[[
     """Replace matches of `pattern`, or of group `s` or else its first group if it has one,
     except inside a marker.
     """
-    group: int | str = "s" if "s" in pattern.groupindex else 1 if pattern.groups else 0
+    group: int | str = 1 if pattern.groups else 0
+    if "s" in pattern.groupindex:
+        group = "s"
 
     def replaced(match: re.Match[str]) -> str:
         one = group if match[group] is not None else 0

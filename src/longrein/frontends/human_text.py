@@ -93,8 +93,11 @@ def size(count: int) -> str:
     """A size in bytes: `0 B`, `950 B`, `12.3 kB`, `1.2 MB`, `10.0 GB`."""
     if count < 1_000:
         return f"{count} B"
-    scale, unit = (1e3, "kB") if count < 1e6 else (1e6, "MB") if count < 1e9 else (1e9, "GB")
-    return f"{count / scale:.1f} {unit}"
+    if count < 1e6:
+        return f"{count / 1e3:.1f} kB"
+    if count < 1e9:
+        return f"{count / 1e6:.1f} MB"
+    return f"{count / 1e9:.1f} GB"
 
 
 def joined(*facts: str, by: str = ", ") -> str:

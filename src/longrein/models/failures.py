@@ -179,14 +179,10 @@ def kind_of(status: int, text: str) -> str:
         return "billing"
     if status in (401, 403):
         return "refused" if _search(_POLICY, text) else "auth"
+    if status >= 500 and _search(_OVERLOAD, text):
+        return "overload"
     if status >= 500:
-        return (
-            "overload"
-            if _search(_OVERLOAD, text)
-            else "overflow"
-            if _is_overflow(text)
-            else "server"
-        )
+        return "overflow" if _is_overflow(text) else "server"
     if status in (408, 409, 425):
         return "server"
     return _kind_of_client_error(status, text)

@@ -588,8 +588,15 @@ def _bracket_results(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
     return chunks, b",".join((_IMAGES_MESSAGE, *pictures)) + b"]}"
 
 
+def _rank(fragment: bytes) -> int:
+    """Return 0 for a text, 2 for a call, 1 for anything else."""
+    if fragment.startswith(b'"'):
+        return 0
+    return 2 if fragment.startswith(b'{"') else 1
+
+
 def _bracket_assistant(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-    ranks = [0 if f.startswith(b'"') else 2 if f.startswith(b'{"') else 1 for f in fragments]
+    ranks = [_rank(fragment) for fragment in fragments]
     if ranks != sorted(ranks) or ranks.count(0) > 1:
         return _bracket_mixed(fragments, ranks)
     return _bracket_in_order(fragments, ranks)

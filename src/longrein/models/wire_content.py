@@ -534,14 +534,9 @@ def _valid_counts(usage: Any) -> Any:
     """Return `usage` with null for every value that is neither a count nor a table of details."""
     if not isinstance(usage, dict):
         return None
-    return {
-        name: _valid_counts(inner)
-        if name.lower().endswith("details")
-        else inner
-        if is_count(inner)
-        else None
-        for name, inner in usage.items()
-    }
+    valid = {name: inner if is_count(inner) else None for name, inner in usage.items()}
+    details = [name for name in usage if name.lower().endswith("details")]
+    return valid | {name: _valid_counts(usage[name]) for name in details}
 
 
 def _replace_invalid(value: Any) -> Any:

@@ -310,7 +310,9 @@ def _option_length(text: str, options: _Options) -> int | None:
         name, sign, _ = text.partition("=")
         if name in options.long:
             return None if sign else 1
-        return (1 if sign else 2) if name in options.long_valued else None
+        if name not in options.long_valued:
+            return None
+        return 1 if sign else 2
     for i, letter in enumerate(text[1:], 1):
         if letter in options.valued:
             return 2 if i == len(text) - 1 else 1

@@ -103,13 +103,12 @@ def jpeg_size(data: bytes) -> tuple[int, int]:
         mark = data[at + 1]
         if 0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC):
             return big_endian(data, at + 7, 2), big_endian(data, at + 5, 2)
-        at += (
-            1
-            if mark == 0xFF
-            else 2
-            if mark == 1 or 0xD0 <= mark <= 0xD7
-            else 2 + big_endian(data, at + 2, 2)
-        )
+        if mark == 0xFF:
+            at += 1
+        elif mark == 1 or 0xD0 <= mark <= 0xD7:
+            at += 2
+        else:
+            at += 2 + big_endian(data, at + 2, 2)
     return 0, 0
 
 

@@ -167,14 +167,10 @@ class Style(msgspec.Struct, frozen=True):
             )
         elif self.bom:
             said.append("byte order mark")
-        if self.eol != "\n" or self.mixed:
-            said.append(
-                "mixed line ends"
-                if self.mixed
-                else "CRLF line ends"
-                if self.eol == "\r\n"
-                else "CR line ends"
-            )
+        if self.mixed:
+            said.append("mixed line ends")
+        elif self.eol != "\n":
+            said.append("CRLF line ends" if self.eol == "\r\n" else "CR line ends")
         return ", ".join(said)
 
 

@@ -357,6 +357,7 @@ def start_subagent(
     grant = msgspec.structs.replace(given.grant, seconds=given.grant.seconds or SECONDS_MAX)
     was = session.state.children[one.again] if one.again else None
     seq = was.seq if was is not None else session.state.seq + 1
+    folder = one.tree.path if one.tree is not None else ""
     started = ChildStarted(
         child=was.started.child
         if was is not None
@@ -370,11 +371,7 @@ def start_subagent(
         form=was.started.form if was is not None else given.offer.form,
         background=background or one.background,
         model=one.model.name,
-        worktree=was.started.worktree
-        if was is not None
-        else one.tree.path
-        if one.tree is not None
-        else "",
+        worktree=was.started.worktree if was is not None else folder,
         again=was.seq if was is not None else 0,
         note="; ".join(filter(None, (one.note, given.note))),
     )

@@ -46,10 +46,11 @@ def item_codes(memory: NeedsMemory, record: ItemRecord) -> tuple[int, ...]:
     """Return the codes of an item in the order of `ITEM_CODES`."""
     now, born = memory.now, record.born
     active = max((memory.touched_at.get(path, -1000) for path in record.paths), default=-1000)
+    changed = 2 if record.superseded else int(record.edited)
     return (
         record.cls,
         bisect_right(_IDLE, now - max(born, record.last)),
-        2 if record.superseded else 1 if record.edited else 0,
+        changed,
         7 if active < 0 else bisect_right(_ACTIVITY, now - active),
         bisect_right(_SIZE, record.piece.tokens),
     )
@@ -419,13 +420,10 @@ def body_text(
         runs_on = row - before == 1
         if before >= 0 and not runs_on:
             lines.append("…")
-        lines.append(
-            bare_line(texts[row])
-            if runs_on
-            else texts[row].lstrip()
-            if index.numbered
-            else texts[row]
-        )
+        if runs_on:
+            lines.append(bare_line(texts[row]))
+        else:
+            lines.append(texts[row].lstrip() if index.numbered else texts[row])
         before = row
     if words:
         lines.append(" ".join(words))

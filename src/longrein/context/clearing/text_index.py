@@ -171,11 +171,7 @@ def _origins(arguments: Mapping[str, object]) -> dict[str, int]:
         return {}
     before = {line_key(line) for line in old.split("\n")}
     after = {line_key(line) for line in new.split("\n")}
-    return {
-        key: (1 if key not in after else 2 if key not in before else 3)
-        for key in before | after
-        if key
-    }
+    return {key: (key in before) + 2 * (key in after) for key in before | after if key}
 
 
 # --- Constant codes of lines ----------------------------------------------------------------------

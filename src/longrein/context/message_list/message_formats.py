@@ -350,7 +350,9 @@ def _rewrite_spoken(fields: dict[str, Any], changes: Mapping[int, AnyPart | None
     if not kept and not left:
         return None
     rest = {key: value for key, value in fields.items() if key not in ("content", "tool_calls")}
-    written = ("".join(kept) if isinstance(content, str) else kept) if kept else None
+    written: Any = None
+    if kept:
+        written = "".join(kept) if isinstance(content, str) else kept
     return {**rest, "content": written, **({"tool_calls": left} if left else {})}
 
 

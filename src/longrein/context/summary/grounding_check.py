@@ -116,7 +116,9 @@ class ClaimLookup:
         return False
 
     def _search(self, text: str, at: int, *, number: bool) -> bool:
-        ends = (r"(?!\d)" if number else r"(?![A-Za-z0-9_])") if _wordy(text[-1]) else ""
+        ends = ""
+        if _wordy(text[-1]):
+            ends = r"(?!\d)" if number else r"(?![A-Za-z0-9_])"
         start = r"(?<![A-Za-z0-9_])" if _wordy(text[0]) else ""
         return re.compile(start + re.escape(text) + ends).search(self._text, at) is not None
 

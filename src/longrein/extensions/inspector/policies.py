@@ -180,11 +180,9 @@ def replayed_inspection(
         spent = Tokens(
             now.read - before.read, now.written - before.written, now.output - before.output
         )
-        cause = (
-            ("summarised" if change.summary is not None else "cleared")
-            if account.breaks > breaks
-            else ""
-        )
+        cause = ""
+        if account.breaks > breaks:
+            cause = "summarised" if change.summary is not None else "cleared"
         modules = _modules(recording, replay, change.t)
         requests.append(_request(change, modules, spent, cause, at_us[change.t], requests, scale))
     session = msgspec.structs.replace(base.session, policy=name)

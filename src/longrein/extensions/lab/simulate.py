@@ -57,7 +57,9 @@ def simulate(
     Raises `UsageError` for a file that is no recorded session or holds no weights.
     """
     own, rows = read_weights(weights) if weights else None, list[Row]()
-    names = [policy] if policy else ["default"] if own else NAMES
+    names: Sequence[str] = NAMES
+    if policy or own:
+        names = [policy or "default"]
     budget, rates = budget_of(prices, window, wire), PRICES[prices]
     for session in recordings(place.state_dir, words):
         uses = find_uses(session)

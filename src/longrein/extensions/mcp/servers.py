@@ -303,13 +303,9 @@ class McpToolset:
     def _view(self, server: McpServer) -> ServerView:
         connection = self._connections.get(server.name)
         if server.problem or server.disabled or connection is None:
-            status: Status = (
-                "failed"
-                if server.problem or self.missing
-                else "disabled"
-                if server.disabled
-                else "connecting"
-            )
+            status: Status = "disabled" if server.disabled else "connecting"
+            if server.problem or self.missing:
+                status = "failed"
             return ServerView(
                 server.name, status, server.problem or self.missing, server.address, server.scope
             )

@@ -145,8 +145,11 @@ def _working(
                 pass
         last = activity_text(step) or last
     until = now_us if open else max((own.at for own in entries), default=at)
+    state = "running" if steps else "queued"
+    if asking:
+        state = "asking"
     return {
-        "state": CUT_OFF if not open else "asking" if asking else "running" if steps else "queued",
+        "state": state if open else CUT_OFF,
         "elapsed_s": max(0, until - at) / 1e6,
         "steps": steps,
         "tokens": tokens,

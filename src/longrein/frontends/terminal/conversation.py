@@ -432,9 +432,9 @@ class Conversation:
         self.drafts.save(Draft())
         self.end_typing()
         busy = self.session.busy or any(not waiting.to for waiting in self.session.pending)
-        how: Literal["prompt", "steer", "queued"] = (
-            ("steer" if steer else "queued") if busy else "prompt"
-        )
+        how: Literal["prompt", "steer", "queued"] = "prompt"
+        if busy:
+            how = "steer" if steer else "queued"
         self.tell(UserMessage(parts, how))
 
     def spawn(self, act: Coroutine[Any, Any, None]) -> None:

@@ -65,6 +65,12 @@ def figures(
     )
 
 
+def _context_style(percent: int) -> str:
+    if percent >= 90:
+        return "bad"
+    return "warn" if percent >= 75 else "dim"
+
+
 def footer_line(figures: Figures, state: str, width: int) -> Line:
     """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal hides the least
     urgent.
@@ -80,7 +86,7 @@ def footer_line(figures: Figures, state: str, width: int) -> Line:
         (
             2,
             f"context {context}%" * (context >= 0),
-            "bad" if context >= 90 else "warn" if context >= 75 else "dim",
+            _context_style(context),
         ),
         (6, f"cache {cache}%" * (cache >= 0), "dim"),
         (3, human_text.money(figures.usd) if figures.usd else "", "dim"),

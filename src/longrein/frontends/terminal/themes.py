@@ -145,4 +145,6 @@ def guessed_theme(environ: Mapping[str, str]) -> str:
 def theme_for(*, light: bool, environ: Mapping[str, str]) -> str:
     """Return the theme for a background; a terminal of sixteen colours keeps its own."""
     many = "256color" in environ.get("TERM", "") or bool(environ.get("COLORTERM"))
-    return ("light" if light else "dark") if many else "ansi"
+    if not many:
+        return "ansi"
+    return "light" if light else "dark"

@@ -99,7 +99,9 @@ class QuestionForm:
         )
         rows = [line(("dim", head), ("bold", escape_line(self._text(self._asked))))]
         for number, option in enumerate(options, 1):
-            mark = ("[x] " if number in self._marked else "[ ] ") if self.takes_several else ""
+            mark = ""
+            if self.takes_several:
+                mark = "[x] " if number in self._marked else "[ ] "
             note = escape_line(str(option.get("description") or ""))
             label = escape_line(str(option.get("label", "")))
             rows.append(
