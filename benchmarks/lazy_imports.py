@@ -36,6 +36,11 @@ GROUPS = {
 """Package -> moment at which its modules are needed."""
 
 
+HEAD = """\
+# Imports inside functions: CPU in milliseconds that each spares a start; -1 where a package is not
+# installed, 0 where it spares one of the supervisor. By `python -m benchmarks.lazy_imports`."""
+
+
 def cost_ms(module: str) -> float | None:
     """Return the CPU of an import, in milliseconds; None where the module is not installed."""
     start = LIST.read_text(encoding="utf-8").split()
@@ -62,6 +67,7 @@ def main() -> None:
         for node in imports_of_functions(tree)
         for module in imported(node)
     }
+    print(HEAD)
     for group, why in [("", "packages of others"), *GROUPS.items()]:
         print(f'\n["{group or "others"}"]\nwhy = "{why}"')
         for module in sorted(one for one in found if group_of(one) == group):

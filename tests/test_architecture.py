@@ -9,6 +9,7 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -89,169 +90,35 @@ def attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 # --- Imports --------------------------------------------------------------------------------------
 
-LAZY = {
-    "jsonschema",
-    "httpx2",
-    "rich",
-    "prompt_toolkit",
-    "psutil",
-    "pathspec",
-    "platformdirs",
-    "tomllib",
-    "tomlkit",
-    "yaml",
-    "importlib",
-    "markdown_it",
-    "tree_sitter",
-    "tree_sitter_bash",
-    "opentelemetry",
-}
-"""Packages that take long to import: functions import them at first use."""
-LAZY_STDLIB = {
-    "ctypes",  # six milliseconds, for one call under memory pressure
-    "difflib",
-    "fcntl",
-    "fnmatch",
-    "shutil",
-    "tempfile",
-    "textwrap",
-    "zipfile",
-    "shlex",
-    "ssl",
-    "email",
-    "glob",
-    "html",
-    "json",
-    "urllib",
-    "select",
-    "ast",
-    "binascii",
-    "msgspec",
-}
-"""Modules for which the same holds, most of them of the standard library."""
 LAZY_HEADLESS = {
     "longrein.frontends.attachments",  # few prompts name files
     "longrein.frontends.terminal.command_table",  # imports prompt_toolkit, to name its commands
     "longrein.frontends.reports.context",  # only for /context
 }
 """Modules that a headless run imports at first use, and the terminal at its start."""
-LAZY_OWN = {
-    "longrein.workspace.system_keyring",  # where `longrein login` has kept a key there
-    "longrein.frontends.terminal.markdown",  # imports rich, which no prompt needs
-    "longrein.extensions.lab.replay.weight_fit",  # it needs numpy, an optional package
-    "longrein.extensions.inspector.policies",  # it needs the extension `lab`, which may be absent
-    "longrein.models.http_model",  # not for a scripted model
-    "longrein.models.text_tool_calls",  # few models need it
-    "longrein.tools.patch_text",  # few models write patches
-    "longrein.models.scripted",
-    *(
-        f"longrein.models.{wire}"
-        for wire in ("anthropic", "openai_chat", "openai_responses", "gemini")
-    ),  # one of them
-    # a fallback; its `subprocess` takes half of a supervisor's start
-    "longrein.workspace.supervisor.start_process",
-    "longrein.workspace.sandbox.landlock",  # where bubblewrap does not work; it needs `ctypes`
-    "longrein.workspace.sandbox",
-    "longrein.workspace.http",  # brings h11 and httpx2 along
-    "longrein.tools.html_to_markdown",  # with the first page of HTML
-    "longrein.workspace.piped_command",
-    "longrein.workspace.sandbox.proxy",  # where `sandbox.network` names hosts; it needs `h11`
-    "longrein.workspace.sandbox.proxy_forwarder",
-    "longrein.permissions.network_hosts",
-    "longrein.agent.network_questions",
-    "longrein.workspace.supervisor.landlock_process",
-    "longrein.workspace.supervisor.mount_process",
-    "longrein.workspace.sandbox.tool_caches",
-    "longrein.extensions.acp.agent_methods",  # it imports the `acp` package, for editors alone
-    "longrein.events.redact",  # in the supervisor, once a task is kept
-    "longrein.events.redact_stream",
-    "longrein.frontends.help_page",  # for `--help`
-    "longrein.frontends.command_lookup",  # for a word that may be a command
-    "longrein.extensions.traces.exporter",  # where the user has named an endpoint
-    # needed after the first answer of the model, if at all
-    "longrein.agent.background.task_control",
-    "longrein.agent.compaction",
-    "longrein.agent.checkpoints",
-    "longrein.workspace.root_copies",
-    "longrein.agent.call_lookup",
-    "longrein.agent.confinement",
-    "longrein.agent.current_rules",
-    "longrein.agent.git_history_check",
-    "longrein.agent.hook_models",
-    "longrein.agent.permission_check",
-    "longrein.agent.rewind",
-    "longrein.agent.rewind_trees",
-    "longrein.agent.status_line_command",  # where the user has a status line
-    "longrein.frontends.terminal.entry_pages",  # when the user opens a page
-    "longrein.frontends.terminal.pager",
-    *(
-        f"longrein.extensions.mcp.{name}"
-        for name in (
-            "control_requests",
-            "result_content",
-            "server_confinement",
-            "slash_command",
-            "tool_specs",
-        )
-    ),
-    "longrein.agent.subagents.runner",
-    "longrein.agent.tool_runner",
-    "longrein.agent.user_command_runner",  # with the first `!` of the user
-    "longrein.context.analysis",
-    "longrein.config.clearing_weights",  # where the user names a file of weights
-    "longrein.context.clear_items",
-    "longrein.context.snapshot_codec",
-    "longrein.context.summary.prompt",
-    "longrein.context.summary.summary_text",
-    *(
-        f"longrein.permissions.{name}"
-        for name in ("bash_parser", "command_rules", "git_config", "verdict")
-    ),
-    "longrein.store.fork",
-    "longrein.store.log_search",
-    *(
-        f"longrein.tools.{name}"
-        for name in ("bash", "diff", "find_replace", "loose_match", "recall_pages", "skill_text")
-    ),
-    *(
-        f"longrein.workspace.sandbox.{name}"
-        for name in ("bubblewrap", "protected", "restored", "rungs", "seccomp", "secret_places")
-    ),
-    "longrein.workspace.git",
-    "longrein.workspace.file_search",
-    "longrein.workspace.stream_process",
-    "longrein.workspace.supervisor.command_processes",
-    "longrein.workspace.supervisor.spool_writer",
-    "longrein.frontends.headless.stream_json_input",
-    # the end of a run; `--input-format stream-json`, other formats of output, `--json-schema`
-    *(
-        f"longrein.frontends.headless.{name}"
-        for name in ("hook_callbacks", "host_permissions", "initialize")
-    ),
-    *(
-        f"longrein.frontends.headless.{name}"
-        for name in (
-            *("progress_lines", "result", "server_questions"),
-            *("stream_json", "structured_retries"),
-        )
-    ),
-    # of slash commands of the terminal, when they are typed
-    *(f"longrein.commands.{name}" for name in ("doctor", "sessions", "watch")),
-    "longrein.frontends.reports.session_preview",
-    "longrein.frontends.terminal.clipboard",
+LAZY: dict[str, float] = {
+    module: cost
+    for group in tomllib.loads(
+        (Path(__file__).parent / "lazy_imports.toml").read_text("utf-8")
+    ).values()
+    for module, cost in group.items()
+    if module != "why"
 }
-"""Modules of longrein that a function may import."""
+"""Module that functions import at first use -> milliseconds that this spares a start."""
+LAZY_OWN = {module for module in LAZY if module.startswith("longrein.")} - LAZY_HEADLESS
 
 
-def test_functions_import_only_heavy_modules() -> None:
-    wrong = [
-        f"{name(path)}:{node.lineno} {module}"
+def test_functions_import_only_listed_modules() -> None:
+    """Each import inside a function spares a start what the list says."""
+    found = {
+        module: f"{name(path)}:{node.lineno}"
         for path, tree in trees().items()
         for node in imports_of_functions(tree)
         for module in imported(node)
-        if module.split(".")[0] not in LAZY | LAZY_STDLIB and module not in LAZY_OWN | LAZY_HEADLESS
-    ]
-    assert not wrong, wrong
+    }
+    new = {module: place for module, place in found.items() if module not in LAZY}
+    assert not new, "import these at the top, or run python -m benchmarks.lazy_imports"
+    assert not LAZY.keys() - found.keys(), "these are not imported inside functions any more"
 
 
 def test_no_private_module_of_python_is_imported() -> None:
@@ -667,6 +534,24 @@ def test_functions_are_short() -> None:
     sizes = sorted(size for size, _ in found)
     assert [one for one in found if one[0] > 50] == []
     assert sizes[len(sizes) // 2] <= 6, "the median function has more than six statements"
+
+
+def test_a_line_holds_one_idea() -> None:
+    wrong = []
+    for path, tree in trees().items():
+        for node in walk(tree):
+            match node:
+                case (
+                    ast.IfExp(body=ast.IfExp())
+                    | ast.IfExp(orelse=ast.IfExp())
+                    | ast.IfExp(test=ast.IfExp())
+                ):
+                    wrong.append(f"{name(path)}:{node.lineno} a choice inside a choice")
+                case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple()) if (
+                    len(names) > 3
+                ):
+                    wrong.append(f"{name(path)}:{node.lineno} {len(names)} assignments in one")
+    assert not wrong, wrong
 
 
 def test_the_main_loop_fits_on_one_screen() -> None:

@@ -306,7 +306,10 @@ class FileNames:
     async def _renew(self, cwd: str) -> None:
         paths, whole = await self._list(cwd)
         self._matcher = await self._workspace.run_in_thread(lambda: FileMatcher(paths))
-        self._of, self._listed_s, self._files, self._whole = cwd, self._mono_s(), len(paths), whole
+        self._of = cwd
+        self._listed_s = self._mono_s()
+        self._files = len(paths)
+        self._whole = whole
 
     async def _list(self, cwd: str) -> tuple[list[str], bool]:
         """Return the files that git knows, else those of a walk with a time limit; and whether
