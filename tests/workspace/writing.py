@@ -3,7 +3,7 @@
 import errno
 
 from longrein.workspace.atomic_write import replace
-from longrein.workspace.files import content_hash
+from longrein.workspace.files import stamp
 
 
 def write(path: str, data: bytes, *, expect: str | None = None) -> None:
@@ -11,7 +11,7 @@ def write(path: str, data: bytes, *, expect: str | None = None) -> None:
     another content, and other OSErrors.
     """
     try:
-        replaced = replace(path, data, expect=content_hash(path) if expect is None else expect)
+        replaced = replace(path, data, expect=stamp(path).hash if expect is None else expect)
     except FileNotFoundError:
         raise FileExistsError(errno.EEXIST, "was removed by somebody else", path) from None
     if replaced.data is None:
