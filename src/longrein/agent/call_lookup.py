@@ -1,4 +1,4 @@
-"""What a call touches: its files, and for a command the folders and programs of each part."""
+"""Lookup of what a call touches: its files; of a command the folders and programs of each part."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase

@@ -56,7 +56,7 @@ class ControlHandler(msgspec.Struct, frozen=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What a part of an extension works with, before its session opens."""
+    """Surroundings of a part of an extension, before its session opens."""
 
     session: str
     """Id of the session."""

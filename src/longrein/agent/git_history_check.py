@@ -1,4 +1,4 @@
-"""Whether git keeps versions of files that rules forbid to read.
+"""Check whether git keeps versions of files that rules forbid to read.
 
 No sandbox masks the history of git. A command that prints from it may run unasked if no commit, no
 entry of the index and no stash holds a path that a rule forbids. Git lists all paths once; after
@@ -40,7 +40,7 @@ TIPS_MAX = 2_000
 
 
 class _Repository:
-    """What is known about one repository."""
+    """Knowledge of one repository."""
 
     def __init__(self) -> None:
         self.tips: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ Finish = Callable[[], Awaitable[None]]
 
 
 class ObservedSession(msgspec.Struct, frozen=True):
-    """What an observer gets."""
+    """Argument of an observer."""
 
     session: OpenSession
     """The session; `follow(seq)` yields its events as they come."""

@@ -249,7 +249,7 @@ class BreakStep(StepFields, frozen=True):
 
     @property
     def cause(self) -> str:
-        """Why what was sent is sent anew: `prefix` or `rewound`."""
+        """Cause of sending anew what was sent: `prefix` or `rewound`."""
         return "prefix" if self.prefix else "rewound"
 
     @property
@@ -267,7 +267,7 @@ class CompactionStep(StepFields, frozen=True):
 
     @property
     def cause(self) -> str:
-        """Why what was sent is sent anew: `cleared`, `summarised` or `restored`."""
+        """Cause of sending anew what was sent: `cleared`, `summarised` or `restored`."""
         if self.cleared:
             return "cleared"
         return "summarised" if self.summarized else "restored"

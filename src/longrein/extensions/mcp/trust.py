@@ -1,4 +1,4 @@
-"""What trust in a project says of its MCP servers, and does with them."""
+"""MCP servers in the question of trust: what it says of them, and does with them."""
 
 from longrein.config.settings_file import shorten_home
 from longrein.config.trust_preview import FILES_SHOWN_MAX, NAME_CHARS_MAX, Folder, Kind

@@ -36,7 +36,7 @@ def as_json(report: Report, state: State, model: str) -> str:
 
 
 def context_usage(report: Report, state: State, model: str) -> dict[str, Any]:
-    """What fills the context, in the common schema."""
+    """Use of the context, in the common schema."""
     total, most = report.total_tokens, report.usable_tokens
     deferred = state.prefix.deferred if state.prefix else ()
     return {
