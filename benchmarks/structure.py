@@ -174,6 +174,7 @@ def main() -> None:
     code_lines = sum(len(lines_with_code(tree)) for tree in parsed.values())
     sessions = users_of_session()
     passed, changes = modules_of_a_prompt()
+    core = statements_below(".") - statements_below("extensions")
     private = [
         path
         for path, tree in trees().items()
@@ -188,6 +189,7 @@ def main() -> None:
     rows = {
         "modules in src": len(FILES),
         "statements in src": statements_below("."),
+        "statements in the core, without extensions": core,
         "statements in permissions": statements_below("permissions"),
         "statements in workspace/sandbox": statements_below("workspace/sandbox"),
         "syntax nodes for a line of code": f"{nodes / code_lines:.1f}",
