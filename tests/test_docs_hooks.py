@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.permissions.hook_answers import EVENTS, OTHER_EVENTS
+from longrein.permissions.hook_protocol import EVENTS, OTHER_EVENTS
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 from tests.agent.disk_harness import said

@@ -18,7 +18,7 @@ from longrein.agent import Compact, Continue, UserMessage
 from longrein.agent.hooks import HookOutput, HookPlace, HookTable
 from longrein.events import HookAnswered, PermissionAsked, Summarized, Text, ToolStarted
 from longrein.permissions import Hook, Rules
-from longrein.permissions.hook_answers import EVENTS, merge_answers, read_answer
+from longrein.permissions.hook_protocol import EVENTS, merge_answers, read_answer
 from longrein.store import HookFiles
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says

@@ -18,7 +18,7 @@ from longrein.config import (
 )
 from longrein.config.hook_files import HookFile, expanded_headers, parse_hooks
 from longrein.permissions import Hook
-from longrein.permissions.hook_answers import matches
+from longrein.permissions.hook_protocol import matches
 from longrein.settings_schema import Settings
 
 FILE = HookFile("/x/settings.json", "~/settings.json", is_own=True)

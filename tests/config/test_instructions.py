@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.composition.offer import marked_context
+from longrein.composition.model_offer import marked_context
 from longrein.config import (
     Instructions,
     describe_environment,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.config.hook_files import HookFile, parse_hooks
-from longrein.permissions.hook_answers import EVENTS, OTHER_EVENTS, Hook, matches, read_answer
+from longrein.permissions.hook_protocol import EVENTS, OTHER_EVENTS, Hook, matches, read_answer
 from longrein.tools import ASK_USER, SKILL, agent_tool, builtin_tools
 
 from .peers import AGENTS, GEMINI, KIMI, ask, needs

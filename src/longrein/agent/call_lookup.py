@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 
 from longrein.agent.call_conflicts import Footprint, command_footprint, paths_footprint
 from longrein.agent.current_rules import LOOK_S, CurrentRules, masks_reads
-from longrein.agent.git_files import find_armed_setting
+from longrein.agent.git_metadata import find_armed_setting
 from longrein.permissions import (
     Call,
     Command,

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from longrein.agent.git_files import current_branch, find_git_folder
+from longrein.agent.git_metadata import current_branch, find_git_folder
 from longrein.context import KnownFile, State
 from longrein.events import FileChanged, Reminded
 from longrein.tools import Blobs

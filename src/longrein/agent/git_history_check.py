@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from longrein.agent.git_files import find_work_tree
+from longrein.agent.git_metadata import find_work_tree
 from longrein.agent.session_part import SessionPart
 from longrein.permissions import Command, Effect, Part, read_deny_rule
 from longrein.permissions.bash_parser import word_set

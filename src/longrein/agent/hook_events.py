@@ -22,7 +22,7 @@ from longrein.events import (
     text_of,
 )
 from longrein.permissions import HookAnswer
-from longrein.permissions.hook_answers import merge_answers
+from longrein.permissions.hook_protocol import merge_answers
 from longrein.tools import EDITORS, Outcome, Tool
 
 TEXT_CHARS_MAX = 1_000

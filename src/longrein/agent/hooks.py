@@ -15,7 +15,7 @@ from longrein.agent.hook_transcript import HookTranscript
 from longrein.agent.session_part import SessionPart, Skills
 from longrein.events import HookAnswered, Usage, marker_sign
 from longrein.permissions import Call, Hook, HookAnswer, visible
-from longrein.permissions.hook_answers import (
+from longrein.permissions.hook_protocol import (
     ENV_EVENTS,
     SESSION_END_S,
     TIMEOUT_S,

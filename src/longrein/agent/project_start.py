@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from longrein.agent.git_files import find_git_folder
+from longrein.agent.git_metadata import find_git_folder
 from longrein.agent.session import Session
 from longrein.context import neutralize_markers
 from longrein.events import Reminded, marker

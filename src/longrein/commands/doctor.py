@@ -13,7 +13,7 @@ from longrein.frontends.command_lookup import command_problems
 from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.stdio import show
 from longrein.models import look_up
-from longrein.permissions.hook_answers import hook_line
+from longrein.permissions.hook_protocol import hook_line
 from longrein.run_context import RunContext, chosen_model, found_in, left_out_note
 from longrein.settings_schema import SandboxOptions
 from longrein.store import list_sessions

@@ -26,7 +26,7 @@ from longrein.frontends.secret_input import KeyCommands, SecretQuestion
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, TerminalFacts, run_terminal
 from longrein.frontends.terminal.file_matching import MATCHES_MAX, FileMatcher
-from longrein.permissions.hook_answers import hook_line
+from longrein.permissions.hook_protocol import hook_line
 from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, model_names
 from longrein.store import USER, Goals, HistoryReader, project_key
 from longrein.workspace import Workspace, spooled_tasks, stop_background_task

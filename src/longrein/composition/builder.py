@@ -23,7 +23,7 @@ from longrein.agent import (
     resumed_state,
 )
 from longrein.agent.extension_part import ExtensionPart, Surroundings
-from longrein.agent.git_files import current_branch, find_git_folder
+from longrein.agent.git_metadata import current_branch, find_git_folder
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.agent.skills import SessionSkills
@@ -36,8 +36,8 @@ from longrein.composition.execution import (
     open_workspaces,
     variables,
 )
+from longrein.composition.model_offer import make_offer, search_note, with_plugins
 from longrein.composition.observers import Finish, finish_observers, start_observers
-from longrein.composition.offer import make_offer, search_note, with_plugins
 from longrein.config import (
     Plugins,
     door_points,

@@ -18,7 +18,7 @@ from longrein.config.environ import agent_folder, config_dir
 from longrein.config.instructions import leads_out, project_root
 from longrein.config.settings_file import shorten_home
 from longrein.permissions import Hook, check_rule, escape
-from longrein.permissions.hook_answers import EVENTS, OTHER_EVENTS, TOOL_EVENTS, matcher_problem
+from longrein.permissions.hook_protocol import EVENTS, OTHER_EVENTS, TOOL_EVENTS, matcher_problem
 
 NAMED_BY = {
     "command": ("command",),

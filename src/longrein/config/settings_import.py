@@ -24,7 +24,7 @@ from longrein.config.settings_file import (
 from longrein.config.settings_keys import KEYS, dotted
 from longrein.events import SettingsError
 from longrein.permissions import check_rule, escape
-from longrein.permissions.hook_answers import EVENTS
+from longrein.permissions.hook_protocol import EVENTS
 from longrein.tools import own_name, own_tools
 
 

@@ -35,7 +35,7 @@ from longrein.events import SettingsError
 from longrein.events.escape import shortened
 from longrein.extension_points import TRUST_DOOR
 from longrein.permissions import Hook, escape
-from longrein.permissions.hook_answers import hook_line
+from longrein.permissions.hook_protocol import hook_line
 from longrein.settings_schema import Settings
 
 FILES_SHOWN_MAX = 20

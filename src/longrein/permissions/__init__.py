@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from longrein.events.escape import escape
 from longrein.lazy_names import names_at_first_use
 from longrein.permissions.display import shown_call, unseen_note, visible
-from longrein.permissions.hook_answers import Hook, HookAnswer
+from longrein.permissions.hook_protocol import Hook, HookAnswer
 from longrein.permissions.rules import (
     check_rule,
     denies_every_call,

@@ -25,8 +25,8 @@ from longrein.permissions.bash_parser import (
     join_path,
     word_set,
 )
+from longrein.permissions.filter_programs import is_plain_awk, is_plain_jq, is_plain_sed
 from longrein.permissions.git_history import prints_history
-from longrein.permissions.program_texts import is_plain_awk, is_plain_jq, is_plain_sed
 
 
 class Effect(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from longrein.context import external_event
 from longrein.events import Reminded, Text, UsageError, UserSpoke, text_of
 from longrein.extensions.mcp.server_config import McpServer
 from longrein.extensions.mcp.server_files import server_secrets
-from longrein.extensions.mcp.session_servers import find_servers, mcp_toolset
+from longrein.extensions.mcp.server_selection import find_servers, mcp_toolset
 from longrein.permissions import visible
 from longrein.run_context import RunContext
 from longrein.tools import Tool

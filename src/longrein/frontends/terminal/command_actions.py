@@ -23,7 +23,7 @@ from longrein.frontends.terminal.command_table import (
 from longrein.frontends.terminal.command_types import Command, CommandResult, MaybeAwaitable
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import line
-from longrein.frontends.terminal.file_editor import open_in_editor
+from longrein.frontends.terminal.file_in_editor import open_in_editor
 from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.page_openers import open_page
 from longrein.frontends.terminal.search_list import make_searchable

@@ -39,7 +39,7 @@ from longrein.frontends.terminal.live_area import figures, footer_line, state_wo
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.pictures import Pictures
 from longrein.frontends.terminal.screen import Screen
-from longrein.frontends.terminal.user_commands import UserCommands
+from longrein.frontends.terminal.shell_escape import UserCommands
 from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.terminal.window import Activity, TerminalWindow
 

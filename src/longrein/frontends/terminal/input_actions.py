@@ -8,7 +8,7 @@ from longrein.events import UsageError
 from longrein.frontends.terminal import external_editor
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
-from longrein.frontends.terminal.file_editor import with_editor
+from longrein.frontends.terminal.file_in_editor import with_editor
 from longrein.frontends.terminal.history_search import HistorySearch, sent_messages
 from longrein.frontends.terminal.input_completion import Pastes
 from longrein.frontends.terminal.input_state import ESCAPE_AGAIN

@@ -33,7 +33,7 @@ from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.keymap import keymap
 from longrein.frontends.terminal.memory_notes import is_memory_line
 from longrein.frontends.terminal.page_openers import open_last, open_question, toggle_todos
-from longrein.frontends.terminal.user_commands import is_user_command
+from longrein.frontends.terminal.shell_escape import is_user_command
 from longrein.frontends.terminal.user_questions import OPTIONS_MAX
 from longrein.frontends.terminal.view_model import EMPTY
 

@@ -46,7 +46,7 @@ from longrein.frontends.terminal.event_lines import Line, indented, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.memory_notes import is_memory_line, note_lines
-from longrein.frontends.terminal.user_commands import is_user_command
+from longrein.frontends.terminal.shell_escape import is_user_command
 from longrein.frontends.terminal.view_model import Piece, ViewModel
 from longrein.steps import Projection
 

@@ -11,7 +11,7 @@ import msgspec
 
 from longrein.events import decode_object
 from longrein.models.scripted import split_text
-from longrein.testing.loopback.answer import (
+from longrein.testing.loopback.response_parts import (
     SEARCHES,
     CacheUsage,
     ReplyContext,

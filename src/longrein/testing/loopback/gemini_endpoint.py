@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from longrein.models.scripted import split_text
-from longrein.testing.loopback.answer import (
+from longrein.testing.loopback.response_parts import (
     SEARCHES,
     ReplyContext,
     argument_pieces,

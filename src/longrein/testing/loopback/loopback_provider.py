@@ -12,7 +12,6 @@ from pathlib import Path
 import h11
 import msgspec
 
-from longrein.testing.loopback.answer import ReplyContext, count_usage, encode
 from longrein.testing.loopback.anthropic_endpoint import Anthropic
 from longrein.testing.loopback.gemini_endpoint import Gemini
 from longrein.testing.loopback.http_connection import Connection, planned_writes, split_writes
@@ -21,6 +20,7 @@ from longrein.testing.loopback.openai_responses_endpoint import OpenAIResponses
 from longrein.testing.loopback.overflow_errors import overflow
 from longrein.testing.loopback.player import Answer, Received, ScriptPlayer
 from longrein.testing.loopback.prompt_cache import PromptCache
+from longrein.testing.loopback.response_parts import ReplyContext, count_usage, encode
 from longrein.testing.loopback.script import Fault, Limits, Play, Rules, Turn
 from longrein.testing.loopback.validation import Block, Refused, Wire, event_data, parse_body
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longrein.models.scripted import split_text
-from longrein.testing.loopback.answer import ReplyContext, argument_pieces, call_id, encode
+from longrein.testing.loopback.response_parts import ReplyContext, argument_pieces, call_id, encode
 from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
     Block,

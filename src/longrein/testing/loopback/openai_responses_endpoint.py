@@ -6,14 +6,6 @@ from typing import Any
 import msgspec
 
 from longrein.models.scripted import split_text
-from longrein.testing.loopback.answer import (
-    SEARCHES,
-    ReplyContext,
-    argument_pieces,
-    call_id,
-    encode,
-    searches_of,
-)
 from longrein.testing.loopback.openai_chat_endpoint import (
     EMPTY_ARRAY,
     ERROR_TYPES,
@@ -22,6 +14,14 @@ from longrein.testing.loopback.openai_chat_endpoint import (
     image_problem,
     images_of,
     missing,
+)
+from longrein.testing.loopback.response_parts import (
+    SEARCHES,
+    ReplyContext,
+    argument_pieces,
+    call_id,
+    encode,
+    searches_of,
 )
 from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (

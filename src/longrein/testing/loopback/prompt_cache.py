@@ -7,7 +7,7 @@ on.
 
 from collections.abc import Callable
 
-from longrein.testing.loopback.answer import CacheUsage
+from longrein.testing.loopback.response_parts import CacheUsage
 from longrein.testing.loopback.script import Limits
 from longrein.testing.loopback.validation import TOKEN_BYTES, ParsedRequest
 

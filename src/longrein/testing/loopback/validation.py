@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from longrein.testing.loopback.answer import ReplyContext
 from longrein.testing.loopback.overflow_errors import overflow
+from longrein.testing.loopback.response_parts import ReplyContext
 from longrein.testing.loopback.script import Limits, Rules, Turn
 from longrein.tools.read import image_info
 
