@@ -8,7 +8,7 @@ class CheckpointError(Exception):
 
 
 class TreeRecord(msgspec.Struct, frozen=True):
-    """One root at one moment. Paths are relative to the root; bytes that are not UTF-8 are
+    """A root at one moment. Paths are relative to the root; bytes that are not UTF-8 are
     `surrogateescape`.
     """
 

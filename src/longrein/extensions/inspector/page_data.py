@@ -77,7 +77,7 @@ class ModuleTokens(Data, frozen=True):
 
 
 class Break(Data, frozen=True):
-    """Why the cache did not hold what had been sent before, and what that cost."""
+    """Reason and cost of a cache that did not hold what had been sent before."""
 
     cause: str
     """`cleared`, `summarised`, `prefix`, `rewound` or `restored`: an entry changed what had been
@@ -194,7 +194,7 @@ class Lane(Data, frozen=True):
 
 
 class Stage(Data, frozen=True):
-    """One form of an item, from a request on."""
+    """Form of an item, from a request on."""
 
     request: int
     """First request (`n`) that showed the item so."""
@@ -345,7 +345,7 @@ class SubagentData(Data, frozen=True):
 
 
 class Touch(Data, frozen=True):
-    """One reading or change of a file."""
+    """Reading or change of a file."""
 
     seq: int
     kind: Literal["read", "change"]

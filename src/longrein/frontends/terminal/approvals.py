@@ -288,7 +288,7 @@ class Approval:
         )
 
     def _title(self, width: int) -> Line:
-        """One row with the tool and what the call is about: the end of a path, else the
+        """Build the row with the tool and what the call is about: the end of a path, else the
         beginning.
         """
         asked = self.question.asked

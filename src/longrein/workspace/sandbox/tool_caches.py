@@ -14,7 +14,7 @@ from longrein.workspace.supervisor.openat import open_folder
 
 
 class ToolCache(NamedTuple):
-    """One variable that moves a cache."""
+    """Variable that moves a cache."""
 
     variable: str
     place: str

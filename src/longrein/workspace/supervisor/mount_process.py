@@ -58,7 +58,7 @@ _MODES = {EMPTY: b"0755", CLOSED: b"0000"}
 
 
 class Mount(NamedTuple):
-    """One mount. Paths are absolute and were real when the plan was made."""
+    """A mount. Paths are absolute and were real when the plan was made."""
 
     kind: str
     path: str
