@@ -9,6 +9,7 @@ import pytest
 
 from longrein.agent import UserMessage, builtin_kinds
 from longrein.agent.compaction import compact
+from longrein.agent.loop_actions import move_context
 from longrein.context import Digest
 from longrein.context.decide import summary_span
 from longrein.context.summary.summary_text import build_digest
@@ -136,7 +137,7 @@ async def test_A4_3_compactions_without_a_model_are_told_too(
     async with harness.session(model, hooks=table, mode="bypassPermissions") as session:
         session.tell(UserMessage((Text("count"),)))
         await session.run(once=True)
-        assert session.move_context.digest_hooks
+        assert move_context(session).digest_hooks
         first, last = summary_span(session.state)
         await compact(
             session, Digest(build_digest(session.state, model.budget, first, last, reason))

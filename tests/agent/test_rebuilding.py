@@ -7,6 +7,7 @@ import os
 import pytest
 
 from longrein.agent.compaction import FILES_MAX, ranked, rebuild, texts_cleared_since
+from longrein.agent.loop_actions import move_context
 from longrein.context import Budget, FileUse, State, build_summary, claim_lookup
 from longrein.context.state.ledger import Ledger
 from longrein.events import Cleared, FileChanged, FileSeen, Form, Todo, ToolEnded
@@ -67,7 +68,7 @@ async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(harness: DiskHar
             "link.py": ("", "it is no plain file any more; not read again"),
         }
         event = build_summary(
-            state, session.move_context.budget, (3, state.seq), "request", "", (), rebuilt.blocks
+            state, move_context(session).budget, (3, state.seq), "request", "", (), rebuilt.blocks
         )
         facts = rebuilt.facts_of(event.files)
         told = sorted((type(fact).__name__, fact.path.rpartition("/")[2]) for fact in facts)  # type: ignore[union-attr]
@@ -110,7 +111,7 @@ async def test_a_large_file_is_shown_where_it_was_read_last_and_within_its_share
         assert block.text.startswith("3000\tline_3000 = 3000\n")
         assert block.note.startswith("lines 3000 to ")
         assert block.note.endswith(" of 5000")
-        budget = session.move_context.budget
+        budget = move_context(session).budget
         assert session.state.gauge.scale(len(block.text) // 3) <= budget.usable_tokens * 0.05
         (seen,) = rebuilt.facts_of((block.path,))
         assert isinstance(seen, FileSeen)
@@ -126,7 +127,7 @@ async def test_many_files_stay_within_a_tenth_of_the_window(harness: DiskHarness
     async with harness.session(model) as session:
         await turn(session, "look")
         blocks = rebuild(session.state, session.deps, session.blobs, session.state.seq).blocks
-        budget = session.move_context.budget
+        budget = move_context(session).budget
         assert 1 <= len(blocks) <= FILES_MAX
         event = build_summary(
             session.state, budget, (3, session.state.seq), "request", "", (), blocks
@@ -153,7 +154,7 @@ async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_pro
         )
         prose = "1. Request and intent\nKeep `peculiar_name`."
         blind = build_summary(
-            session.state, session.move_context.budget, span, "watermark", prose, ()
+            session.state, move_context(session).budget, span, "watermark", prose, ()
         )
         seen = claim_lookup(
             session.state,
@@ -161,7 +162,7 @@ async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_pro
             texts_cleared_since(session.state, session.deps.history, span, asked),
         )
         fair = build_summary(
-            session.state, session.move_context.budget, span, "watermark", prose, (), (), seen
+            session.state, move_context(session).budget, span, "watermark", prose, (), (), seen
         )
         assert (blind.struck, fair.struck) == (1, 0)
         assert "Keep `peculiar_name`." in fair.text

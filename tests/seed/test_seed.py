@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from longrein.agent import Compact
+from longrein.agent.loop_actions import move_context
 from longrein.composition import Additions, build
 from longrein.context import Budget, fold, seed_reminders
 from longrein.context.seed_policy import (
@@ -438,7 +439,7 @@ async def test_the_profile_is_chosen_by_its_name(
     built = await build(place, fresh=True, additions=Additions(model=ScriptedModel(budget=ROOMY)))
     await built.session.close()
     assert built.session.state.profile == profile
-    assert built.session.move_context.seed
+    assert move_context(built.session).seed
     assert (place.settings.limits.parallel_max, place.settings.limits.agents_max) == (10, 10)
     assert place.settings.tasks.timeout_s == 300
 

@@ -78,7 +78,7 @@ def confine(
     masks = current_rules(session).find_masks()
     proxy = ""
     if sandbox.entries:
-        questions = session.find(NetworkQuestions) or session.add(NetworkQuestions())
+        questions = session.ensure(NetworkQuestions)
         proxy = sandbox.open_proxy(session.id, questions.decide, questions.refused)
     elif problem := sandbox.take_problem():
         session.notice(problem)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.inbox import pins_reminder, typed
 from longrein.agent.loop import run
-from longrein.agent.loop_actions import move_context
 from longrein.agent.memory_pressure import MemoryPressure
 from longrein.agent.messages import (
     Answer,
@@ -21,7 +20,7 @@ from longrein.agent.messages import (
     SubagentView,
 )
 from longrein.agent.moves import events_after_loss
-from longrein.agent.ports import Dependencies, MoveContext
+from longrein.agent.ports import Dependencies
 from longrein.agent.redaction import redacted
 from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import CLOSE_WAIT_S, Session
@@ -55,17 +54,11 @@ class OpenSession(Session):
         self.add(SummaryRequest())
         self.add(ScheduleTimer())
         self.add(WakeSchedule())
-        if self.open(SessionHooks) is None:
-            self.add(SessionHooks())
+        self.ensure(SessionHooks)
         self.open(Skills)
         for part in deps.extension_parts if deps.parent_policy is None else ():
             self.add(part)
         self._user_commands: set[asyncio.Task[CommandRun]] = set()
-
-    @property
-    def move_context(self) -> MoveContext:
-        """Facts for `next_move` that are not in the log."""
-        return move_context(self)
 
     @property
     def skills(self) -> Skills | None:

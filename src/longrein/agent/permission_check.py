@@ -62,11 +62,9 @@ async def look_at_history(session: Session) -> None:
     calls = [session.original_call(call) for call in waiting]
     given = [session.approvals.arguments.get(call.id, call.arguments) or {} for call in calls]
     texts = [one["command"] for one in given if isinstance(one.get("command"), str)]
-    if session.find(GitContents) is None:
-        session.add(GitContents())
+    contents = session.ensure(GitContents)
     now = current_rules(session)
-    if now.contents is not None:
-        await now.contents.look(now, [read_once(text, now.cwd, now.rules.home) for text in texts])
+    await contents.look(now, [read_once(text, now.cwd, now.rules.home) for text in texts])
 
 
 def judge_calls(session: Session) -> dict[str, Judgement]:

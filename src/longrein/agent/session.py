@@ -406,6 +406,10 @@ class Session:
         self.add(make())
         return self.find(kind)
 
+    def ensure(self, kind: type[P]) -> P:
+        """Return the part of a type, made with its defaults where the session has none."""
+        return self.open(kind) or self.add(kind())
+
     # --- the loop's needs -------------------------------------------------------------------------
 
     def expect(self, name: str) -> None:

@@ -38,7 +38,10 @@ def help(_place: object, words: Sequence[str], *, man: bool = False) -> int:  # 
     """Show the page of a command, that of longrein itself without one, or with `man` the man
     page.
     """
-    show(man_page() if man else help_page(_command(words[0]) if words else MAIN, _columns()))
+    if man:
+        show(man_page())
+    else:
+        show(help_page(_command(words[0]) if words else MAIN, _columns()))
     return 0
 
 

@@ -166,9 +166,6 @@ async def build(
     except BaseException:
         await log.close()
         raise
-    open_checkpoints = checkpoint_opener(run_context, log, built.deps.workspace)
-    if open_checkpoints is not None:
-        built.deps.parts[Checkpoints] = open_checkpoints
     built.finishes = start_observers(run_context, built.session)
     return built
 
@@ -267,6 +264,9 @@ def _around(
         },
         tells_project=settings.context.git,
     )
+    open_checkpoints = checkpoint_opener(run_context, log, workspace)
+    if open_checkpoints is not None:
+        deps.parts[Checkpoints] = open_checkpoints
     deps.ease = lambda: _ease(deps, log)
     _check_money(deps)
     mode, lapsed = _mode(run_context, state)

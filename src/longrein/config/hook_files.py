@@ -353,7 +353,9 @@ def load_hooks(
     """
     hooks: list[Hook] = []
     notes: list[str] = []
-    files = own_files(home, environ)[: None if read_others else 1] if own else []
+    files = own_files(home, environ) if own else []
+    if not read_others:
+        files = files[:1]
     tables = [(file, *read_table(file.path, file.shown)) for file in files]
     if given is not None:
         tables.append((HookFile("", "--settings", is_own=True, home=home), dict(given), ""))

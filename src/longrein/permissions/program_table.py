@@ -245,7 +245,7 @@ _GIT_CONFIG_READS = word_set("--get --get-all --get-regexp --list -l get list")
 
 
 def _git_config(arguments: Sequence[Word]) -> Effect | None:
-    """One name is read. Options behind it are values: `git config alias.x --list` writes."""
+    """Read of one name. Options behind it are values: `git config alias.x --list` writes."""
     for at, word in enumerate(arguments):
         if word.text in _GIT_CONFIG_READS:
             return None
