@@ -117,6 +117,20 @@ def test_the_core_runs_without_an_extension_and_says_what_is_absent(
             assert err.count("\n") == 1
 
 
+def test_settings_of_an_absent_extension_are_left_out_with_a_line(whole: Copy) -> None:
+    config = whole.home / ".config/longrein/config.toml"
+    before = config.read_text()
+    config.write_text(f"{before}[mcp]\nstartup_s = 5\n")
+    whole.delete("mcp")
+    try:
+        code, out, err = whole.run("-p", "go")
+        assert (code, out) == (0, "Hello.\n")
+        assert "config.toml:6: mcp.startup_s was left out: not installed here: mcp" in err
+    finally:
+        whole.restore("mcp")
+        config.write_text(before)
+
+
 def test_the_suite_of_the_core_passes_without_extensions(whole: Copy) -> None:
     whole.delete(ALL)
     try:

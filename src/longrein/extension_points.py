@@ -22,6 +22,7 @@ TRUST_DOOR = "longrein.trust"
 OBSERVERS_DOOR = "longrein.observers"
 EXPORTERS_DOOR = "longrein.exporters"
 IMPORTERS_DOOR = "longrein.importers"
+SETTINGS_DOOR = "longrein.settings"
 
 DOORS: Mapping[str, str] = {
     COMMANDS_DOOR: "a `Command` of the command line, called like the entry point",
@@ -33,6 +34,7 @@ DOORS: Mapping[str, str] = {
     OBSERVERS_DOOR: "a function that gets each session when it has opened",
     EXPORTERS_DOOR: "a function from a stored session to bytes, called like the format",
     IMPORTERS_DOOR: "a function that makes a session of a file of another program",
+    SETTINGS_DOOR: "a struct of settings: the table of config.toml called like the entry point",
 }
 """Public doors: group of entry points -> what an entry point of it names. A door may change only
 with a new major version of longrein; docs/extending.md describes them.

@@ -6,7 +6,7 @@ row in docs/settings.md are generated. A field without a `Setting` is no setting
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -32,6 +32,9 @@ BACKGROUND_MODES = ("exit", "drain", "steer")
 EFFORTS = ("none", "minimal", "low", "medium", "high", "max")
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini", "scripted")
 MIB = 1024 * 1024
+
+
+Options = TypeVar("Options", bound=msgspec.Struct)
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -505,37 +508,6 @@ TOOL_CHAINS = (
 """Places of tool chains and their downloads below home, and git's settings of the user."""
 
 
-class McpOptions(msgspec.Struct, frozen=True):
-    """Table `mcp`: MCP servers."""
-
-    startup_s: Annotated[
-        float, Setting("seconds that a server has to connect", "narrow", least=1)
-    ] = 30.0
-    wait_s: Annotated[
-        float,
-        Setting(
-            "seconds that the first request waits for servers; later ones are found with "
-            "`ToolSearch`"
-        ),
-    ] = 10.0
-    call_s: Annotated[
-        float, Setting("seconds of one call; a server's own `timeout` counts before it", least=1)
-    ] = 600.0
-    background_s: Annotated[
-        float, Setting("seconds after which a call goes on as a background task; 0 for never")
-    ] = 120.0
-    listed_tokens_max: Annotated[
-        int,
-        Setting(
-            "schemas of servers' tools above this size are deferred: the model finds them with "
-            "`ToolSearch`"
-        ),
-    ] = 2_000
-    listed_share: Annotated[
-        int, Setting("the same as a share of the usable window, in percent")
-    ] = 10
-
-
 class SandboxOptions(msgspec.Struct, frozen=True):
     """Table `sandbox`: how commands are confined."""
 
@@ -646,23 +618,6 @@ class OtherAgentOptions(msgspec.Struct, frozen=True):
             "nothing",
         ),
     ] = ()
-
-
-class TraceOptions(msgspec.Struct, frozen=True):
-    """Table `traces`: OpenTelemetry. The standard `OTEL_*` variables do the same."""
-
-    endpoint: Annotated[
-        str,
-        Setting(
-            "where traces and metrics are sent by OTLP over HTTP, such as "
-            "`http://localhost:4318`; needs the extra "
-            "`otel`. Without it and without `OTEL_EXPORTER_OTLP_ENDPOINT` nothing is sent",
-            "nothing",
-        ),
-    ] = ""
-    content: Annotated[
-        bool, Setting("whether messages, arguments and results are sent too", "nothing")
-    ] = False
 
 
 THEMES = ("auto", "dark", "light", "ansi", "colour-blind")
@@ -842,8 +797,6 @@ class Settings(msgspec.Struct, frozen=True):
     hooks: HookOptions = HookOptions()
     skills: SkillOptions = SkillOptions()
     other_agents: OtherAgentOptions = OtherAgentOptions()
-    mcp: McpOptions = McpOptions()
-    traces: TraceOptions = TraceOptions()
     terminal: TerminalOptions = TerminalOptions()
     keys: KeyOptions = KeyOptions()
     variables: tuple[tuple[str, str], ...] = ()
@@ -854,3 +807,10 @@ class Settings(msgspec.Struct, frozen=True):
     """Origin of each value that is not built in: key to `file:line`, variable or flag."""
     notes: tuple[str, ...] = ()
     """Lines for the user: values that were left out, and why."""
+    tables: Mapping[str, msgspec.Struct] = {}
+    """Tables of extensions that are not as built in, by name."""
+
+    def of(self, options: type[Options]) -> Options:
+        """Return the table of an extension by its struct."""
+        found = (table for table in self.tables.values() if isinstance(table, options))
+        return next(found, options())

@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,12 @@ from tests.e2e.harness import CliHarness, call, calls, of, says
 
 CODE = '''
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 import longrein
+from longrein.settings_schema import Setting
 from longrein.context import Nothing, decide
 from longrein.testing import ScriptedModel, says
 
@@ -59,6 +64,15 @@ def wrong(state, budget, now_us=0, *, pressed=False):
 NUMBER = 7
 
 
+class Loud(msgspec.Struct, frozen=True):
+    times: Annotated[int, Setting("how often", least=1)] = 1
+    place: Annotated[str, Setting("where")] = "here"
+
+
+def observe(observed):
+    Path.home().joinpath("loud").write_text(str(observed.settings.of(Loud)))
+
+
 @longrein.tool(access="none")
 async def Bash(command: str) -> str:
     """Not the real one."""
@@ -68,7 +82,7 @@ async def Bash(command: str) -> str:
 
 def wheel(folder: Path, name: str, **points: str) -> str:
     """Build a wheel of the package `name` with these entry points; return its path."""
-    module, groups = name.replace("-", "_"), {"tools": "", "providers": "", "policies": ""}
+    module, groups = name.replace("-", "_"), defaultdict(str)
     for word, value in points.items():
         group, _, point = word.partition("__")
         groups[group] += f"{point} = {module}:{value}\n"
@@ -84,10 +98,16 @@ def wheel(folder: Path, name: str, **points: str) -> str:
     return str(path)
 
 
-def use(cli: CliHarness, named: tuple[str, ...], *wheels: str, model: str = "play/one") -> None:
+def use(
+    cli: CliHarness,
+    named: tuple[str, ...],
+    *wheels: str,
+    model: str = "play/one",
+    settings: str = "",
+) -> None:
     """Put wheels on the import path of longrein, and name plugins in the user's settings."""
     cli.env["PYTHONPATH"] = os.pathsep.join(wheels)
-    cli.settings(f"plugins = {list(named)}", model)
+    cli.settings(f"plugins = {list(named)}\n{settings}", model)
 
 
 def test_a_package_that_no_setting_names_is_not_loaded(cli: CliHarness) -> None:
@@ -198,3 +218,54 @@ def test_a_plugin_that_cannot_be_used_is_one_line_and_leaves_no_session(
     done = cli.run("-p", "go")
     assert (done.code, said in done.err, done.err.count("\n")) == (2, True, 1), done.err
     assert cli.left() == "no session"
+
+
+LOUD = "[loud]\ntimes = 3\n"
+
+
+def test_a_table_of_settings_comes_with_a_plugin(cli: CliHarness) -> None:
+    points = {"settings__loud": "Loud", "observers__loud": "observe"}
+    acme = wheel(cli.folder, "longrein-acme", **points)
+    use(cli, ("longrein-acme",), acme, settings=LOUD)
+    cli.plays(says("hi"), says("hi"))
+    cli.run("-p", "go")
+    assert (cli.home / "loud").read_text() == "Loud(times=3, place='here')"
+    cli.env["LONGREIN_LOUD_PLACE"] = "there"
+    cli.run("-p", "go")
+    assert (cli.home / "loud").read_text() == "Loud(times=3, place='there')"
+    del cli.env["LONGREIN_LOUD_PLACE"]
+    use(cli, ("longrein-acme",), acme, settings="[loud]\ntimes = 0\n")
+    assert "loud.times must be a whole number of 1 or more, not 0" in cli.run("-p", "go").err
+    use(cli, ("longrein-acme",), acme, settings="[loud]\ntime = 3\n")
+    assert "loud.time is not a setting: did you mean loud.times?" in cli.run("-p", "go").err
+
+
+@pytest.mark.parametrize(
+    ("points", "told"),
+    [
+        (
+            {"settings__loud": "NUMBER"},
+            "loud.times was left out: not installed here: longrein-acme",
+        ),
+        ({"settings__loud": "missing"}, "loud.times was left out"),
+        ({"settings__limits": "Loud"}, "loud.times is not a setting"),
+    ],
+    ids=["no struct", "no such name", "a table of longrein"],
+)
+def test_a_table_that_no_plugin_brings_is_told(
+    cli: CliHarness, points: dict[str, str], told: str
+) -> None:
+    acme = wheel(cli.folder, "longrein-acme", **points)
+    use(cli, ("longrein-acme",), acme, settings=LOUD)
+    cli.plays(says("hi"))
+    assert told in cli.run("-p", "go").err
+
+
+def test_no_table_of_a_project_loads_a_package(cli: CliHarness) -> None:
+    use(cli, (), wheel(cli.folder, "longrein-acme", settings__loud="Loud"))
+    project = cli.project / ".longrein" / "config.toml"
+    project.parent.mkdir()
+    project.write_text(f'plugins = ["longrein-acme"]\n{LOUD}')
+    cli.plays(says("hi"))
+    assert "loud.times is not a setting" in cli.run("-p", "go", "--trust").err
+    assert not (cli.home / "loaded").exists()

@@ -11,7 +11,7 @@ import msgspec
 
 from longrein.agent.session_part import SessionPart
 from longrein.context import State
-from longrein.tools import Tool
+from longrein.tools import DeferralPolicy, Tool
 from longrein.workspace import SupervisedSpawner, Workspace
 
 AskUser = Callable[
@@ -82,6 +82,8 @@ class ExtensionPart(SessionPart):
     """Lines for the user at the start."""
     secrets: Sequence[str] = ()
     """Values that are masked in all that is kept and sent."""
+    deferral: DeferralPolicy | None = None
+    """Limits up to which tools from outside are listed; None for the usual ones."""
 
     def attach(self, place: Surroundings) -> None:
         """Prepare the tools, before the prefix of the conversation is made."""

@@ -29,7 +29,6 @@ from longrein.tools import (
     EDITORS,
     SCHEDULE_TOOLS,
     SKILL,
-    DeferralPolicy,
     SubagentType,
     Tool,
     agent_tool,
@@ -293,16 +292,13 @@ def _prefix(
         appended=run_context.options.append_system_prompt,
     )
 
-    limits = run_context.settings.mcp
-    policy = DeferralPolicy(limits.listed_tokens_max, limits.listed_share / 100)
-
     def prefix(model: Model, reason: str) -> PrefixSet:
         names, usable_tokens = (model.provider, model.model, model.wire), model.budget.usable_tokens
         added = [tool for part in parts for tool in part.offered]
         told = offer_tools(
             (*tools, *added),
             usable_tokens,
-            policy,
+            next((part.deferral for part in parts if part.deferral is not None), None),
             search=any(part.grows for part in parts),
             patches=is_trained_on_patches(model.model),
         )

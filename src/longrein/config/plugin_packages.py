@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from longrein.config.environ import user_file
-from longrein.config.settings_file import read_file
+from longrein.config.settings_file import plugins_in, read_text
 from longrein.context import Decision, decide
 from longrein.events import ModelUnknown, SettingsError
 from longrein.extension_points import (
@@ -91,10 +91,9 @@ def named_plugins(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
     For the command line, which is parsed before all settings are read.
     """
     try:
-        values = read_file(user_file(environ, home), "") or ()
+        return plugins_in(read_text(user_file(environ, home), "") or "", "")
     except SettingsError:
         return ()
-    return next((tuple(one.value) for one in values if one.path == ("plugins",)), ())
 
 
 def load_plugins(

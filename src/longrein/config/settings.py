@@ -16,18 +16,17 @@ from longrein.config.other_agents import OtherSettings, read_own, read_project
 from longrein.config.settings_file import SettingValue, read_file, shorten_home
 from longrein.config.settings_keys import (
     FLAGS,
-    KEYS,
     NAMED_TABLES,
     OTHER_VARIABLES,
     PREFIX,
-    STRUCTS,
-    VARIABLES,
     Key,
+    Schema,
     dotted,
     from_text,
     nearest,
     pattern_of,
     problem_with,
+    schema,
     unknown_tool,
 )
 from longrein.events import SettingsError
@@ -58,9 +57,10 @@ def load_settings(
     user's other agents. `given`: settings of the command line in the form of another agent. Raises
     `SettingsError`: one line with file, line, key and the nearest valid key.
     """
-    merged = _MergedLayers()
     path = user_file(environ, home)
     own = read_file(path, shorten_home(path, home)) or ()
+    plugins = next((tuple(one.value) for one in own if one.path == ("plugins",)), ())
+    merged = _MergedLayers(schema(plugins))
     reads_others = next(
         (value.value for value in own if value.path == ("other_agents", "read")), True
     )
@@ -72,12 +72,12 @@ def load_settings(
         if leads_out(path, project_root(cwd)):
             merged.notes.append(f"{shorten_home(path, home)} leads out of the project: left out.")
         else:
-            merged.narrow(read_file(path, shorten_home(path, home)) or ())
+            merged.narrow(read_file(path, shorten_home(path, home), plugins) or ())
     if trusted and reads_others:
         full = merged.values.get(("other_agents", "full"), ())
         for others in read_project(cwd, home, environ, full):
             merged.take_others(others)
-    merged.take(_from_environment(environ, merged.notes))
+    merged.take(_from_environment(environ, merged.notes, merged.schema))
     if given is not None:
         merged.take_others(given)
     merged.take(_from_flags(flags))
@@ -98,36 +98,40 @@ def _other_model(alias: str, place: str) -> list[SettingValue]:
     return [SettingValue(("model",), name, place)] if name else []
 
 
-def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[SettingValue]:
+def _from_environment(
+    environ: Mapping[str, str], notes: list[str], known: Schema
+) -> list[SettingValue]:
     found = []
+    variables = known.variables
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in OTHER_VARIABLES or not environ[name]:
             continue
-        key = VARIABLES.get(name)
+        key = variables.get(name)
         if key is None:
-            known = [variable.removeprefix(PREFIX) for variable in (*VARIABLES, *OTHER_VARIABLES)]
-            close = nearest(name.removeprefix(PREFIX), known)
+            names = [variable.removeprefix(PREFIX) for variable in (*variables, *OTHER_VARIABLES)]
+            close = nearest(name.removeprefix(PREFIX), names)
             notes.append(
                 f"{name} is not a setting"
                 + (f": did you mean {PREFIX}{close}?" if close else ".")
                 + " It was ignored."
             )
             continue
-        found.append(_checked(key, from_text(key, environ[name]), name))
+        declared = known.keys[key]
+        found.append(_checked(key, declared, from_text(declared, environ[name]), name))
     return found
 
 
 def _from_flags(flags: Mapping[str, Any]) -> list[SettingValue]:
     return [
-        _checked(key, flags[field], flag)
+        _checked(key, schema().keys[key], flags[field], flag)
         for field, (key, flag) in FLAGS.items()
         if flags.get(field)
     ]
 
 
-def _checked(key: str, value: Any, place: str) -> SettingValue:
+def _checked(key: str, declared: Key, value: Any, place: str) -> SettingValue:
     """Return the value of a variable or flag, named `place` in messages. Raises `SettingsError`."""
-    problem = problem_with(key, value)
+    problem = problem_with(declared, value)
     if problem:
         raise SettingsError(f"{place} {problem}")
     return SettingValue(tuple(key.split(".")), value, place)
@@ -136,7 +140,8 @@ def _checked(key: str, value: Any, place: str) -> SettingValue:
 class _MergedLayers:
     """Merged layers of settings."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Schema) -> None:
+        self.schema = known
         self.values: dict[tuple[str, ...], Any] = {}
         self.origin: dict[str, str] = {}
         self.notes: list[str] = []
@@ -159,7 +164,10 @@ class _MergedLayers:
             self._put(value)
 
     def _put(self, given: SettingValue) -> None:
-        name, key = dotted(given.path), KEYS[pattern_of(given.path)]
+        if given.left_out:
+            self.notes.append(f"{given.place}: {given.left_out}")
+            return
+        name, key = dotted(given.path), self._key(given.path)
         value = tuple(given.value) if isinstance(given.value, list) else given.value
         if key.table == "permissions" and isinstance(value, tuple):
             told = [(rule, unknown_tool(rule)) for rule in value]
@@ -173,10 +181,13 @@ class _MergedLayers:
             self.origin[name] = given.place
         self.values[given.path] = value
 
+    def _key(self, path: tuple[str, ...]) -> Key:
+        return self.schema.keys[pattern_of(path)]
+
     def narrow(self, layer: tuple[SettingValue, ...]) -> None:
         """Add a project's layer: only what a project may set, and only narrower."""
         for value in layer:
-            policy = KEYS[pattern_of(value.path)].setting.project
+            policy = self._key(value.path).setting.project
             if policy == "nothing":
                 self.notes.append(
                     f"{value.place}: {dotted(value.path)} cannot be set by a project; it was "
@@ -191,7 +202,7 @@ class _MergedLayers:
                 self._put(value)
 
     def _is_narrower(self, given: SettingValue) -> bool:
-        present = self.values.get(given.path, KEYS[pattern_of(given.path)].default)
+        present = self.values.get(given.path, self._key(given.path).default)
         if given.path == ("permission_mode",):
             return MODES.index(given.value) <= MODES.index(present)
         if given.path == ("sandbox", "mode"):
@@ -205,18 +216,27 @@ class _MergedLayers:
         tables: dict[tuple[str, str], dict[str, Any]] = {}
         """By the field of `Settings` and, for a table of tables, the user's name."""
         for path, value in self.values.items():
-            key = KEYS[pattern_of(path)]
+            key = self._key(path)
             name = path[1] if key.table in NAMED_TABLES else ""
             tables.setdefault((key.table, name), {})[key.field] = _field_value(key, value)
         top = tables.pop(("", ""), {})
+        added: dict[str, Any] = {}
         for (table, name), fields in tables.items():
+            made = self.schema.structs[table](**fields)
             if name:
-                top.setdefault(table, {})[name] = STRUCTS[table](**fields)
+                top.setdefault(table, {})[name] = made
+            elif table in Settings.__struct_fields__:
+                top[table] = made
             else:
-                top[table] = STRUCTS[table](**fields)
+                added[table] = made
         variables, folders = tuple(self.variables.items()), tuple(self.folders)
         return Settings(
-            **top, variables=variables, folders=folders, origin=self.origin, notes=tuple(self.notes)
+            **top,
+            variables=variables,
+            folders=folders,
+            origin=self.origin,
+            notes=tuple(self.notes),
+            tables=added,
         )
 
 

@@ -14,12 +14,13 @@ from longrein.atomic_file import replace_file
 from longrein.config.bounded_file import read_bounded
 from longrein.config.environ import user_file
 from longrein.config.settings_keys import (
-    KEYS,
     NAMED_TABLES,
+    Schema,
     dotted,
     nearest,
     pattern_of,
     problem_with,
+    schema,
 )
 from longrein.events import SettingsError
 from longrein.permissions import check_rule
@@ -36,6 +37,8 @@ class SettingValue(msgspec.Struct, frozen=True):
     value: Any
     place: str
     """Origin: `file:line`, a variable or a flag."""
+    left_out: str = ""
+    """Reason why it is not used; '' for one that is."""
 
 
 def shorten_home(path: str, home: str) -> str:
@@ -43,28 +46,42 @@ def shorten_home(path: str, home: str) -> str:
     return "~" + path[len(home) :] if home and path.startswith(home.rstrip("/") + "/") else path
 
 
-def read_file(path: str, shown: str) -> tuple[SettingValue, ...] | None:
+def read_file(
+    path: str, shown: str, plugins: tuple[str, ...] | None = None
+) -> tuple[SettingValue, ...] | None:
     """Read the values of a TOML file; None when it does not exist. Raises `SettingsError` (one
     line).
+
+    `plugins`: packages whose settings it may hold; None for the user's own file, which names them.
     """
     text = read_text(path, shown)
     if text is None:
         return None
-    return values_of(text, shown)
+    return _values(_parsed(text, shown), text, shown, plugins)
 
 
 def keys_in(text: str, shown: str) -> tuple[tuple[str, ...], ...]:
     """Return the paths of all keys of a TOML text, also unknown ones. Raises `SettingsError` for
     what is not TOML.
     """
-    return tuple(path for path, _ in _flat(_parsed(text, shown), ()))
+    return tuple(path for path, _ in _flat(_parsed(text, shown), (), schema()))
+
+
+def plugins_in(text: str, shown: str) -> tuple[str, ...]:
+    """Return the packages that a TOML text names. Raises `SettingsError` for what is not TOML."""
+    return _plugins(_parsed(text, shown))
+
+
+def _plugins(table: dict[str, Any]) -> tuple[str, ...]:
+    named = table.get("plugins")
+    return tuple(filter(None, map(str, named))) if isinstance(named, list) else ()
 
 
 def values_of(text: str, shown: str) -> tuple[SettingValue, ...]:
-    """Parse the values of a TOML text. `shown`: the file's name in messages. Raises
+    """Parse the values of the text of the user's own file. `shown`: its name in messages. Raises
     `SettingsError`.
     """
-    return tuple(_values(_parsed(text, shown), text, shown))
+    return _values(_parsed(text, shown), text, shown)
 
 
 def read_text(path: str, shown: str) -> str | None:
@@ -108,38 +125,53 @@ def _parsed(text: str, shown: str) -> dict[str, Any]:
         ) from None
 
 
-def _values(table: dict[str, Any], text: str, shown: str) -> list[SettingValue]:
-    found = []
-    for path, value in _flat(table, ()):
+def _values(
+    table: dict[str, Any], text: str, shown: str, plugins: tuple[str, ...] | None = None
+) -> tuple[SettingValue, ...]:
+    found = list[SettingValue]()
+    known = schema(_plugins(table) if plugins is None else plugins)
+    for path, value in _flat(table, (), known):
         place = f"{shown}:{line_of(text, path)}"
-        pattern = pattern_of(path)
-        if pattern not in KEYS:
-            raise SettingsError(f"{place}: {_unknown(path)}")
-        problem = problem_with(pattern, value)
+        key = known.keys.get(pattern_of(path))
+        if key is None and known.leaves_out(path):
+            absent = ", ".join(known.absent)
+            left_out = f"{dotted(path)} was left out: not installed here: {absent}"
+            found.append(SettingValue(path, value, place, left_out))
+            continue
+        if key is None:
+            raise SettingsError(f"{place}: {_unknown(path, known)}")
+        problem = problem_with(key, value)
         if problem:
             raise SettingsError(f"{place}: {dotted(path)} {problem}")
         found.append(SettingValue(path, value, place))
-    return found
+    return tuple(found)
 
 
-def _flat(table: dict[str, Any], path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
+def _flat(
+    table: dict[str, Any], path: tuple[str, ...], known: Schema
+) -> list[tuple[tuple[str, ...], Any]]:
     found: list[tuple[tuple[str, ...], Any]] = []
     for name, value in table.items():
         here = (*path, name)
-        if isinstance(value, dict) and value and pattern_of(here) not in KEYS and len(here) < 4:
-            found.extend(_flat(value, here))
-        elif not (value == {} and _is_table(here)):
+        if (
+            isinstance(value, dict)
+            and value
+            and pattern_of(here) not in known.keys
+            and len(here) < 4
+        ):
+            found.extend(_flat(value, here, known))
+        elif not (value == {} and _is_table(here, known)):
             found.append((here, value))
     return found
 
 
-def _is_table(path: tuple[str, ...]) -> bool:
+def _is_table(path: tuple[str, ...], known: Schema) -> bool:
     if len(path) == 2:
         return path[0] in NAMED_TABLES
-    return len(path) == 1 and any(key.startswith(path[0] + ".") for key in KEYS)
+    return len(path) == 1 and path[0] in known.structs
 
 
-def _unknown(path: tuple[str, ...]) -> str:
+def _unknown(path: tuple[str, ...], known: Schema) -> str:
     if (
         path[0] == "models" and len(path) == 4 and "/" not in path[1]
     ):  # the name's slash was written as a dot
@@ -148,12 +180,12 @@ def _unknown(path: tuple[str, ...]) -> str:
             f"models.{'.'.join(path[1].split('/'))}.{path[2]} is not a setting: did you mean "
             f"{dotted(path)}?"
         )
-    known = [] if _is_table(path) else [_spelled_like(path, key) for key in KEYS]
-    close = nearest(dotted(path), known) or next(
-        (k for k in known if k.rpartition(".")[2] == path[-1]), ""
+    keys = [] if _is_table(path, known) else [_spelled_like(path, key) for key in known.keys]
+    close = nearest(dotted(path), keys) or next(
+        (k for k in keys if k.rpartition(".")[2] == path[-1]), ""
     )
     close = close or nearest(
-        path[-1], [k.rpartition(".")[2] for k in known if k.startswith(f"{path[0]}.")]
+        path[-1], [k.rpartition(".")[2] for k in keys if k.startswith(f"{path[0]}.")]
     )
     return f"{dotted(path)} is not a setting" + (f": did you mean {close}?" if close else "")
 

@@ -5,11 +5,18 @@ variables.
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from longrein.events.escape import shortened
+from longrein.extension_points import (
+    SETTINGS_DOOR,
+    absent_extensions,
+    bundled_points,
+    installed_points,
+)
 from longrein.permissions import check_rule, rule_tool
 from longrein.settings_schema import Setting, Settings
 from longrein.tools import alias_names, own_tools
@@ -38,8 +45,9 @@ NAMED_TABLES = ("providers", "models")
 """Tables of tables, each under a name that the user chooses."""
 
 
-def _structs() -> Iterator[tuple[str, type[msgspec.Struct]]]:
-    """Yield (field of `Settings`, struct in it) for each table."""
+def _core_tables() -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    """Yield (field of `Settings`, struct in it) for each table, '' for `Settings` itself."""
+    yield "", Settings
     for name, declared in Settings.__annotations__.items():
         if name in NAMED_TABLES:
             yield name, declared.__args__[1]
@@ -67,12 +75,58 @@ def _keys(table: str, struct: type[msgspec.Struct]) -> Iterator[tuple[str, Key]]
             )
 
 
-STRUCTS: Mapping[str, type[msgspec.Struct]] = {"": Settings, **dict(_structs())}
-"""Table -> its struct; '' for the settings without a table."""
-KEYS: Mapping[str, Key] = {
-    key: found for table, struct in STRUCTS.items() for key, found in _keys(table, struct)
-}
-"""Key, such as `limits.max_turns` or `providers.*.wire`, -> its description."""
+class Schema(msgspec.Struct, frozen=True):
+    """Settings that there are, those of extensions among them."""
+
+    structs: dict[str, type[msgspec.Struct]]
+    """Table -> its struct; '' for the settings without a table."""
+    keys: dict[str, Key]
+    """Key, such as `limits.max_turns` or `providers.*.wire`, -> its description."""
+    absent: tuple[str, ...] = ()
+    """Extensions and packages that are not here or whose settings cannot be loaded."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variable -> key, for all single values."""
+        return {
+            _variable(name): name
+            for name, key in self.keys.items()
+            if "*" not in name and key.type not in (bool, tuple)
+        }
+
+    def leaves_out(self, path: Sequence[str]) -> bool:
+        """Return True for a setting in a table that may be one of an absent extension."""
+        return bool(self.absent) and len(path) > 1 and path[0] not in self.structs
+
+
+@cache
+def schema(plugins: tuple[str, ...] = ()) -> Schema:
+    """Return the settings of longrein, of the extensions that are here and of the packages
+    `plugins`. A table that exists already is not replaced.
+    """
+    tables = dict(_core_tables())
+    keys = {key: found for name, struct in tables.items() for key, found in _keys(name, struct)}
+    absent = list(absent_extensions())
+    points = list(bundled_points())
+    for package in plugins:
+        try:
+            points += installed_points(package)
+        except LookupError:
+            absent.append(package)
+    for point in points:
+        if point.door == SETTINGS_DOOR and point.name not in tables:
+            try:
+                struct = point.load()
+                keys |= dict(_keys(point.name, struct))
+            except Exception:  # whatever the module of another raises
+                absent.append(point.extension)
+            else:
+                tables[point.name] = struct
+    return Schema(tables, keys, tuple(absent))
+
+
+KEYS: Mapping[str, Key] = schema().keys
+"""Keys without those of plugins."""
 
 FLAGS: Mapping[str, tuple[str, str]] = {
     key.setting.flag[2:].replace("-", "_"): (name, key.setting.flag)
@@ -87,22 +141,12 @@ PREFIX = "LONGREIN_"
 
 
 def _variable(key: str) -> str:
-    return (
-        PREFIX
-        + (key if key.startswith(("tasks.", "sandbox.")) else key.rpartition(".")[2])
-        .replace(".", "_")
-        .upper()
-    )
+    """Name the variable of a key: by its last word, in `tasks`, `sandbox` and the tables of
+    plugins by both.
+    """
+    by_both = key.startswith(("tasks.", "sandbox.")) or key not in KEYS
+    return PREFIX + (key if by_both else key.rpartition(".")[2]).replace(".", "_").upper()
 
-
-VARIABLES: Mapping[str, str] = {
-    _variable(name): name
-    for name, key in KEYS.items()
-    if "*" not in name and key.type not in (bool, tuple)
-}
-"""Environment variable -> key, for all single values: named by the key's last word, those of
-`tasks` and `sandbox` by both.
-"""
 
 OTHER_VARIABLES = (
     "LONGREIN_STATE_DIR",
@@ -147,11 +191,8 @@ COUNT_MAX = 2**53
 """Larger numbers are typos."""
 
 
-def problem_with(key: str, value: Any) -> str:
-    """Return the problem of a value of a key of `KEYS`, to follow the key in a message; ''
-    without one.
-    """
-    declared = KEYS[key]
+def problem_with(declared: Key, value: Any) -> str:
+    """Return the problem of a value of a key, to follow the key in a message; '' without one."""
     wanted = _wanted(declared.type, declared.setting, value)
     return (
         f"must be {wanted}, not {_shown_value(value)}"
@@ -226,12 +267,12 @@ def _shown_value(value: Any) -> str:
     return shortened(text, 60)
 
 
-def from_text(key: str, text: str) -> Any:
+def from_text(declared: Key, text: str) -> Any:
     """Convert the value of an environment variable. Invalid numbers stay text and are refused
     later.
     """
     for kind in (int, float):
-        if KEYS[key].type in (kind, float):
+        if declared.type in (kind, float):
             with contextlib.suppress(ValueError):
                 return kind(text)
     return text

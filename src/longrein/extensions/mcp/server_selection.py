@@ -12,6 +12,7 @@ from longrein.extensions.mcp.mcp_port import ServerHost
 from longrein.extensions.mcp.server_config import McpServer, token_folder
 from longrein.extensions.mcp.server_files import load_mcp_servers, read_server
 from longrein.extensions.mcp.servers import MISSING, McpToolset
+from longrein.extensions.mcp.settings import McpOptions
 from longrein.run_context import RunContext
 from longrein.workspace import (
     CollectingSink,
@@ -79,7 +80,7 @@ def mcp_toolset(
     session: str,
 ) -> McpToolset:
     """Return the servers, not connected yet, of a session or of '' for one look at them."""
-    options, environ = run_context.settings.mcp, variables(run_context)
+    options, environ = run_context.settings.of(McpOptions), variables(run_context)
 
     async def run_line(
         line: str, more: Mapping[str, str], confinement: Confinement | None

@@ -23,7 +23,7 @@ from longrein.extensions.mcp.mcp_port import (
 )
 from longrein.extensions.mcp.questions import Action, Questions
 from longrein.extensions.mcp.server_config import McpServer
-from longrein.settings_schema import McpOptions
+from longrein.extensions.mcp.settings import McpOptions
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text
 from longrein.tools.tool_port import Blobs, Outcome, Tool, ToolContext

@@ -27,9 +27,10 @@ from longrein.events import Reminded, Text, UsageError, UserSpoke, text_of
 from longrein.extensions.mcp.server_config import McpServer
 from longrein.extensions.mcp.server_files import server_secrets
 from longrein.extensions.mcp.server_selection import find_servers, mcp_toolset
+from longrein.extensions.mcp.settings import McpOptions
 from longrein.permissions import visible
 from longrein.run_context import RunContext
-from longrein.tools import Tool
+from longrein.tools import DeferralPolicy, Tool
 from longrein.tools.tool_search import MCP_PREFIX
 from longrein.workspace import Confinement
 
@@ -56,6 +57,8 @@ class McpServers(ExtensionPart):
         self._run_context, self._channel = run_context, additions.channel
         self._servers, self.notes = find_servers(run_context, additions)
         self.secrets = server_secrets(self._servers)
+        options = run_context.settings.of(McpOptions)
+        self.deferral = DeferralPolicy(options.listed_tokens_max, options.listed_share / 100)
         self._in_use = bool(self._servers) or additions.channel is not None
 
     # --- Tools ------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from typing import Any
 
 from longrein.agent import SessionPort, SessionUpdate
 from longrein.events import PrefixSet
+from longrein.extensions.traces.settings import TraceOptions
 from longrein.extensions.traces.spans import Tracer
-from longrein.settings_schema import TraceOptions
 from longrein.store.daemon_threads import run_in_thread
 
 LOAD_S = 5.0

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 
 from longrein.composition.observers import Finish, ObservedSession
-from longrein.settings_schema import TraceOptions
+from longrein.extensions.traces.settings import TraceOptions
 
 SIGNALS = ("TRACES", "METRICS")
 
 
 def observe(observed: ObservedSession) -> Finish | None:
     """Send traces and metrics of the session; return what sends the rest at the end."""
-    options = observed.settings.traces
+    options = observed.settings.of(TraceOptions)
     signals = wanted_signals(observed.environ, options)
     if not signals:
         return None
