@@ -6,7 +6,7 @@ of the log. No text of a conversation is recorded unless the user asks for it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -29,12 +29,20 @@ from longrein.events import (
 from longrein.steps import (
     BreakStep,
     CallStep,
+    CompactionStep,
+    FileStep,
+    NoticeStep,
     Projection,
     PromptStep,
+    QuestionStep,
     RequestStep,
+    SettingStep,
     Step,
     StreamStep,
     SubagentStep,
+    TaskStep,
+    TextStep,
+    ThinkingStep,
     TurnEndStep,
 )
 
@@ -176,8 +184,14 @@ class Tracer:
                 self._begin_child(agent, start, at_ns)
             case TurnEndStep(reason=reason) if agent is self._root:
                 self._end_agent(agent, at_ns, "" if reason == "done" else reason)
-            case _:
+            case PromptStep() | TextStep() | ThinkingStep() | RequestStep() | CallStep():
                 pass
+            case QuestionStep() | TaskStep() | SubagentStep() | FileStep() | SettingStep():
+                pass
+            case NoticeStep() | BreakStep() | CompactionStep() | TurnEndStep():
+                pass
+            case _:
+                assert_never(step)
 
     # --- Agents
 

@@ -6,6 +6,7 @@ happened.
 """
 
 from collections.abc import Callable, Iterable
+from typing import assert_never
 
 import msgspec
 
@@ -26,13 +27,18 @@ from longrein.steps import (
     BreakStep,
     CallStep,
     CompactionStep,
+    FileStep,
     NoticeStep,
     PromptStep,
+    QuestionStep,
     RequestStep,
     SettingStep,
     Step,
+    StreamStep,
     SubagentStep,
     TaskStep,
+    TextStep,
+    ThinkingStep,
     TurnEndStep,
     steps_of,
 )
@@ -198,8 +204,14 @@ def _notes(step: Step) -> list[Note]:  # noqa: PLR0911 - a case for each step
             return _note(step, "subagent", end.strip())
         case TurnEndStep(reason=reason, message=message) if reason != "done":
             return _note(step, "end", f"the turn ended: {reason}. {message}".strip())
-        case _:
+        case PromptStep() | TextStep() | ThinkingStep() | StreamStep() | RequestStep():
             return []
+        case CallStep() | QuestionStep() | TaskStep() | SubagentStep() | FileStep():
+            return []
+        case SettingStep() | NoticeStep() | BreakStep() | CompactionStep() | TurnEndStep():
+            return []
+        case _:
+            assert_never(step)
 
 
 def _note(step: Step, kind: str, text: str) -> list[Note]:
