@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Rewind
-from longrein.frontends.human_text import escape
 from longrein.frontends.terminal import TerminalFacts
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import (
@@ -26,6 +25,7 @@ from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import cells, plain
 from longrein.frontends.terminal.plain import PlainOutput, _choice_lines, _PlainConversation
 from longrein.frontends.terminal.view_model import Prompt, ViewModel
+from longrein.steps.human_text import escape
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.scripted_session import NullScreen, ScriptedSession
 from tests.terminal.scripted_terminal import REPORT, echo

@@ -20,9 +20,9 @@ from longrein.events import (
     marker,
 )
 from longrein.extension_points import IMPORTERS_DOOR, absent_extensions
-from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.stdio import say, show
 from longrein.run_context import CLOCK, RunContext
+from longrein.steps.human_text import counted, escape_line
 from longrein.store import BundleReport, is_bundle, open_log, read_bundle
 
 SAFE_MODES = ("default", "plan", "dontAsk")

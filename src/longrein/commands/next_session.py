@@ -11,9 +11,9 @@ import msgspec
 from longrein.agent import SessionPort, SetTitle
 from longrein.composition import Composition
 from longrein.events import LongreinError, Opened, SessionError
-from longrein.frontends.human_text import age, counted, joined
 from longrein.frontends.terminal import Outcome, Row
 from longrein.run_context import CLOCK, RunContext, fork
+from longrein.steps.human_text import age, counted, joined
 from longrein.store import Reader, SessionInfo, find_session, list_sessions, session_info
 from longrein.store.daemon_threads import run_in_thread
 

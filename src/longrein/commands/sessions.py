@@ -13,12 +13,12 @@ from longrein.context import fold, next_compacted, report
 from longrein.events import LongreinError, UsageError
 from longrein.extension_points import EXPORTERS_DOOR, Point
 from longrein.frontends.argv import clean
-from longrein.frontends.human_text import counted
 from longrein.frontends.reports import context as context_page
 from longrein.frontends.reports import session_lists as listing
 from longrein.frontends.reports import session_lists as search_page
 from longrein.frontends.stdio import say, show, stdout_file
 from longrein.run_context import RunContext, budget_of
+from longrein.steps.human_text import counted
 from longrein.store import (
     BundleReport,
     Reader,

@@ -17,7 +17,6 @@ from longrein.composition import Composition
 from longrein.config import config_dir, project_root, shorten_home, user_file
 from longrein.config.settings_file import forget_rule, own_rules
 from longrein.events import FileChanged, FileSeen, LongreinError, Replied, Text, UsageError
-from longrein.frontends.human_text import joined, money, size, tokens
 from longrein.frontends.reports.cost import CostRow, cost_rows
 from longrein.frontends.terminal.clipboard_image import clipboard_image
 from longrein.frontends.terminal.command_facts import ChangedFile, CommandFacts, MemoryFile, RuleRow
@@ -26,6 +25,7 @@ from longrein.frontends.terminal.keymap import ACTIONS
 from longrein.models import open_model
 from longrein.run_context import CLOCK, RunContext, chosen_model, fork
 from longrein.settings_schema import EFFORTS
+from longrein.steps.human_text import joined, money, size, tokens
 from longrein.store import HistoryReader, Reader, find_session, is_open
 from longrein.store.daemon_threads import run_in_thread
 

@@ -7,7 +7,7 @@ import msgspec
 
 from longrein.agent import Compact, Pin, StopTask, Unpin
 from longrein.extensions.acp.host_port import CustomCommand, SessionFacts
-from longrein.frontends.human_text import escape_line
+from longrein.steps.human_text import escape_line
 
 Run = Callable[[SessionFacts, str], str]
 """(session, argument) -> text for the user, as markdown."""

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from longrein.context.state.quoting import quote_external
 from longrein.events import ATTACHED, AnyPart, Document, Image, Text, UsageError
-from longrein.frontends.human_text import escape_line
+from longrein.steps.human_text import escape_line
 
 KeepImage = Callable[[bytes, str], Image]
 KeepBlob = Callable[[bytes], str]

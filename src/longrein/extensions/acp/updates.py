@@ -36,7 +36,6 @@ from longrein.extensions.acp.tool_calls import (
     text_content,
     view_of,
 )
-from longrein.frontends.human_text import escape_line, first_line
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 from longrein.steps import (
     Agent,
@@ -57,6 +56,7 @@ from longrein.steps import (
     ThinkingStep,
     TurnEndStep,
 )
+from longrein.steps.human_text import escape_line, first_line
 
 Delta = TextDelta | ThinkingDelta | CallDelta
 

@@ -24,10 +24,10 @@ from longrein.extensions.mcp.server_files import (
 )
 from longrein.extensions.mcp.server_selection import mcp_toolset
 from longrein.extensions.mcp.servers import ServerView
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.stdio import say, show
 from longrein.permissions.network_hosts import Target, matches_entry
 from longrein.run_context import CLOCK, RunContext
+from longrein.steps.human_text import escape_line
 from longrein.workspace import Confinement, SupervisedSpawner, SupervisionOptions, open_workspace
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rungs import find_rung

@@ -28,7 +28,6 @@ from longrein.frontends.headless.run_state import (
     call_of,
 )
 from longrein.frontends.headless.slash_commands import SlashCommand, answer_of, slash_command
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.signals import SIGNALS, signal_handlers
 from longrein.steps import (
     CallStep,
@@ -38,6 +37,7 @@ from longrein.steps import (
     Step,
     TurnEndStep,
 )
+from longrein.steps.human_text import escape_line
 from longrein.tools import EXIT_PLAN_MODE
 
 if TYPE_CHECKING:

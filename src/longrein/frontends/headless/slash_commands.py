@@ -8,7 +8,7 @@ from typing import NamedTuple
 from longrein.agent import Compact, Rewind, SessionPort, session_usd
 from longrein.context import Budget, report
 from longrein.events import AnyPart, Text, TurnEnded
-from longrein.frontends import human_text
+from longrein.steps import human_text
 
 BEGINNING = 1
 """Entry to which `/clear` goes back: the one that opens the session."""

@@ -10,7 +10,7 @@ from itertools import takewhile
 from msgspec import Struct, structs, to_builtins
 
 from longrein.events import ChildStarted, Entry, TaskEnded, TaskStarted, UsageError
-from longrein.frontends.human_text import (
+from longrein.steps.human_text import (
     elapsed,
     escape,
     escape_line,

@@ -10,7 +10,6 @@ from prompt_toolkit.application import run_in_terminal
 from longrein.agent import SessionPort
 from longrein.events import LongreinError
 from longrein.events.escape import shortened
-from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.localization import translate
 from longrein.frontends.secret_input import SecretQuestion, read_secret
 from longrein.frontends.terminal.choice_list import Row
@@ -28,6 +27,7 @@ from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.page_openers import open_page
 from longrein.frontends.terminal.search_list import make_searchable
 from longrein.frontends.terminal.task_rows import RunningTask
+from longrein.steps.human_text import counted, escape_line
 
 # --- Question about running tasks, also used by the plain terminal --------------------------------
 

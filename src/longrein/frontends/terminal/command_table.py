@@ -31,9 +31,7 @@ from longrein.agent.schedules import describe, split_when
 from longrein.context import Report, State
 from longrein.events import Text, ToolCall, UsageError
 from longrein.events.escape import shortened
-from longrein.frontends import human_text
 from longrein.frontends.goals_command import goal_rows
-from longrein.frontends.human_text import escape, escape_line, key_argument
 from longrein.frontends.localization import translate
 from longrein.frontends.reports.context import item_rows, reason_rows
 from longrein.frontends.terminal import task_rows, themes
@@ -56,6 +54,8 @@ from longrein.frontends.terminal.report_commands import REPORT_COMMANDS
 from longrein.frontends.terminal.rewind_rows import preview_rows, ways_back
 from longrein.frontends.terminal.session_commands import SESSION_COMMANDS
 from longrein.frontends.terminal.task_rows import OPEN
+from longrein.steps import human_text
+from longrein.steps.human_text import escape, escape_line, key_argument
 from longrein.tools import SkillInfo
 
 MODES = ("default", "acceptEdits", "plan", "auto")

@@ -23,7 +23,6 @@ from longrein.agent import (
     session_usd,
 )
 from longrein.events import LongreinError
-from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines, input_state, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
@@ -42,6 +41,7 @@ from longrein.frontends.terminal.screen import Screen
 from longrein.frontends.terminal.shell_escape import UserCommands
 from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.terminal.window import Activity, TerminalWindow
+from longrein.steps.human_text import counted, escape_line
 
 if TYPE_CHECKING:
     from longrein.frontends.terminal.markdown import MarkdownPainter

@@ -11,12 +11,12 @@ from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 
 from longrein.agent import SessionUpdate
 from longrein.events import Entry, LongreinError
-from longrein.frontends.human_text import escape
 from longrein.frontends.terminal.event_lines import cells
 from longrein.frontends.terminal.interface import StatusCommand
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.settings_schema import TerminalOptions
 from longrein.steps import CallStep, Projection, RequestStep, Step
+from longrein.steps.human_text import escape
 
 DEBOUNCE_S = 0.3
 ROWS_MAX = 5

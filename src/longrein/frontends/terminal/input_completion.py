@@ -11,10 +11,10 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 
 from longrein.agent.extension_part import SlashCommand
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal.command_table import COMMANDS, summary_of
 from longrein.frontends.terminal.interface import CompleteFiles
+from longrein.steps.human_text import escape_line
 from longrein.tools import SkillInfo
 
 PASTE_LINES_MAX = 5

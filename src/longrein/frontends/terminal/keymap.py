@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from longrein.frontends.human_text import escape_line
 from longrein.settings_schema import KeyOptions
+from longrein.steps.human_text import escape_line
 
 Sequences = tuple[tuple[str, ...], ...]
 """Keys of one action, each as names of prompt_toolkit."""

@@ -21,7 +21,6 @@ from longrein.agent import (
     UserNotice,
 )
 from longrein.events import Entry, LongreinError, Text, UsageError
-from longrein.frontends.human_text import activity_text, escape, escape_line
 from longrein.frontends.secret_input import read_secret
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.stdio import STDIN_BYTES_MAX, read_lines
@@ -49,6 +48,7 @@ from longrein.frontends.terminal.memory_notes import is_memory_line, note_lines
 from longrein.frontends.terminal.shell_escape import is_user_command
 from longrein.frontends.terminal.view_model import Piece, ViewModel
 from longrein.steps import Projection
+from longrein.steps.human_text import activity_text, escape, escape_line
 
 NOBODY = "stdin has ended, so nobody can approve this"
 """Message to the model with a denial after the end of stdin."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from longrein.events import LongreinError
 from longrein.events.escape import one_line, shortened
-from longrein.frontends.human_text import counted, escape, escape_line, size
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.command_facts import ChangedFile, MemoryFile, RuleRow
 from longrein.frontends.terminal.command_types import (
@@ -24,6 +23,7 @@ from longrein.frontends.terminal.event_lines import (
     line,
     only_changes,
 )
+from longrein.steps.human_text import counted, escape, escape_line, size
 
 DIFF_LINES_MAX = 60
 """Lines shown of one file's change; /diff FILE shows all."""

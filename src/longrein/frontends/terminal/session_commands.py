@@ -4,7 +4,6 @@ sessions.
 
 from longrein.agent import SetModel, SetTitle
 from longrein.events.escape import one_line
-from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import (
     Choices,
@@ -17,6 +16,7 @@ from longrein.frontends.terminal.command_types import (
     number,
 )
 from longrein.frontends.terminal.interface import Outcome
+from longrein.steps.human_text import counted, escape_line
 
 NOTHING_SAID = "nothing was said yet"
 
