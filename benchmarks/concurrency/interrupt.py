@@ -18,8 +18,8 @@ from longrein.agent import UserMessage
 from longrein.composition import Additions, build
 from longrein.context import Budget, Request
 from longrein.events import Entry, Text, ToolCall, ToolStarted, TurnEnded, Usage
-from longrein.frontends.options import Options
 from longrein.models import Delta, Reply, TextDelta
+from longrein.options import Options
 from longrein.run_context import read_run_context
 
 ROUNDS = 120

@@ -28,8 +28,8 @@ from longrein.agent.memory_pressure import MemoryPressure
 from longrein.composition import Additions, build
 from longrein.context import Request
 from longrein.events import Cleared, Entry, Summarized, Text, ToolCall, TurnEnded, Usage
-from longrein.frontends.options import Options
 from longrein.models import Delta, ModelOptions, Reply, open_model
+from longrein.options import Options
 from longrein.run_context import read_run_context
 from longrein.testing.clock import VirtualClock
 

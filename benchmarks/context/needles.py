@@ -65,8 +65,8 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
-from longrein.frontends.options import Options
 from longrein.models import Delta, Failure, Reply
+from longrein.options import Options
 from longrein.run_context import read_run_context
 from longrein.store import open_log
 from longrein.tools import Outcome, ToolContext, make_tool

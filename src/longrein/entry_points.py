@@ -31,9 +31,9 @@ from longrein.frontends.headless.control_lines import ControlChannel, error_line
 from longrein.frontends.headless.control_requests import ControlOptions
 from longrein.frontends.headless.slash_commands import COMMANDS
 from longrein.frontends.headless.stream_json_blocks import encode
-from longrein.frontends.options import Options
 from longrein.frontends.stdio import read_lines, say, show
 from longrein.models import open_model
+from longrein.options import Options
 from longrein.run_context import (
     CLOCK,
     RunContext,

@@ -48,9 +48,9 @@ from longrein.events import (
     UsageError,
     text_of,
 )
-from longrein.frontends.options import Options
 from longrein.frontends.subcommands import MAIN
 from longrein.models import Model
+from longrein.options import Options
 from longrein.run_context import read_run_context
 from longrein.settings_schema import MODES, PermissionMode
 from longrein.tools import TaskView, Tool

@@ -23,9 +23,9 @@ from longrein.events import (
 from longrein.frontends.headless.progress_lines import progress
 from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json import draw
-from longrein.frontends.options import Options
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import ModelOptions, open_model
+from longrein.options import Options
 from longrein.permissions import Rules
 from longrein.run_context import read_run_context
 from longrein.steps import steps_of

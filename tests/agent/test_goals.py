@@ -10,7 +10,7 @@ import pytest
 from longrein.agent import UserMessage
 from longrein.composition import Additions, Composition, build
 from longrein.events import Entry, GoalChanged, PrefixSet, Text
-from longrein.frontends.options import Options
+from longrein.options import Options
 from longrein.run_context import read_run_context
 from longrein.store import Goals, project_key, read_entries
 from longrein.testing.harness import results

@@ -16,8 +16,8 @@ from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX, next_time, split_
 from longrein.composition import Additions, build
 from longrein.context import Request
 from longrein.events import Reminded, SchedulesSet, Text, UsageError
-from longrein.frontends.options import Options
 from longrein.models import Reply
+from longrein.options import Options
 from longrein.run_context import read_run_context
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session, results

@@ -14,7 +14,7 @@ from longrein.agent import Compact, OpenSession, UserMessage
 from longrein.composition import Additions, Composition, build
 from longrein.context import Budget, Request
 from longrein.events import PrefixSet, Reminded, Text, ToolEnded, UsageError, UserSpoke, text_of
-from longrein.frontends.options import Options
+from longrein.options import Options
 from longrein.run_context import read_run_context
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says

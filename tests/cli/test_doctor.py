@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from longrein.commands.doctor import doctor
-from longrein.frontends.options import Options
+from longrein.options import Options
 from longrein.run_context import read_run_context
 
 GIVEN = "price_input = 4\nprice_output = 20\n"

@@ -9,7 +9,7 @@ import pytest
 
 from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, Nothing, decide
 from longrein.events import SettingsError
-from longrein.frontends.options import Options
+from longrein.options import Options
 from longrein.run_context import PREPARE_AHEAD, named_budget, read_run_context
 from tests.context.log_builder import LogBuilder
 

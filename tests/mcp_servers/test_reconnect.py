@@ -77,7 +77,7 @@ def test_the_sdk_is_not_imported_before_the_prompt(cli: CliHarness) -> None:
     code = (
         "import asyncio, sys\n"
         "from longrein.composition import build\n"
-        "from longrein.frontends.options import Options\n"
+        "from longrein.options import Options\n"
         "from longrein.run_context import read_run_context\n"
         "async def main():\n"
         "    built = await build(read_run_context(Options()))\n"

@@ -33,9 +33,9 @@ from longrein.events import (
     TurnEnded,
     text_of,
 )
-from longrein.frontends.options import Options
 from longrein.frontends.terminal.event_lines import compaction_lines
 from longrein.models import Failure
+from longrein.options import Options
 from longrein.run_context import read_run_context
 from longrein.steps import MAIN, CompactionStep
 from longrein.store import write_transcript

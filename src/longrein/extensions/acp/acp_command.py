@@ -18,9 +18,9 @@ from longrein.extensions.acp.host_port import (
     StoredSession,
 )
 from longrein.extensions.acp.json_lines import take_standard_streams
-from longrein.frontends.options import Options
 from longrein.frontends.reports.context import as_text
 from longrein.frontends.stdio import say
+from longrein.options import Options
 from longrein.run_context import (
     CLOCK,
     RunContext,

@@ -21,8 +21,8 @@ from longrein.frontends.headless.control_lines import (
     success_line,
 )
 from longrein.frontends.headless.stream_json_blocks import Line
-from longrein.frontends.options import MODES
 from longrein.frontends.signals import cancel_all
+from longrein.options import MODES
 
 if TYPE_CHECKING:
     from longrein.frontends.headless.initialize import Offer
