@@ -15,12 +15,12 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from longrein.agent import UserMessage
-from longrein.composition import Additions, build
+from longrein.app import Additions, build
+from longrein.app.run_context import read_run_context
 from longrein.context import Budget, Request
 from longrein.events import Entry, Text, ToolCall, ToolStarted, TurnEnded, Usage
 from longrein.models import Delta, Reply, TextDelta
 from longrein.options import Options
-from longrein.run_context import read_run_context
 
 ROUNDS = 120
 KINDS: dict[str, tuple[str, ...]] = {

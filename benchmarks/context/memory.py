@@ -25,12 +25,12 @@ from benchmarks.context.table import Row, print_table
 
 from longrein.agent import OpenSession, UserMessage, UserNotice
 from longrein.agent.memory_pressure import MemoryPressure
-from longrein.composition import Additions, build
+from longrein.app import Additions, build
+from longrein.app.run_context import read_run_context
 from longrein.context import Request
 from longrein.events import Cleared, Entry, Summarized, Text, ToolCall, TurnEnded, Usage
 from longrein.models import Delta, ModelOptions, Reply, open_model
 from longrein.options import Options
-from longrein.run_context import read_run_context
 from longrein.testing.clock import VirtualClock
 
 WINDOW = 8_000_000

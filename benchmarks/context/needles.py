@@ -29,7 +29,8 @@ from benchmarks.context.playing import BenchmarkModel, budget_of
 from benchmarks.context.table import Row, print_table
 
 from longrein.agent import Answer, Compact, Rewind, UserMessage
-from longrein.composition import Additions, Composition, build
+from longrein.app import Additions, Composition, build
+from longrein.app.run_context import read_run_context
 from longrein.context import Request
 from longrein.events import (
     SCHEMA_VERSION,
@@ -67,7 +68,6 @@ from longrein.events import (
 )
 from longrein.models import Delta, Failure, Reply
 from longrein.options import Options
-from longrein.run_context import read_run_context
 from longrein.store import open_log
 from longrein.tools import Outcome, ToolContext, make_tool
 

@@ -12,7 +12,17 @@ import msgspec
 from longrein import __version__
 from longrein.agent import Rewind
 from longrein.agent.extension_part import ControlHandler
-from longrein.composition import Additions, Composition, build
+from longrein.app import Additions, Composition, build
+from longrein.app.run_context import (
+    CLOCK,
+    RunContext,
+    budget_of,
+    chosen_model,
+    discard_unused,
+    model_names,
+    named_budget,
+    read_run_context,
+)
 from longrein.config import full_model_name
 from longrein.events import (
     Document,
@@ -34,16 +44,6 @@ from longrein.frontends.headless.stream_json_blocks import encode
 from longrein.frontends.stdio import read_lines, say, show
 from longrein.models import open_model
 from longrein.options import Options
-from longrein.run_context import (
-    CLOCK,
-    RunContext,
-    budget_of,
-    chosen_model,
-    discard_unused,
-    model_names,
-    named_budget,
-    read_run_context,
-)
 from longrein.tools import structured_output_tool
 from longrein.workspace import nesting_depth
 

@@ -34,7 +34,8 @@ from longrein.agent import (
     retrieve_error,
     session_usd,
 )
-from longrein.composition import Additions, Composition, build
+from longrein.app import Additions, Composition, build
+from longrein.app.run_context import read_run_context
 from longrein.events import (
     AnyPart,
     Entry,
@@ -51,7 +52,6 @@ from longrein.events import (
 from longrein.frontends.subcommands import MAIN
 from longrein.models import Model
 from longrein.options import Options
-from longrein.run_context import read_run_context
 from longrein.settings_schema import MODES, PermissionMode
 from longrein.tools import TaskView, Tool
 

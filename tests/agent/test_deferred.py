@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from longrein.agent import Answer, Continue, OpenSession
-from longrein.composition import Additions, build
+from longrein.app import Additions, build
+from longrein.app.run_context import read_run_context
 from longrein.context import Budget, Price, Request, estimate_text
 from longrein.events import (
     PrefixSet,
@@ -27,7 +28,6 @@ from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import ModelOptions, open_model
 from longrein.options import Options
 from longrein.permissions import Rules
-from longrein.run_context import read_run_context
 from longrein.steps import steps_of
 from longrein.testing.clock import VirtualClock
 from longrein.testing.harness import (

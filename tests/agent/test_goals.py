@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import UserMessage
-from longrein.composition import Additions, Composition, build
+from longrein.app import Additions, Composition, build
+from longrein.app.run_context import read_run_context
 from longrein.events import Entry, GoalChanged, PrefixSet, Text
 from longrein.options import Options
-from longrein.run_context import read_run_context
 from longrein.store import Goals, project_key, read_entries
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says

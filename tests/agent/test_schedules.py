@@ -13,12 +13,12 @@ import pytest
 
 from longrein.agent import AddSchedule, RemoveSchedule, UserMessage, UserNotice
 from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX, next_time, split_when
-from longrein.composition import Additions, build
+from longrein.app import Additions, build
+from longrein.app.run_context import read_run_context
 from longrein.context import Request
 from longrein.events import Reminded, SchedulesSet, Text, UsageError
 from longrein.models import Reply
 from longrein.options import Options
-from longrein.run_context import read_run_context
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session, results
 from longrein.testing.scripted_model import ScriptedModel, call, says

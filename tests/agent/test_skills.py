@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Compact, OpenSession, UserMessage
-from longrein.composition import Additions, Composition, build
+from longrein.app import Additions, Composition, build
+from longrein.app.run_context import read_run_context
 from longrein.context import Budget, Request
 from longrein.events import PrefixSet, Reminded, Text, ToolEnded, UsageError, UserSpoke, text_of
 from longrein.options import Options
-from longrein.run_context import read_run_context
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from tests.agent.disk_harness import question, turn

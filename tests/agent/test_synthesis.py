@@ -11,12 +11,12 @@ import pytest
 
 from longrein.agent import Continue, UserMessage
 from longrein.agent.subagents.subagent_report import evidence, synthesis_job
-from longrein.composition import Additions, build
+from longrein.app import Additions, build
+from longrein.app.run_context import read_run_context
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Entry, Replied, Text, ToolCall, ToolEnded
 from longrein.models import Failure, Reply
 from longrein.options import Options
-from longrein.run_context import read_run_context
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says

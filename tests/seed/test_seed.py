@@ -12,7 +12,8 @@ import pytest
 
 from longrein.agent import Compact
 from longrein.agent.loop_actions import move_context
-from longrein.composition import Additions, build
+from longrein.app import Additions, build
+from longrein.app.run_context import read_run_context
 from longrein.context import Budget, fold, seed_reminders
 from longrein.context.seed_policy import (
     INSTRUCTION,
@@ -36,7 +37,6 @@ from longrein.events import (
 from longrein.frontends.terminal.event_lines import compaction_lines
 from longrein.models import Failure
 from longrein.options import Options
-from longrein.run_context import read_run_context
 from longrein.steps import MAIN, CompactionStep
 from longrein.store import write_transcript
 from longrein.testing.scripted_model import ScriptedModel

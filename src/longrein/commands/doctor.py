@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from longrein.app.run_context import RunContext, chosen_model, found_in, left_out_note
 from longrein.config import Plugins, SkillFiles, load_plugins
 from longrein.events import LongreinError
 from longrein.extension_points import BUNDLED, absent_extensions, bundled_extensions
@@ -13,7 +14,6 @@ from longrein.frontends.command_lookup import command_problems
 from longrein.frontends.stdio import show
 from longrein.models import look_up
 from longrein.permissions.hook_protocol import hook_line
-from longrein.run_context import RunContext, chosen_model, found_in, left_out_note
 from longrein.settings_schema import SandboxOptions
 from longrein.steps.human_text import counted, escape_line
 from longrein.store import list_sessions

@@ -8,10 +8,10 @@ import socket
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from longrein.app.run_context import RunContext
 from longrein.config.model_choice import provider_address
 from longrein.frontends.stdio import show
 from longrein.models import known_provider, known_providers, offered_models
-from longrein.run_context import RunContext
 
 CONNECT_S = 0.05
 """Longest wait for a server on this machine to take a connection."""

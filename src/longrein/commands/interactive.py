@@ -11,11 +11,12 @@ import msgspec
 from longrein import __version__
 from longrein.agent import BYPASS, bypass_warning
 from longrein.agent.hooks import SessionHooks
+from longrein.app import Additions, Composition, build
+from longrein.app.run_context import CLOCK, RunContext, chosen_model, discard_unused, model_names
 from longrein.commands.first_run import chosen_line, first_run_notices, show_no_model
 from longrein.commands.login import key_commands
 from longrein.commands.next_session import adopt_one_shot, next_session, session_rows, with_folder
 from longrein.commands.terminal_facts import command_facts, folder_name, input_facts
-from longrein.composition import Additions, Composition, build
 from longrein.config import home_folder, own_command, project_root
 from longrein.config.model_choice import NoModelFound
 from longrein.context import next_compacted, report
@@ -27,7 +28,6 @@ from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, TerminalFacts, run_terminal
 from longrein.frontends.terminal.file_matching import MATCHES_MAX, FileMatcher
 from longrein.permissions.hook_protocol import hook_line
-from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, model_names
 from longrein.store import USER, Goals, HistoryReader, project_key
 from longrein.workspace import Workspace, spooled_tasks, stop_background_task
 from longrein.workspace.sandbox import network_problem

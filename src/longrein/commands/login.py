@@ -4,13 +4,13 @@
 
 from collections.abc import Sequence
 
+from longrein.app.run_context import RunContext, chosen_model, key_source
 from longrein.config import StoredKeys, shorten_home, user_file
 from longrein.config.stored_keys import key_variable
 from longrein.events import LongreinError, UsageError
 from longrein.frontends.secret_input import KeyCommands, SecretQuestion, read_secret
 from longrein.frontends.stdio import say, show
 from longrein.models import known_provider, known_providers
-from longrein.run_context import RunContext, chosen_model, key_source
 from longrein.steps.human_text import escape_line
 
 

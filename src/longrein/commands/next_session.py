@@ -9,10 +9,10 @@ from contextlib import closing
 import msgspec
 
 from longrein.agent import SessionPort, SetTitle
-from longrein.composition import Composition
+from longrein.app import Composition
+from longrein.app.run_context import CLOCK, RunContext, fork
 from longrein.events import LongreinError, Opened, SessionError
 from longrein.frontends.terminal import Outcome, Row
-from longrein.run_context import CLOCK, RunContext, fork
 from longrein.steps.human_text import age, counted, joined
 from longrein.store import Reader, SessionInfo, find_session, list_sessions, session_info
 from longrein.store.daemon_threads import run_in_thread

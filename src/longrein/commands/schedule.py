@@ -5,12 +5,12 @@ from contextlib import closing
 
 from longrein.agent import AddSchedule, RemoveSchedule
 from longrein.agent.schedules import describe, split_when
+from longrein.app.run_context import RunContext
 from longrein.commands.report_event import named_session, send
 from longrein.context import State
 from longrein.events import Reminded, SchedulesSet, UsageError
 from longrein.frontends.argv import clean
 from longrein.frontends.stdio import say, show
-from longrein.run_context import RunContext
 from longrein.steps.human_text import escape_line
 from longrein.store import Reader
 

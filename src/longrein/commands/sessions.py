@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import BinaryIO
 
 from longrein import __version__
+from longrein.app.run_context import RunContext, budget_of
 from longrein.config import door_points
 from longrein.context import fold, next_compacted, report
 from longrein.events import LongreinError, UsageError
@@ -17,7 +18,6 @@ from longrein.frontends.reports import context as context_page
 from longrein.frontends.reports import session_lists as listing
 from longrein.frontends.reports import session_lists as search_page
 from longrein.frontends.stdio import say, show, stdout_file
-from longrein.run_context import RunContext, budget_of
 from longrein.steps.human_text import counted
 from longrein.store import (
     BundleReport,

@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
+from longrein.app.run_context import CLOCK, RunContext, sweep_orphans
 from longrein.events import SessionError, UsageError
 from longrein.frontends.reports import subagents as agents_page
 from longrein.frontends.reports import task_lists as tasks_page
 from longrein.frontends.reports.task_lists import TaskRow
 from longrein.frontends.stdio import say, show
-from longrein.run_context import CLOCK, RunContext, sweep_orphans
 from longrein.store import SessionHistory, SessionInfo, find_session, list_sessions, session_info
 from longrein.workspace import (
     SPOOL,

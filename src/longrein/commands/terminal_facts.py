@@ -13,7 +13,8 @@ import msgspec
 
 from longrein import __version__
 from longrein.agent.messages import session_usd
-from longrein.composition import Composition
+from longrein.app import Composition
+from longrein.app.run_context import CLOCK, RunContext, chosen_model, fork
 from longrein.config import config_dir, project_root, shorten_home, user_file
 from longrein.config.settings_file import forget_rule, own_rules
 from longrein.events import FileChanged, FileSeen, LongreinError, Replied, Text, UsageError
@@ -23,7 +24,6 @@ from longrein.frontends.terminal.command_facts import ChangedFile, CommandFacts,
 from longrein.frontends.terminal.input_facts import InputFacts
 from longrein.frontends.terminal.keymap import ACTIONS
 from longrein.models import open_model
-from longrein.run_context import CLOCK, RunContext, chosen_model, fork
 from longrein.settings_schema import EFFORTS
 from longrein.steps.human_text import joined, money, size, tokens
 from longrein.store import HistoryReader, Reader, find_session, is_open

@@ -7,8 +7,17 @@ from importlib.util import find_spec
 
 from longrein import __version__
 from longrein.agent.extension_part import AskUser
+from longrein.app import Additions, Composition, build
+from longrein.app.run_context import (
+    CLOCK,
+    RunContext,
+    chosen_model,
+    discard_unused,
+    fork,
+    model_names,
+    read_run_context,
+)
 from longrein.commands.doctor import doctor as run_doctor
-from longrein.composition import Additions, Composition, build
 from longrein.context import next_compacted, report
 from longrein.events import Image, SessionBusy, UsageError
 from longrein.extensions.acp.host_port import (
@@ -21,15 +30,6 @@ from longrein.extensions.acp.json_lines import take_standard_streams
 from longrein.frontends.reports.context import as_text
 from longrein.frontends.stdio import say
 from longrein.options import Options
-from longrein.run_context import (
-    CLOCK,
-    RunContext,
-    chosen_model,
-    discard_unused,
-    fork,
-    model_names,
-    read_run_context,
-)
 from longrein.store import delete_session, list_sessions
 from longrein.tools.editor_services import Editor
 from longrein.workspace import spooled_tasks

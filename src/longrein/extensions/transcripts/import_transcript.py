@@ -4,12 +4,12 @@ import asyncio
 import os
 import uuid
 
+from longrein.app.run_context import CLOCK, RunContext, kept_keys, new_nonce
 from longrein.commands.import_session import imported_line
 from longrein.config import known_secrets
 from longrein.events import SCHEMA_VERSION, LongreinError, Opened, redactor
 from longrein.extensions.transcripts.log_builder import LogBuilder, Transcript
 from longrein.extensions.transcripts.read_file import find_format, read_lines
-from longrein.run_context import CLOCK, RunContext, kept_keys, new_nonce
 from longrein.steps.human_text import counted
 from longrein.store import discard_empty, open_log
 

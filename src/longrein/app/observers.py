@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 
 from longrein.agent import OpenSession
+from longrein.app.run_context import CLOCK, RunContext
 from longrein.config import door_points
 from longrein.extension_points import OBSERVERS_DOOR
 from longrein.frontends.stdio import say
-from longrein.run_context import CLOCK, RunContext
 from longrein.settings_schema import Settings
 
 FINISH_S = 10.0

@@ -27,17 +27,30 @@ from longrein.agent.git_metadata import current_branch, find_git_folder
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.agent.skills import SessionSkills
-from longrein.composition.additions import NOTHING_ADDED, Additions
-from longrein.composition.checkpoint_place import checkpoint_opener
-from longrein.composition.execution import (
+from longrein.app.additions import NOTHING_ADDED, Additions
+from longrein.app.checkpoint_place import checkpoint_opener
+from longrein.app.execution import (
     hook_table,
     make_sandbox,
     make_spawner,
     open_workspaces,
     variables,
 )
-from longrein.composition.model_offer import make_offer, search_note, with_plugins
-from longrein.composition.observers import Finish, finish_observers, start_observers
+from longrein.app.model_offer import make_offer, search_note, with_plugins
+from longrein.app.observers import Finish, finish_observers, start_observers
+from longrein.app.run_context import (
+    CLOCK,
+    RunContext,
+    check_depth,
+    chosen_model,
+    found_in,
+    found_notes,
+    kept_keys,
+    key_source,
+    session_of,
+    stored_model,
+    sweep_orphans,
+)
 from longrein.config import (
     Plugins,
     door_points,
@@ -62,19 +75,6 @@ from longrein.events import (
 from longrein.extension_points import SESSION_PARTS_DOOR, absent_extensions
 from longrein.models import Model, ModelOptions, forget_encoded, look_up, open_model
 from longrein.permissions import Rules
-from longrein.run_context import (
-    CLOCK,
-    RunContext,
-    check_depth,
-    chosen_model,
-    found_in,
-    found_notes,
-    kept_keys,
-    key_source,
-    session_of,
-    stored_model,
-    sweep_orphans,
-)
 from longrein.settings_schema import MIB
 from longrein.store import (
     Goals,
