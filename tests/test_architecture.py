@@ -91,7 +91,7 @@ def attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
 # --- Imports --------------------------------------------------------------------------------------
 
 LAZY_HEADLESS = {
-    "longrein.frontends.attachments",  # few prompts name files
+    "longrein.app.attachments",  # few prompts name files
     "longrein.frontends.terminal.command_table",  # imports prompt_toolkit, to name its commands
     "longrein.frontends.reports.context",  # only for /context
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Compact, OpenSession, UserMessage
-from longrein.app import Additions, Composition, build
+from longrein.app import Additions, App, AppSession
 from longrein.app.run_context import read_run_context
 from longrein.context import Budget, Request
 from longrein.events import PrefixSet, Reminded, Text, ToolEnded, UsageError, UserSpoke, text_of
@@ -56,7 +56,9 @@ class Place:
         given = Options(state_dir=str(self.state), trust=trust, **options)  # type: ignore[arg-type]
         model = ScriptedModel(*replies, budget=Budget(window, 4_000))  # type: ignore[arg-type]
         place = read_run_context(given, folder=str(self.repo))
-        built = await build(place, session, fresh=not session, additions=Additions(model=model))
+        built = await App(place, print).open(
+            session, fresh=not session, additions=Additions(model=model)
+        )
         try:
             yield Opened(built, model)
         finally:
@@ -66,7 +68,7 @@ class Place:
 class Opened:
     """An open session and its model."""
 
-    def __init__(self, built: Composition, model: ScriptedModel) -> None:
+    def __init__(self, built: AppSession, model: ScriptedModel) -> None:
         self.built, self.model = built, model
         self.session: OpenSession = built.session
 

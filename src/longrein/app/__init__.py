@@ -1,6 +1,10 @@
-"""Every part of an open session is made here, once, and handed to its users."""
+"""What a running longrein offers: `App`, and `AppSession` for each session that it opens.
+
+Frontends, the library and the commands are clients of them.
+"""
 
 from longrein.app.additions import Additions
-from longrein.app.builder import Composition, build
+from longrein.app.app import App
+from longrein.app.app_session import AppSession
 
-__all__ = ["Additions", "Composition", "build"]
+__all__ = ["Additions", "App", "AppSession"]

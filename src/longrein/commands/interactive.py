@@ -11,11 +11,11 @@ import msgspec
 from longrein import __version__
 from longrein.agent import BYPASS, bypass_warning
 from longrein.agent.hooks import SessionHooks
-from longrein.app import Additions, Composition, build
-from longrein.app.run_context import CLOCK, RunContext, chosen_model, discard_unused, model_names
+from longrein.app import Additions, App, AppSession
+from longrein.app.run_context import CLOCK, RunContext, chosen_model, model_names
 from longrein.commands.first_run import chosen_line, first_run_notices, show_no_model
 from longrein.commands.login import key_commands
-from longrein.commands.next_session import adopt_one_shot, next_session, session_rows, with_folder
+from longrein.commands.next_session import adopt_one_shot, next_session, session_rows
 from longrein.commands.terminal_facts import command_facts, folder_name, input_facts
 from longrein.config import home_folder, own_command, project_root
 from longrein.config.model_choice import NoModelFound
@@ -49,45 +49,48 @@ FILES_SHOWN_MAX = 50
 """Files offered at once."""
 
 
-async def run_interactive(place: RunContext) -> int:
+async def run_interactive(context: RunContext) -> int:
     """Run the session of the options, then those that the user opens. Return the exit code."""
-    options = place.options
+    app = App(context, say)
+    options = context.options
     first_frame.poll()
     try:
-        built = await build(place, additions=ASKING)
+        opened = await app.open(additions=ASKING)
     except NoModelFound as error:
         first_frame.close()
         show_no_model()
         return error.exit_code
     first_frame.poll()
-    prompt, choosing = options.prompt, options.resume == ""
+    prompt = options.prompt
+    choosing = options.resume == ""
     while True:
-        adopt_one_shot(place, built)
-        outcome = await _run_session(place, built, prompt, choosing=choosing)
-        await built.finish()
-        left = built.session
+        adopt_one_shot(opened)
+        outcome = await _run_session(opened, prompt, choosing=choosing)
+        await opened.finish()
+        left = opened
         if outcome.kind == "exit":
-            await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
+            await left.discard_unused()
             return outcome.code
         try:
-            place = with_folder(place, outcome.folder)
-            session, fresh = await next_session(
-                place, left, outcome, copies=choosing and options.fork_session
-            )
-            built = await build(place, session, fresh=fresh, additions=ASKING)
+            app = app.with_folder(outcome.folder) if outcome.folder else app
+            copies = choosing and options.fork_session
+            session, fresh = await next_session(app, left.session, outcome, copies=copies)
+            opened = await app.open(session, fresh=fresh, additions=ASKING)
             if outcome.kind == "new":
-                built.session.part(SessionHooks).source = "clear"
-            prompt, choosing = "", False
-            if built.session.id != left.id:
-                await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
+                opened.session.part(SessionHooks).source = "clear"
+            prompt = ""
+            choosing = False
+            if opened.session.id != left.session.id:
+                await left.discard_unused()
         except LongreinError as error:
             say(str(error))
-            built, prompt = await build(place, built.session.id, additions=ASKING), ""
+            opened = await app.open(opened.session.id, additions=ASKING)
+            prompt = ""
 
 
-async def _run_session(
-    place: RunContext, built: Composition, prompt: str, *, choosing: bool
-) -> Outcome:
+async def _run_session(opened: AppSession, prompt: str, *, choosing: bool) -> Outcome:
+    built = opened
+    place = opened.app.context
     folder = os.path.join(place.state_dir, "history")
     names = FileNames(built.deps.workspace, lambda: built.session.state.cwd, CLOCK.mono_s)
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -117,19 +120,19 @@ async def _end_tasks(folder: str) -> None:
         )
 
 
-def _reasons(built: Composition, handle: str) -> "list[LineReason]":
+def _reasons(built: AppSession, handle: str) -> "list[LineReason]":
     from longrein.context.clear_items import line_reasons
 
     return line_reasons(built.session.state, built.deps.model.budget, handle)
 
 
-def _analysis(built: Composition) -> list[str]:
+def _analysis(built: AppSession) -> list[str]:
     from longrein.context.analysis import analyse, analysis_lines
 
     return analysis_lines(analyse(built.session.state, built.deps.model.budget))
 
 
-def _facts(place: RunContext, built: Composition, *, choosing: bool) -> TerminalFacts:
+def _facts(place: RunContext, built: AppSession, *, choosing: bool) -> TerminalFacts:
     deps, session = built.deps, built.session
     for part in deps.extension_parts:
         part.let_user_answer()
@@ -162,12 +165,12 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
             CLOCK.wall_us,
             redact=deps.redact,
         ),
-        hooks=lambda: _hooks(built),
+        hooks=lambda: _hooks(place, built),
         slash_commands=lambda: [
             one for part in deps.extension_parts for one in part.slash_commands()
         ],
         commands=command_facts(place, built),
-        sandbox=lambda: _sandbox(built),
+        sandbox=lambda: _sandbox(place, built),
         read_history=HistoryReader(place.state_dir, session.id).reading,
         is_root=is_root,
         leave_policy=place.settings.tasks.policy or "ask",
@@ -182,10 +185,10 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
     )
 
 
-def _status_line(place: RunContext, built: Composition) -> "StatusCommand | None":
+def _status_line(place: RunContext, built: AppSession) -> "StatusCommand | None":
     """Return the user's command for the status line; None without one, and where no hook runs."""
     command = place.settings.terminal.status_line
-    if not command.strip() or place.settings.hooks.disable or built.run_context.hooks.disabled:
+    if not command.strip() or place.settings.hooks.disable or place.hooks.disabled:
         return None
     from longrein.agent.status_line_command import StatusCommand
 
@@ -198,7 +201,7 @@ def _status_line(place: RunContext, built: Composition) -> "StatusCommand | None
     )
 
 
-def _key_commands(place: RunContext, built: Composition) -> KeyCommands:
+def _key_commands(place: RunContext, built: AppSession) -> KeyCommands:
     """Return what `/login` does: as the subcommand; the new key is masked in this session from
     now on.
     """
@@ -220,33 +223,28 @@ def _key_commands(place: RunContext, built: Composition) -> KeyCommands:
     return msgspec.structs.replace(commands, login=login)
 
 
-def _hooks(built: Composition) -> Sequence[tuple[str, str]]:
+def _hooks(place: RunContext, built: AppSession) -> Sequence[tuple[str, str]]:
     """Describe the hooks that run, then those that wait to be confirmed."""
     running = [one.hook for one in built.session.part(SessionHooks).table.handlers]
-    waiting = [
-        (f"not confirmed: {hook_line(hook)}", hook.source)
-        for hook in built.run_context.hooks.changed
-    ]
+    waiting = [(f"not confirmed: {hook_line(hook)}", hook.source) for hook in place.hooks.changed]
     return [*((hook_line(hook), hook.source) for hook in running), *waiting]
 
 
-def _sandbox(built: Composition) -> str:
+def _sandbox(place: RunContext, built: AppSession) -> str:
     rung = built.deps.sandbox.rung if built.deps.sandbox is not None else None
     if rung is None or not rung.confines:
         return "no sandbox"
     return (
-        f"{rung.name}, no network"
-        if network_problem(built.run_context.settings.sandbox, rung)
-        else rung.name
+        f"{rung.name}, no network" if network_problem(place.settings.sandbox, rung) else rung.name
     )
 
 
-async def _task_tail(place: RunContext, built: Composition, task: str, lines: int) -> str:
+async def _task_tail(place: RunContext, built: AppSession, task: str, lines: int) -> str:
     archive = HistoryReader(place.state_dir, built.session.id)
     return await archive.reading(lambda past: output_tail(past, built.log.folder, task, lines))
 
 
-def _file_text(built: Composition, path: str) -> str | None:
+def _file_text(built: AppSession, path: str) -> str | None:
     workspace = built.deps.workspace
     try:
         found = workspace.resolve(path, built.session.state.cwd)

@@ -6,15 +6,13 @@ import asyncio
 import os
 from contextlib import closing
 
-import msgspec
-
 from longrein.agent import SessionPort, SetTitle
-from longrein.app import Composition
-from longrein.app.run_context import CLOCK, RunContext, fork
+from longrein.app import App, AppSession
+from longrein.app.run_context import CLOCK, RunContext
 from longrein.events import LongreinError, Opened, SessionError
 from longrein.frontends.terminal import Outcome, Row
 from longrein.steps.human_text import age, counted, joined
-from longrein.store import Reader, SessionInfo, find_session, list_sessions, session_info
+from longrein.store import Reader, SessionInfo, list_sessions, session_info
 from longrein.store.daemon_threads import run_in_thread
 
 ROWS_MAX = 100
@@ -59,26 +57,23 @@ def _branch(place: RunContext, info: SessionInfo) -> str:
     return opened.event.branch if opened is not None and isinstance(opened.event, Opened) else ""
 
 
-def adopt_one_shot(place: RunContext, built: Composition) -> None:
+def adopt_one_shot(opened: AppSession) -> None:
     """Give a one-shot run a title when it is opened in the terminal: from now on it is a session
     like any other.
     """
-    session = built.session
+    session = opened.session
     try:
-        info = session_info(place.state_dir, session.id) if session.state.words else None
+        info = (
+            session_info(opened.app.context.state_dir, session.id) if session.state.words else None
+        )
     except LongreinError:
         return
     if info is not None and info.one_shot and info.title:
         session.tell(SetTitle(info.title))
 
 
-def with_folder(place: RunContext, folder: str) -> RunContext:
-    """Return the run context in which sessions may also work in `folder`."""
-    return msgspec.structs.replace(place, roots=(*place.roots, folder)) if folder else place
-
-
 async def next_session(
-    place: RunContext, left: SessionPort, outcome: Outcome, *, copies: bool = False
+    app: App, left: SessionPort, outcome: Outcome, *, copies: bool = False
 ) -> tuple[str, bool]:
     """Return (session to open, whether it is new) after `outcome`. A session to watch is shown
     first.
@@ -88,9 +83,9 @@ async def next_session(
     if outcome.kind == "watch":
         from longrein.commands.watch import watch_session
 
-        await watch_session(place, find_session(place.state_dir, outcome.session))
+        await watch_session(app.context, app.find(outcome.session))
         kept = bool(left.state.words or left.pending)
-        return (left.id, False) if kept and os.path.isdir(place.state_dir) else ("", True)
+        return (left.id, False) if kept and os.path.isdir(app.context.state_dir) else ("", True)
     if outcome.kind == "copy" or (copies and outcome.kind == "switch"):
-        return await fork(place, find_session(place.state_dir, outcome.session)), False
+        return await app.fork(app.find(outcome.session)), False
     return outcome.session, outcome.kind == "new"

@@ -13,7 +13,7 @@ import msgspec
 
 from longrein import __version__
 from longrein.agent.messages import session_usd
-from longrein.app import Composition
+from longrein.app import AppSession
 from longrein.app.run_context import CLOCK, RunContext, chosen_model, fork
 from longrein.config import config_dir, project_root, shorten_home, user_file
 from longrein.config.settings_file import forget_rule, own_rules
@@ -34,7 +34,7 @@ TEXT_BYTES_MAX = 1_000_000
 """Larger files are not compared."""
 
 
-def command_facts(place: RunContext, built: Composition) -> CommandFacts:
+def command_facts(place: RunContext, built: AppSession) -> CommandFacts:
     """Return the callbacks of the slash commands for one open session."""
     efforts = EffortChoice(place, built)
     return CommandFacts(
@@ -66,7 +66,7 @@ def command_facts(place: RunContext, built: Composition) -> CommandFacts:
 
 
 def _status(
-    place: RunContext, built: Composition, efforts: "EffortChoice"
+    place: RunContext, built: AppSession, efforts: "EffortChoice"
 ) -> Sequence[tuple[str, str]]:
     deps, state = built.deps, built.session.state
     window = deps.model.budget.usable_tokens
@@ -100,7 +100,7 @@ def _status(
     ]
 
 
-def _settings(place: RunContext, built: Composition) -> Sequence[tuple[str, str, str]]:
+def _settings(place: RunContext, built: AppSession) -> Sequence[tuple[str, str, str]]:
     """Return the settings that are not built in; values without secrets."""
     return [
         (key, built.deps.redact(_value(place, key)), origin)
@@ -126,7 +126,7 @@ async def _doctor(place: RunContext) -> Sequence[str]:
     return await asyncio.wrap_future(run_in_thread(lambda: doctor_lines(place), "doctor"))
 
 
-def _rules(place: RunContext, built: Composition) -> Sequence[RuleRow]:
+def _rules(place: RunContext, built: AppSession) -> Sequence[RuleRow]:
     """Return the rules in force: of this session, of the user's file, of other places."""
     own = {(kind, rule): where for kind, rule, where in own_rules(place.environ, place.home)}
     rows = []
@@ -143,7 +143,7 @@ def _rules(place: RunContext, built: Composition) -> Sequence[RuleRow]:
     return rows
 
 
-def _remove_rule(place: RunContext, built: Composition, row: RuleRow) -> None:
+def _remove_rule(place: RunContext, built: AppSession, row: RuleRow) -> None:
     if any(
         (kind, rule) == (row.kind, row.rule)
         for kind, rule, _ in own_rules(place.environ, place.home)
@@ -157,7 +157,7 @@ def _remove_rule(place: RunContext, built: Composition, row: RuleRow) -> None:
         )
 
 
-def _memory(place: RunContext, built: Composition) -> Sequence[MemoryFile]:
+def _memory(place: RunContext, built: AppSession) -> Sequence[MemoryFile]:
     """Return the instruction files that the model was given, then the usual ones that are not
     there yet.
     """
@@ -186,7 +186,7 @@ def _memory_file(place: RunContext, path: str, use: str) -> MemoryFile:
 class EffortChoice:
     """The effort of thinking of one session, which the user may change."""
 
-    def __init__(self, place: RunContext, built: Composition) -> None:
+    def __init__(self, place: RunContext, built: AppSession) -> None:
         self._place = place
         self._built = built
         self._chosen = ""
@@ -216,7 +216,7 @@ class EffortChoice:
 # --- Changes, money, copies -----------------------------------------------------------------------
 
 
-async def _changes(built: Composition) -> Sequence[ChangedFile]:
+async def _changes(built: AppSession) -> Sequence[ChangedFile]:
     """Return the files that the session and its subagents changed with their tools, by name."""
     cwd = built.session.state.cwd
 
@@ -240,7 +240,7 @@ async def _changes(built: Composition) -> Sequence[ChangedFile]:
             for path, before in sorted(first.items())
         ]
 
-    return await HistoryReader(built.run_context.state_dir, built.session.id).reading(read)
+    return await HistoryReader(built.app.context.state_dir, built.session.id).reading(read)
 
 
 def _before(past: Reader, before: str, kept: set[str]) -> str | None:
@@ -268,21 +268,21 @@ def _text(data: bytes) -> str | None:
     return data.decode("utf-8", "replace")
 
 
-async def _git(built: Composition, words: Sequence[str]) -> tuple[int, str]:
+async def _git(built: AppSession, words: Sequence[str]) -> tuple[int, str]:
     from longrein.workspace.git import run_git
 
     code, said = await run_git(built.deps.workspace, words, built.session.state.cwd)
     return code, said.decode("utf-8", "replace")
 
 
-async def _costs(built: Composition) -> Sequence[CostRow]:
-    archive = HistoryReader(built.run_context.state_dir, built.session.id)
+async def _costs(built: AppSession) -> Sequence[CostRow]:
+    archive = HistoryReader(built.app.context.state_dir, built.session.id)
     return await archive.reading(lambda past: cost_rows(past.entries()))
 
 
-async def _answer(built: Composition, nth: int) -> str:
+async def _answer(built: AppSession, nth: int) -> str:
     """Return the text of the last reply but `nth` - 1 that has one."""
-    archive = HistoryReader(built.run_context.state_dir, built.session.id)
+    archive = HistoryReader(built.app.context.state_dir, built.session.id)
 
     def read(past: Reader) -> str:
         left = nth
@@ -301,7 +301,7 @@ async def _answer(built: Composition, nth: int) -> str:
     return await archive.reading(read)
 
 
-async def _export(place: RunContext, built: Composition, path: str) -> str:
+async def _export(place: RunContext, built: AppSession, path: str) -> str:
     """Write the session to `path`, in the format of its ending; return the line about it."""
     from longrein.commands.sessions import export_file
 
@@ -315,7 +315,7 @@ async def _export(place: RunContext, built: Composition, path: str) -> str:
     return f"written to {shorten_home(target, place.home)}: {entries} entries, {size(written)}"
 
 
-def _folder(built: Composition, written: str) -> str:
+def _folder(built: AppSession, written: str) -> str:
     path = os.path.abspath(os.path.join(built.session.state.cwd, os.path.expanduser(written)))
     if not os.path.isdir(path):
         raise UsageError(f"{path} is not a folder")
@@ -344,7 +344,7 @@ def folder_name(cwd: str) -> str:
     return cwd.strip("/").replace("/", "-")[-200:] or "root"
 
 
-def input_facts(place: RunContext, built: Composition) -> InputFacts:
+def input_facts(place: RunContext, built: AppSession) -> InputFacts:
     """Return the facts for the input of one session."""
     settings = place.settings
     reader = built.attachments()

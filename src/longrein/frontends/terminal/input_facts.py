@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
+from longrein.app.attachments import Attachments
 from longrein.events import Image
-from longrein.frontends.attachments import Attachments
 
 
 async def _no_clipboard() -> tuple[bytes, str]:
