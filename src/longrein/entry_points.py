@@ -26,8 +26,12 @@ from longrein.events import (
 )
 from longrein.extension_points import load_object
 from longrein.frontends.headless import BufferedOutput, OutputOptions, run_headless
-from longrein.frontends.headless.control_lines import ControlChannel, error_line, success_line
-from longrein.frontends.headless.control_requests import ControlOptions
+from longrein.frontends.headless.control_lines import (
+    ControlChannel,
+    ControlOptions,
+    error_line,
+    success_line,
+)
 from longrein.frontends.headless.stream_json_blocks import encode
 from longrein.frontends.stdio import read_lines, say, show
 from longrein.options import Options

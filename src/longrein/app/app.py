@@ -1,8 +1,10 @@
 """A running longrein: its settings and folders, the sessions it has stored, and how to open one."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -21,7 +23,7 @@ from longrein.app.run_context import (
     named_budget,
     read_run_context,
 )
-from longrein.config import full_model_name
+from longrein.config import full_model_name, user_file
 from longrein.context import Budget, State
 from longrein.events import SessionBusy
 from longrein.options import Options
@@ -105,6 +107,16 @@ class App:
             )
         await delete_session(self.context.state_dir, session, wall_us=CLOCK.wall_us)
 
+    async def export(self, session: str, path: str) -> None:
+        """Write a stored session to a new file, in the format of its ending. Raises
+        `LongreinError`.
+        """
+        from longrein.app.session_export import export_file
+
+        settings = self.context.settings
+        work = partial(export_file, self.context.state_dir, settings.plugins, session, path)
+        await asyncio.wrap_future(run_in_thread(work, "export"))
+
     # --- Models -----------------------------------------------------------------------------------
 
     def check_model(self) -> None:
@@ -131,3 +143,40 @@ class App:
     def stored_budget(self, state: State) -> Budget:
         """Return the budget of the model that a session has in its log."""
         return budget_of(self.context, state)
+
+    # --- Settings and files -----------------------------------------------------------------------
+
+    @property
+    def settings_file(self) -> str:
+        """The user's settings file."""
+        return user_file(self.context.environ, self.context.home)
+
+    @property
+    def leave_policy(self) -> str:
+        """What becomes of running tasks when the user leaves: `ask`, `stop` or `keep`."""
+        return self.context.settings.tasks.policy or "ask"
+
+    @property
+    def is_root(self) -> bool:
+        """True if longrein runs as root."""
+        return os.geteuid() == 0
+
+    def is_first_run(self) -> bool:
+        """Return True if no session has been stored yet but the present one."""
+        try:
+            return len(os.listdir(f"{self.context.state_dir}/sessions")) <= 1
+        except OSError:
+            return True
+
+    def kept_file(self, folder: str) -> str:
+        """Return the path in `folder` of the state at which something is kept for this project."""
+        name = self.context.cwd.strip("/").replace("/", "-")[-200:] or "root"
+        return os.path.join(self.context.state_dir, folder, name)
+
+    def note_files(self) -> Sequence[tuple[str, str]]:
+        """Return (label, path) of the instruction files that notes are added to: that of the
+        project, which may not exist yet, and the user's own.
+        """
+        from longrein.app.session_details import note_files
+
+        return note_files(self.context)

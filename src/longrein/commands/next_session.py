@@ -2,59 +2,13 @@
 one-shot runs.
 """
 
-import asyncio
 import os
-from contextlib import closing
 
 from longrein.agent import SessionPort, SetTitle
 from longrein.app import App, AppSession
-from longrein.app.run_context import CLOCK, RunContext
-from longrein.events import LongreinError, Opened, SessionError
-from longrein.frontends.terminal import Outcome, Row
-from longrein.steps.human_text import age, counted, joined
-from longrein.store import Reader, SessionInfo, list_sessions, session_info
-from longrein.store.daemon_threads import run_in_thread
-
-ROWS_MAX = 100
-"""Sessions shown by `/resume`."""
-ONE_SHOT = "one-shot runs (-p)"
-
-
-async def session_rows(place: RunContext) -> list[Row]:
-    """Return the sessions of this folder that have a title, newest first; one-shot runs come
-    last.
-    """
-
-    def read() -> list[Row]:
-        here = [
-            info for info in list_sessions(place.state_dir) if info.cwd == place.cwd and info.title
-        ]
-        now = CLOCK.wall_us()
-        infos = sorted(here, key=lambda info: info.one_shot)[:ROWS_MAX]
-        return [
-            Row(
-                info.session, info.title, _note(place, info, now), ONE_SHOT if info.one_shot else ""
-            )
-            for info in infos
-        ]
-
-    return await asyncio.wrap_future(run_in_thread(read, "sessions"))
-
-
-def _note(place: RunContext, info: SessionInfo, now: int) -> str:
-    """Return age, branch, size and, where it is so, that another process has it open."""
-    where = "open elsewhere" if info.open else ""
-    entries = "" if info.damaged else counted(info.entries, "entry")
-    return joined(age(now - info.updated_at), _branch(place, info), entries, where, by=" · ")
-
-
-def _branch(place: RunContext, info: SessionInfo) -> str:
-    try:
-        with closing(Reader(place.state_dir, info.session)) as reader:
-            opened = reader.opening_entry()
-    except SessionError:
-        return ""
-    return opened.event.branch if opened is not None and isinstance(opened.event, Opened) else ""
+from longrein.events import LongreinError
+from longrein.frontends.terminal import Outcome
+from longrein.store import session_info
 
 
 def adopt_one_shot(opened: AppSession) -> None:

@@ -3,11 +3,9 @@ a reason.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import Any
-
-import msgspec
 
 from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopChild, StopTask
 from longrein.agent.extension_part import ControlHandler
@@ -15,7 +13,6 @@ from longrein.app import AppSession
 from longrein.context import report
 from longrein.events import LongreinError, entry_uuid
 from longrein.frontends.headless.control_lines import (
-    ControlChannel,
     ControlError,
     ControlRequest,
     error_line,
@@ -26,20 +23,6 @@ from longrein.frontends.signals import cancel_all
 from longrein.options import MODES
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[Line]]
-
-
-class ControlOptions(msgspec.Struct, frozen=True):
-    """Parts that serve a program which runs longrein."""
-
-    channel: ControlChannel | None = None
-    """For requests to the program, if the caller has begun to use one."""
-    waits: bool = False
-    """True if a turn that was cut is continued by the first message only, and not at once."""
-    terminal_commands: Callable[[], Collection[str]] = tuple
-    """Names of the slash commands of the terminal."""
-
-
-NO_PROGRAM = ControlOptions()
 
 
 ELSEWHERE = "it is a service of Claude Code, which longrein has not"

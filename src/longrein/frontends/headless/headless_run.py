@@ -14,11 +14,12 @@ from longrein.app import AppSession
 from longrein.events import AnyPart, Entry, LongreinError, SessionError, UsageError
 from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.control_lines import (
+    NO_PROGRAM,
     ControlChannel,
+    ControlOptions,
     ControlRequest,
     ControlResponse,
 )
-from longrein.frontends.headless.control_requests import NO_PROGRAM, ControlOptions, HostRequests
 from longrein.frontends.headless.partial_messages import SubagentStreams
 from longrein.frontends.headless.reporter import RunReporter
 from longrein.frontends.headless.run_state import (
@@ -42,6 +43,7 @@ from longrein.tools import EXIT_PLAN_MODE
 from longrein.workspace import nesting_depth
 
 if TYPE_CHECKING:
+    from longrein.frontends.headless.control_requests import HostRequests
     from longrein.frontends.headless.host_permissions import HostPermissions
     from longrein.frontends.headless.stream_json_input import InputMessage
     from longrein.frontends.headless.structured_retries import StructuredRetries
@@ -127,7 +129,8 @@ class _Run:
             for name in STATE_VARIABLES
         ]
         """Whether the SDK of the program, and the program itself, ask for the state."""
-        self.requests = HostRequests(opened, self._wake, self.reporter.put_line)
+        self.requests: HostRequests | None = None
+        """Serves the requests of a program; None without lines of stdin."""
         self.permissions = self._host_permissions()
         self.retries = self._structured_retries()
         self.seen, self.entry_seen = self.start, asyncio.Event()
@@ -182,7 +185,8 @@ class _Run:
         """Close the session, so that its followers get all updates and the next run can open it."""
         if self.waiting_notice is not None:
             self.waiting_notice.cancel()
-        await self.requests.close()
+        if self.requests is not None:
+            await self.requests.close()
         if self.permissions is not None:
             await self.permissions.close()
         for act in (self._report_left_work, self.session.close):  # closed in any case
@@ -256,7 +260,10 @@ class _Run:
 
     async def _run_input(self, lines: AsyncIterator[bytes]) -> None:
         """Run a turn whenever a line arrives, until stdin ends."""
-        pump = asyncio.create_task(self._read_input(lines))
+        from longrein.frontends.headless.control_requests import HostRequests
+
+        self.requests = HostRequests(self.opened, self._wake, self.reporter.put_line)
+        pump = asyncio.create_task(self._read_input(lines, self.requests))
         try:
             while not self.signal and not self.out.write_error:
                 await self.work_ready.wait()
@@ -307,7 +314,7 @@ class _Run:
         if self.streams_input:
             self._end_turn()
 
-    async def _read_input(self, lines: AsyncIterator[bytes]) -> None:
+    async def _read_input(self, lines: AsyncIterator[bytes], requests: "HostRequests") -> None:
         from longrein.frontends.headless.stream_json_input import InputMessage, parse_line
 
         try:
@@ -315,7 +322,7 @@ class _Run:
                 try:
                     match parse_line(line, self.opened.keep_media):
                         case ControlRequest() as request:
-                            await self.requests.serve(request)
+                            await requests.serve(request)
                         case ControlResponse() as response:
                             self.channel.receive(response)
                         case InputMessage() as message:
@@ -456,7 +463,7 @@ class _Run:
 
     async def _finish(self) -> int:
         said_nothing = not (self.signal or self.error or self.run_state.replies)
-        has_asked = self.requests.served or self.control.waits
+        has_asked = self.control.waits or (self.requests is not None and self.requests.served)
         if (
             self.streams_input
             and self.code is None

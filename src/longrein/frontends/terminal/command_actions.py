@@ -84,8 +84,8 @@ def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
     """Run a command and apply its result."""
     command = typed.command
     if command is None:
-        facts = conversation.facts
-        known = (facts.custom_commands(), facts.slash_commands())
+        opened = conversation.opened
+        known = (opened.known_skills(), opened.slash_commands())
         conversation.notice(unknown_command_text(typed.name, *known))
     elif command.idle_only and conversation.session.busy:
         conversation.notice(f"/{command.name} waits until the turn is over; Esc interrupts it")
@@ -179,14 +179,14 @@ def request_exit(conversation: Conversation, outcome: Outcome) -> None:
         conversation.leave(conversation.leaving or outcome)
         return
     conversation.leaving = outcome
-    if conversation.facts.leave_policy == "ask":
+    if conversation.opened.app.leave_policy == "ask":
         conversation.choose(
             exit_question(running),
             exit_choices(len(running)),
             lambda choice: _exit_with(conversation, outcome, choice),
         )
     else:
-        _exit_with(conversation, outcome, conversation.facts.leave_policy)
+        _exit_with(conversation, outcome, conversation.opened.app.leave_policy)
 
 
 def _exit_with(conversation: Conversation, outcome: Outcome, choice: str) -> None:
