@@ -1,4 +1,4 @@
-"""What a running longrein offers: `App`, and `AppSession` for each session that it opens.
+"""A running longrein: `App`, and `AppSession` for each session that it opens.
 
 Frontends, the library and the commands are clients of them.
 """

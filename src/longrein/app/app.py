@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class App:
-    """What terminal, headless runs, editors, programs and commands are clients of."""
+    """A longrein of which terminal, headless runs, editors and programs are clients."""
 
     version = __version__
 

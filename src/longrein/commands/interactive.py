@@ -1,7 +1,6 @@
 """The interactive terminal: run one session after another until the user leaves."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from longrein.agent.hooks import SessionHooks
 from longrein.app import Additions, App, AppSession
@@ -14,9 +13,6 @@ from longrein.frontends.stdio import say
 from longrein.frontends.terminal import Outcome, run_terminal
 from longrein.frontends.terminal.first_run import show_no_model
 from longrein.workspace import spooled_tasks, stop_background_task
-
-if TYPE_CHECKING:
-    pass
 
 ASKING = Additions(asks_user=True)
 

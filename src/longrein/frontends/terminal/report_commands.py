@@ -2,7 +2,9 @@
 changes, the todo list.
 """
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from longrein.agent import session_usd
@@ -26,6 +28,7 @@ from longrein.frontends.terminal.event_lines import (
     only_changes,
 )
 from longrein.steps.human_text import counted, escape, escape_line, joined, money, size, tokens
+from longrein.store.daemon_threads import run_in_thread
 
 if TYPE_CHECKING:
     from longrein.app.session_details import ChangedFile, MemoryFile, RuleRow
@@ -45,7 +48,7 @@ def pairs(rows: Sequence[tuple[str, str]]) -> list[Line]:
 
 
 def status_rows(opened: AppSession) -> list[tuple[str, str]]:
-    """What a session runs with, and how it is."""
+    """Rows of `/status`: (name, value)."""
     place = opened.app.context
     state = opened.session.state
     servers = opened.connections()
@@ -111,7 +114,8 @@ def _config(context: CommandContext, wanted: str) -> CommandResult:
 async def _doctor(context: CommandContext, _: str) -> CommandResult:
     from longrein.frontends.reports.doctor import doctor_lines
 
-    found = await context.opened.in_thread(lambda: doctor_lines(context.opened.app.context))
+    work = partial(doctor_lines, context.opened.app.context)
+    found = await asyncio.wrap_future(run_in_thread(work, "doctor"))
     rows = [line("  ", escape_line(row)) for row in found]
     return CommandResult("what longrein finds here", rows)
 
