@@ -153,7 +153,7 @@ class App:
 
     @property
     def leave_policy(self) -> str:
-        """What becomes of running tasks when the user leaves: `ask`, `stop` or `keep`."""
+        """Policy for running tasks when the user leaves: `ask`, `stop` or `keep`."""
         return self.context.settings.tasks.policy or "ask"
 
     @property
