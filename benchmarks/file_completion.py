@@ -6,7 +6,7 @@ import argparse
 import random
 import time
 
-from longrein.frontends.terminal.file_matching import FileMatcher
+from longrein.app.file_matching import FileMatcher
 
 WORDS = (
     "src",

@@ -29,6 +29,7 @@ GROUPS = {
     "longrein.context": "with the first compaction or report",
     "longrein.config": "where the settings name it",
     "longrein.events": "in the supervisor, once a task is kept",
+    "longrein.app": "with a command that shows it, or a message that names files",
     "longrein.frontends": "with a page, a format or an option that few runs use",
     "longrein.commands": "a command that is typed in the terminal",
     "longrein.extensions": "where the extension, or a package that it needs, is there",

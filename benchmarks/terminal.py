@@ -20,6 +20,7 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.utils import get_cwidth
+from tests.terminal.opened_session import OpenedSession
 from tests.terminal.scripted_session import ScriptedSession
 from tests.terminal.scripted_terminal import echo
 
@@ -27,7 +28,6 @@ from longrein.agent import ReplyDelta
 from longrein.events import Asked, Text, UserSpoke
 from longrein.frontends.terminal.conversation import FRAME_S, Conversation
 from longrein.frontends.terminal.event_lines import cells
-from longrein.frontends.terminal.interface import TerminalFacts
 from longrein.frontends.terminal.key_bindings import bind_keys, bind_panel_keys
 from longrein.frontends.terminal.screen import Screen, ScreenContent
 from longrein.models import TextDelta
@@ -73,10 +73,7 @@ class Terminal:
         self.size = Size(rows=24, columns=80)
         self.written = io.StringIO()
         self.conversation = Conversation(
-            ScriptedSession(echo),  # type: ignore[arg-type]
-            TerminalFacts("mock/small", "/work", "0", window_tokens=lambda: 200_000),
-            None,
-            "",
+            OpenedSession(ScriptedSession(echo)),  # type: ignore[arg-type]
             time.monotonic,
         )
         keys_from = stack.enter_context(create_pipe_input())

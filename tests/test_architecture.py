@@ -91,7 +91,7 @@ def attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
 # --- Imports --------------------------------------------------------------------------------------
 
 LAZY_HEADLESS = {
-    "longrein.frontends.attachments",  # few prompts name files
+    "longrein.app.attachments",  # few prompts name files
     "longrein.frontends.terminal.command_table",  # imports prompt_toolkit, to name its commands
     "longrein.frontends.reports.context",  # only for /context
 }
@@ -197,7 +197,7 @@ IO_OWNERS = {
     "prompt_toolkit": {"frontends"},
     "rich": {"frontends"},
     "psutil": {"workspace"},
-    "random": {"composition", "testing"},
+    "random": {"app", "testing"},
     "fcntl": {"store", "workspace", "frontends", "atomic_file"},
     "termios": {"frontends", "workspace"},
     "logging": {
@@ -226,11 +226,11 @@ CLOCK_AND_ID_OWNERS = {
     "os.environ": {"config", "testing", "commands", "__main__"},
     "os.getenv": set(),
     "time.time": {"testing"},
-    "time.time_ns": {"run_context", "testing", "integrations"},
-    "time.monotonic": {"run_context", "testing", "workspace", "frontends"},
+    "time.time_ns": {"app", "testing", "integrations"},
+    "time.monotonic": {"app", "testing", "workspace", "frontends"},
     "time.sleep": {"testing", "workspace"},
     "asyncio.to_thread": set(),
-    "uuid.uuid4": {"composition", "run_context", "testing", "integrations"},
+    "uuid.uuid4": {"app", "testing", "integrations"},
 }
 """Source of time, ids or settings -> packages that may read it; all others get the value as an
 argument, so that a simulation can set it. Limits of real processes are measured in real time.

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from longrein.app.run_context import RunContext
 from longrein.extension_points import BUNDLED, DOORS
-from longrein.run_context import RunContext
 from tests.e2e.harness import CliHarness, call, calls, says
 from tests.timeouts import HANG_S
 

@@ -15,12 +15,12 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from longrein.agent import UserMessage
-from longrein.composition import Additions, build
+from longrein.app import Additions, App
+from longrein.app.run_context import read_run_context
 from longrein.context import Budget, Request
 from longrein.events import Entry, Text, ToolCall, ToolStarted, TurnEnded, Usage
-from longrein.frontends.options import Options
 from longrein.models import Delta, Reply, TextDelta
-from longrein.run_context import read_run_context
+from longrein.options import Options
 
 ROUNDS = 120
 KINDS: dict[str, tuple[str, ...]] = {
@@ -63,11 +63,8 @@ async def measure_interrupts(folder: Path, rounds: int) -> list[float]:
     model, luck, took = BusyModel(), random.Random(1), []
     options = Options(state_dir=str(folder / "state"), permission_mode="bypassPermissions")
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder)}
-    built = await build(
-        read_run_context(options, environ, folder=str(folder)),
-        fresh=True,
-        additions=Additions(model),
-    )
+    app = App(read_run_context(options, environ, folder=str(folder)), print)
+    built = await app.open(fresh=True, additions=Additions(model))
     session = built.session
     walk = asyncio.ensure_future(session.run(once=False))
     heard = session.follow(0, streaming=False)

@@ -25,12 +25,12 @@ from benchmarks.context.table import Row, print_table
 
 from longrein.agent import OpenSession, UserMessage, UserNotice
 from longrein.agent.memory_pressure import MemoryPressure
-from longrein.composition import Additions, build
+from longrein.app import Additions, App
+from longrein.app.run_context import read_run_context
 from longrein.context import Request
 from longrein.events import Cleared, Entry, Summarized, Text, ToolCall, TurnEnded, Usage
-from longrein.frontends.options import Options
 from longrein.models import Delta, ModelOptions, Reply, open_model
-from longrein.run_context import read_run_context
+from longrein.options import Options
 from longrein.testing.clock import VirtualClock
 
 WINDOW = 8_000_000
@@ -92,8 +92,8 @@ async def work(folder: Path, turns: int) -> ProcessResult:
     hoarder = LargeFileModel(tree, turns)
     options = Options(state_dir=str(folder / "state"), permission_mode="bypassPermissions")
     session = (
-        await build(
-            read_run_context(options, folder=str(tree)), fresh=True, additions=Additions(hoarder)
+        await App(read_run_context(options, folder=str(tree)), print).open(
+            fresh=True, additions=Additions(hoarder)
         )
     ).session
     heard: list[object] = []

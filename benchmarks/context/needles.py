@@ -29,7 +29,8 @@ from benchmarks.context.playing import BenchmarkModel, budget_of
 from benchmarks.context.table import Row, print_table
 
 from longrein.agent import Answer, Compact, Rewind, UserMessage
-from longrein.composition import Additions, Composition, build
+from longrein.app import Additions, App, AppSession
+from longrein.app.run_context import read_run_context
 from longrein.context import Request
 from longrein.events import (
     SCHEMA_VERSION,
@@ -65,9 +66,8 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
-from longrein.frontends.options import Options
 from longrein.models import Delta, Failure, Reply
-from longrein.run_context import read_run_context
+from longrein.options import Options
 from longrein.store import open_log
 from longrein.tools import Outcome, ToolContext, make_tool
 
@@ -181,7 +181,7 @@ def plant(body: str, how: str = "text") -> ToolCall:
 class NeedleSession:
     """Session in which needles are planted."""
 
-    def __init__(self, built: Composition, tree: Path, state: Path, seed: int = 1) -> None:
+    def __init__(self, built: AppSession, tree: Path, state: Path, seed: int = 1) -> None:
         self.built, self.session, self.tree, self.state = built, built.session, tree, state
         model = built.deps.model
         assert isinstance(model, ScriptedPlanter)
@@ -372,7 +372,7 @@ def locate(needles: Sequence[Needle], entries: Sequence[Entry]) -> None:
 class RecallModel:
     """Model that asks for needles in a resumed session."""
 
-    def __init__(self, built: Composition) -> None:
+    def __init__(self, built: AppSession) -> None:
         self.built = built
         model = built.deps.model
         assert isinstance(model, ScriptedPlanter)
@@ -522,7 +522,7 @@ async def plant_and_recall(
     tools = (msgspec.structs.replace(PLANT, spec=spec),)
     options = Options(state_dir=str(state), append_system_prompt=names[2], trust=True)
     place = read_run_context(options, environ, folder=str(tree))
-    built = await build(place, fresh=True, additions=Additions(ScriptedPlanter(), tools))
+    built = await App(place, print).open(fresh=True, additions=Additions(ScriptedPlanter(), tools))
     ground = NeedleSession(built, tree, state)
     ground.needles = [
         Needle("Opened.cwd", tree.name, tree.name),
@@ -540,7 +540,9 @@ async def plant_and_recall(
     await built.session.close()
     await allowing
     again = RecallModel(
-        await build(place, built.session.id, additions=Additions(ScriptedPlanter(), tools))
+        await App(place, print).open(
+            built.session.id, additions=Additions(ScriptedPlanter(), tools)
+        )
     )
     fork_at = count - count // 10
     await again.bring(needles[:fork_at])
@@ -550,7 +552,9 @@ async def plant_and_recall(
         environ,
         folder=str(tree),
     )
-    fork = RecallModel(await build(forking, additions=Additions(ScriptedPlanter(), tools)))
+    fork = RecallModel(
+        await App(forking, print).open(additions=Additions(ScriptedPlanter(), tools))
+    )
     await fork.bring(needles[fork_at:])
     await fork.built.session.close()
     summaries = [event for event in made if isinstance(event, Summarized)]

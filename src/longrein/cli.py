@@ -12,9 +12,9 @@ import msgspec
 from longrein.events import LongreinError, UsageError
 from longrein.frontends import first_frame
 from longrein.frontends.argv import Parsed, clean, parse
-from longrein.frontends.options import Options, options_of
 from longrein.frontends.stdio import STDIN_WAIT_S, read_piped, say, show
 from longrein.frontends.subcommands import MAIN
+from longrein.options import Options, options_of
 
 
 class App(Protocol):

@@ -34,7 +34,8 @@ from longrein.agent import (
     retrieve_error,
     session_usd,
 )
-from longrein.composition import Additions, Composition, build
+from longrein.app import Additions, App, AppSession
+from longrein.app.run_context import read_run_context
 from longrein.events import (
     AnyPart,
     Entry,
@@ -48,10 +49,10 @@ from longrein.events import (
     UsageError,
     text_of,
 )
-from longrein.frontends.options import Options
+from longrein.frontends.stdio import say
 from longrein.frontends.subcommands import MAIN
 from longrein.models import Model
-from longrein.run_context import read_run_context
+from longrein.options import Options
 from longrein.settings_schema import MODES, PermissionMode
 from longrein.tools import TaskView, Tool
 
@@ -175,10 +176,10 @@ class Session:
     `close` every method that acts raises `SessionClosed`.
     """
 
-    def __init__(self, built: Composition) -> None:
+    def __init__(self, opened: AppSession) -> None:
         """Use `open` or `resume`."""
-        self._session: OpenSession = built.session
-        self._built = built
+        self._session: OpenSession = opened.session
+        self._opened_session = opened
         self._loop: asyncio.Task[None] | None = None
         self._work: set[asyncio.Future[Any]] = set()
         """What methods have begun. It goes on when they are cancelled."""
@@ -320,9 +321,9 @@ class Session:
             refuses_wrong_servers=True,
         )
         with _in_library_words():
-            context = read_run_context(options, folder=folder)
-            built = await build(context, session, fresh=not session, additions=additions)
-        return cls(built)
+            app = App(read_run_context(options, folder=folder), say)
+            opened = await app.open(session, fresh=not session, additions=additions)
+        return cls(opened)
 
     async def __aenter__(self) -> "Session":
         return self
@@ -431,7 +432,7 @@ class Session:
 
         The same lines as the terminal shows at the start and beside the conversation.
         """
-        lines = (*self._built.notes, *self._session.subscribers.notices)
+        lines = (*self._opened_session.notes, *self._session.subscribers.notices)
         return [library_words(line) for line in dict.fromkeys(lines)]
 
     @property
@@ -587,7 +588,7 @@ class Session:
         finally:
             if self._loop is not None:
                 await asyncio.wait([self._loop])
-            await self._built.finish()
+            await self._opened_session.finish()
 
     def _check_open(self) -> None:
         if self._closing is not None or self._session.closed:

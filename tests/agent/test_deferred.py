@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from longrein.agent import Answer, Continue, OpenSession
-from longrein.composition import Additions, build
+from longrein.app import Additions, App
+from longrein.app.run_context import read_run_context
 from longrein.context import Budget, Price, Request, estimate_text
 from longrein.events import (
     PrefixSet,
@@ -23,11 +24,10 @@ from longrein.events import (
 from longrein.frontends.headless.progress_lines import progress
 from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json import draw
-from longrein.frontends.options import Options
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import ModelOptions, open_model
+from longrein.options import Options
 from longrein.permissions import Rules
-from longrein.run_context import read_run_context
 from longrein.steps import steps_of
 from longrein.testing.clock import VirtualClock
 from longrein.testing.harness import (
@@ -362,8 +362,8 @@ async def test_E5_the_user_is_told_once_at_the_start_when_a_server_would_fill_th
         Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path / "tree")
     )
     model = ScriptedModel(budget=Budget(window, 2_000))
-    built = await build(
-        place, fresh=True, additions=Additions(model=model, tools=tuple(server_tools()))
+    built = await App(place, print).open(
+        fresh=True, additions=Additions(model=model, tools=tuple(server_tools()))
     )
     await built.session.close()
     told = [note for note in built.notes if "schemas fill" in note]

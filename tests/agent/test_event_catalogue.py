@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[2] / "src/longrein"
 PRODUCED = [
     # event of the catalogue, kind of the reminder ('' for none), module that produces it, how it
     # does
-    ("session context", "", "composition/model_offer.py", "def _static_context("),
+    ("session context", "", "app/model_offer.py", "def _static_context("),
     (
         "session context: git status, files, commits",
         "project_start",

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import UserMessage
-from longrein.composition import Additions, Composition, build
+from longrein.app import Additions, App, AppSession
+from longrein.app.run_context import read_run_context
 from longrein.events import Entry, GoalChanged, PrefixSet, Text
-from longrein.frontends.options import Options
-from longrein.run_context import read_run_context
+from longrein.options import Options
 from longrein.store import Goals, project_key, read_entries
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
@@ -23,7 +23,7 @@ async def played(
     tmp_path: Path,
     *steps: object,
     folder: str = "work",
-    look: Callable[[Composition], Awaitable[None]] | None = None,
+    look: Callable[[AppSession], Awaitable[None]] | None = None,
 ) -> tuple[ScriptedModel, list[Entry]]:
     """One session from its start to its end; the model and the log. `look` sees it before its
     end.
@@ -34,7 +34,7 @@ async def played(
         Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / folder)
     )
     model = ScriptedModel(*steps)  # type: ignore[arg-type]
-    built = await build(place, fresh=True, additions=Additions(model=model))
+    built = await App(place, print).open(fresh=True, additions=Additions(model=model))
     built.session.tell(UserMessage((Text("go on with the goals"),)))
     await built.session.run(once=True)
     if look is not None:
@@ -96,7 +96,7 @@ async def test_a_claim_is_made_in_the_name_of_the_session(tmp_path: Path) -> Non
     other = Goals(str(tmp_path / "state"), key, "6f9d0000-0000-4000-8000-000000000002", lambda: now)
     await other.add("Design", "", ())
 
-    async def look(built: Composition) -> None:
+    async def look(built: AppSession) -> None:
         nonlocal now
         now = built.deps.clock.wall_us()
         held = (await other.goals())[0]

@@ -13,12 +13,12 @@ import pytest
 
 from longrein.agent import AddSchedule, RemoveSchedule, UserMessage, UserNotice
 from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX, next_time, split_when
-from longrein.composition import Additions, build
+from longrein.app import Additions, App
+from longrein.app.run_context import read_run_context
 from longrein.context import Request
 from longrein.events import Reminded, SchedulesSet, Text, UsageError
-from longrein.frontends.options import Options
 from longrein.models import Reply
-from longrein.run_context import read_run_context
+from longrein.options import Options
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session, results
 from longrein.testing.scripted_model import ScriptedModel, call, says
@@ -271,7 +271,9 @@ async def test_the_tools_are_offered_where_the_settings_say_so_and_somebody_wait
     path.write_text(f"[tools]\nschedules = {str(setting).lower()}\n")
     model = ScriptedModel(says("done"))
     place = read_run_context(Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path))
-    built = await build(place, "", fresh=True, additions=Additions(model=model, asks_user=is_open))
+    built = await App(place, print).open(
+        "", fresh=True, additions=Additions(model=model, asks_user=is_open)
+    )
     prefix = built.session.state.prefix
     assert prefix is not None
     assert sum(tool.name.startswith("Cron") for tool in prefix.deferred) == offered

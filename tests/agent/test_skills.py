@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Compact, OpenSession, UserMessage
-from longrein.composition import Additions, Composition, build
+from longrein.app import Additions, App, AppSession
+from longrein.app.run_context import read_run_context
 from longrein.context import Budget, Request
 from longrein.events import PrefixSet, Reminded, Text, ToolEnded, UsageError, UserSpoke, text_of
-from longrein.frontends.options import Options
-from longrein.run_context import read_run_context
+from longrein.options import Options
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from tests.agent.disk_harness import question, turn
@@ -56,7 +56,9 @@ class Place:
         given = Options(state_dir=str(self.state), trust=trust, **options)  # type: ignore[arg-type]
         model = ScriptedModel(*replies, budget=Budget(window, 4_000))  # type: ignore[arg-type]
         place = read_run_context(given, folder=str(self.repo))
-        built = await build(place, session, fresh=not session, additions=Additions(model=model))
+        built = await App(place, print).open(
+            session, fresh=not session, additions=Additions(model=model)
+        )
         try:
             yield Opened(built, model)
         finally:
@@ -66,7 +68,7 @@ class Place:
 class Opened:
     """An open session and its model."""
 
-    def __init__(self, built: Composition, model: ScriptedModel) -> None:
+    def __init__(self, built: AppSession, model: ScriptedModel) -> None:
         self.built, self.model = built, model
         self.session: OpenSession = built.session
 

@@ -11,12 +11,12 @@ import pytest
 
 from longrein.agent import Continue, UserMessage
 from longrein.agent.subagents.subagent_report import evidence, synthesis_job
-from longrein.composition import Additions, build
+from longrein.app import Additions, App
+from longrein.app.run_context import read_run_context
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Entry, Replied, Text, ToolCall, ToolEnded
-from longrein.frontends.options import Options
 from longrein.models import Failure, Reply
-from longrein.run_context import read_run_context
+from longrein.options import Options
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
@@ -277,7 +277,7 @@ def test_E19_the_synthesis_and_the_parent_read_any_byte_of_the_others(tmp_path: 
         place = read_run_context(
             Options(state_dir=str(tmp_path / "state")), environ, folder=str(repo)
         )
-        built = await build(place, additions=Additions(model=model))
+        built = await App(place, print).open(additions=Additions(model=model))
         built.session.tell(UserMessage((Text("go"),)))
         await built.session.run(once=True)
         await built.session.close()

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.frontends.options import Options
+from longrein.options import Options
 
 
 class FakeApp:

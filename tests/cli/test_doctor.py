@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from longrein.app.run_context import read_run_context
 from longrein.commands.doctor import doctor
-from longrein.frontends.options import Options
-from longrein.run_context import read_run_context
+from longrein.options import Options
 
 GIVEN = "price_input = 4\nprice_output = 20\n"
 KNOWN = f"{GIVEN}price_cache_read = 0.4\n"

@@ -14,8 +14,8 @@ from longrein.cli import main
 from longrein.events import UsageError
 from longrein.frontends.argv import parse
 from longrein.frontends.command_lookup import bundled_commands
-from longrein.frontends.options import Options
 from longrein.frontends.subcommands import MAIN
+from longrein.options import Options
 
 from .fake_app import FakeApp, given
 

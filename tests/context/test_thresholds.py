@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from longrein.app.run_context import PREPARE_AHEAD, named_budget, read_run_context
 from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, Nothing, decide
 from longrein.events import SettingsError
-from longrein.frontends.options import Options
-from longrein.run_context import PREPARE_AHEAD, named_budget, read_run_context
+from longrein.options import Options
 from tests.context.log_builder import LogBuilder
 
 SMALL = Budget(20_000, 2_000)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from longrein.frontends.human_text import escape
+from longrein.steps.human_text import escape
 
 from .harness import CliHarness, fails, says
 

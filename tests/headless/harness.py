@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from longrein.agent import (
@@ -22,11 +23,15 @@ from longrein.agent import (
     UserNotice,
 )
 from longrein.agent import Output as More
-from longrein.context import State
+from longrein.agent.extension_part import ControlHandler
+from longrein.app import App
+from longrein.app.run_context import RunContext
+from longrein.context import Budget, State
 from longrein.events import (
     AnyEvent,
     Asked,
     Entry,
+    Image,
     Interrupted,
     LongreinError,
     PermissionAsked,
@@ -37,23 +42,14 @@ from longrein.events import (
     TurnEnded,
     Usage,
 )
-from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
-from longrein.tools import TaskView
+from longrein.frontends.headless import BufferedOutput, OutputOptions, run_headless
+from longrein.options import Options
+from longrein.settings_schema import Settings
+from longrein.tools import SkillInfo, TaskView
 
 from .schema import validate
 
 SESSION = "0192d0c8-0000-7000-8000-000000000001"
-FACTS = SessionFacts(
-    session=SESSION,
-    cwd="/w/caffè",
-    model="mock/small",
-    tools=("Read", "Bash"),
-    mode="default",
-    version="0.1.0",
-    api_key_source="MOCK_API_KEY",
-    window_tokens=200_000,
-    max_output_tokens=8_192,
-)
 SECOND_US = 1_000_000
 
 
@@ -81,7 +77,7 @@ class ScriptedSession:
         self, turns: Sequence[Sequence[Step]], *, seq: int = 0, open_turn: bool = False
     ) -> None:
         self.id = SESSION
-        self.state = State(session=SESSION, seq=seq, turn_open=open_turn)
+        self.state = State(session=SESSION, seq=seq, turn_open=open_turn, cwd="/w/caffè")
         self.pending: Sequence[PendingMessage] = ()
         self.busy = False
         self.said: list[InboxMessage] = []
@@ -209,6 +205,35 @@ DONE = TurnEnded("done")
 # --- Running --------------------------------------------------------------------------------------
 
 
+class OpenedSession:
+    """An `AppSession` around a scripted session."""
+
+    model = "mock/small"
+    budget = Budget(200_000, 8_192)
+    key_source = "MOCK_API_KEY"
+    sandbox = "none"
+    tool_names = ("Read", "Bash")
+    subagent_types = ()
+
+    def __init__(self, session: ScriptedSession, notes: Sequence[str] = ()) -> None:
+        place = str(Path(os.devnull))
+        self.app = App(RunContext(Options(), Settings(), {}, place, place, place, ()), print)
+        self.app.version = "0.1.0"
+        self.session = session
+        self.notes = notes
+
+    def find_skills(self) -> Sequence[SkillInfo]:
+        return ()
+
+    slash_commands = connections = find_skills
+
+    def control_requests(self) -> dict[str, ControlHandler]:
+        return {}
+
+    def keep_media(self, data: bytes, media: str) -> Image:
+        return Image("b" * 64, media, len(data))
+
+
 class RunResult:
     """Exit code, stdout, stderr and session of a run."""
 
@@ -236,7 +261,7 @@ async def play(
     prompt: str = "do it",
     typed: Sequence[bytes] | None = None,
     session: ScriptedSession | None = None,
-    facts: SessionFacts = FACTS,
+    notes: Sequence[str] = (),
 ) -> RunResult:
     """Run headless over `turns` with stdout a real pipe; `typed` are lines of stdin."""
     session = session or ScriptedSession(turns)
@@ -246,9 +271,8 @@ async def play(
     collected = asyncio.create_task(asyncio.to_thread(_read_all, reading))
     try:
         code = await run_headless(
-            session,
+            OpenedSession(session, notes),
             prompt=(Text(prompt),) if prompt else (),
-            facts=facts,
             options=options,
             out=BufferedOutput(writing),
             err=err.append,

@@ -16,8 +16,8 @@ from longrein.tools import TaskView
 
 from .harness import (
     DONE,
-    FACTS,
     HANG,
+    OpenedSession,
     Raise,
     ScriptedSession,
     Step,
@@ -51,7 +51,12 @@ async def run(
     options, out = OutputOptions(output), BufferedOutput(fd)  # type: ignore[arg-type]
     prompt = (Text("x"),)
     code = await run_headless(
-        session, prompt=prompt, facts=FACTS, options=options, out=out, err=err.append, lines=lines
+        OpenedSession(session),
+        prompt=prompt,
+        options=options,
+        out=out,
+        err=err.append,
+        lines=lines,
     )
     assert session.closed
     return code, err

@@ -15,7 +15,7 @@ from longrein.frontends.headless.run_state import RunState
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 from longrein.steps import MAIN, RequestStep, StreamStep
 
-from .harness import DONE, FACTS, SESSION, Step, answered, asked, call, ended, play
+from .harness import DONE, SESSION, OpenedSession, Step, answered, asked, call, ended, play
 from .schema import validate
 
 pytestmark = pytest.mark.anyio
@@ -132,7 +132,7 @@ def _typed(choices: list[Any]) -> list[Delta]:
 @given(st.lists(deltas, max_size=12), st.integers(1, 4))
 def test_any_batches_of_any_deltas_make_blocks_that_add_up(choices: list[Any], batch: int) -> None:
     stream = _typed(choices)
-    tally, partial = RunState(SESSION, FACTS.model), PartialMessages()
+    tally, partial = RunState(SESSION, OpenedSession.model), PartialMessages()
     tally.step(Entry(1, 1, asked()))
     lines = []
     for at in range(0, len(stream), batch):
@@ -153,7 +153,7 @@ def test_any_batches_of_any_deltas_make_blocks_that_add_up(choices: list[Any], b
 
 
 def test_a_call_that_was_not_streamed_is_drawn_as_received() -> None:
-    tally, partial = RunState(SESSION, FACTS.model), PartialMessages()
+    tally, partial = RunState(SESSION, OpenedSession.model), PartialMessages()
     tally.step(Entry(1, 1, asked()))
     reply = Replied(1, (ToolCall("c1.0", "Bash", None, "{oops"),), "calls")
     lines = partial.close(RequestStep(2, 0, MAIN, 1, None, 0, reply), reply, tally)

@@ -1,6 +1,5 @@
 """Whole headless runs: stdout, stderr and exit code."""
 
-import msgspec
 import pytest
 
 from longrein.agent import Answer, Continue, RetryPause, UserMessage, UserNotice
@@ -31,7 +30,6 @@ from longrein.steps import Projection
 
 from .harness import (
     DONE,
-    FACTS,
     SESSION,
     Raise,
     ScriptedSession,
@@ -374,8 +372,9 @@ async def test_R095_a_line_is_one_line_of_utf8_whatever_stands_in_the_text() -> 
 
 
 async def test_what_happened_before_anybody_listened_is_told_first() -> None:
-    facts = msgspec.structs.replace(FACTS, notes=("a torn entry was set aside",))
-    ran = await play([HELLO], OutputOptions("stream-json", verbose=True), facts=facts)
+    ran = await play(
+        [HELLO], OutputOptions("stream-json", verbose=True), notes=("a torn entry was set aside",)
+    )
     assert ran.kinds == "init informational assistant result"
     assert ran.err == ["a torn entry was set aside"]
 

@@ -44,9 +44,9 @@ from longrein.events import (
 )
 from longrein.extensions.mcp.mcp_port import ListedTool
 from longrein.extensions.mcp.tool_specs import instructions_text, tool_spec
-from longrein.frontends.human_text import escape, escape_line
 from longrein.permissions import unseen_note
 from longrein.permissions.display import shown_call
+from longrein.steps.human_text import escape, escape_line
 from longrein.tools.subagent import brief_report, report_text
 from longrein.tools.tool_port import SubagentReport, SubagentTask
 from tests.agent.disk_harness import DiskHarness, Script, call, says

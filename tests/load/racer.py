@@ -23,6 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from longrein.agent import Dependencies, Limits, OpenSession, UserMessage, open_session
+from longrein.app.run_context import CLOCK
 from longrein.context import Budget, Request
 from longrein.events import (
     SCHEMA_VERSION,
@@ -40,7 +41,6 @@ from longrein.events import (
 )
 from longrein.models import Delta, Reply
 from longrein.permissions import Rules
-from longrein.run_context import CLOCK
 from longrein.store import Reader, open_log
 from longrein.tools import builtin_tools
 from longrein.workspace import PlainSpawner, open_workspace

@@ -76,11 +76,11 @@ def test_the_sdk_is_not_imported_before_the_prompt(cli: CliHarness) -> None:
     cli.plays(says("done"))
     code = (
         "import asyncio, sys\n"
-        "from longrein.composition import build\n"
-        "from longrein.frontends.options import Options\n"
-        "from longrein.run_context import read_run_context\n"
+        "from longrein.app import App\n"
+        "from longrein.options import Options\n"
+        "from longrein.app.run_context import read_run_context\n"
         "async def main():\n"
-        "    built = await build(read_run_context(Options()))\n"
+        "    built = await App(read_run_context(Options()), print).open()\n"
         "    walk = asyncio.ensure_future(built.session.run(once=False))\n"
         "    for _ in range(20):\n"
         "        await asyncio.sleep(0)\n"

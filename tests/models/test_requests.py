@@ -621,7 +621,7 @@ def test_a_NUL_is_the_only_thing_that_is_sent_as_another(text: str) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_process_short_of_memory_drops_encoded_items_and_sends_the_same_bytes(wire: str) -> None:
-    """`composition` asks each model for `forget` by its name."""
+    """`app` asks each model for `forget` by its name."""
     model = open_wire_model(wire, "http://127.0.0.1:1", "test-model")
     wanted = request(*CONVERSATION, wire=wire)
     before, body = model.blocks(wanted), model.body(wanted)  # type: ignore[attr-defined]

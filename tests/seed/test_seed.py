@@ -12,7 +12,8 @@ import pytest
 
 from longrein.agent import Compact
 from longrein.agent.loop_actions import move_context
-from longrein.composition import Additions, build
+from longrein.app import Additions, App
+from longrein.app.run_context import read_run_context
 from longrein.context import Budget, fold, seed_reminders
 from longrein.context.seed_policy import (
     INSTRUCTION,
@@ -33,10 +34,9 @@ from longrein.events import (
     TurnEnded,
     text_of,
 )
-from longrein.frontends.options import Options
 from longrein.frontends.terminal.event_lines import compaction_lines
 from longrein.models import Failure
-from longrein.run_context import read_run_context
+from longrein.options import Options
 from longrein.steps import MAIN, CompactionStep
 from longrein.store import write_transcript
 from longrein.testing.scripted_model import ScriptedModel
@@ -436,7 +436,9 @@ async def test_the_profile_is_chosen_by_its_name(
     (tmp_path / "tree").mkdir()
     options = Options(state_dir=str(tmp_path / "state"), profile=profile)
     place = read_run_context(options, folder=str(tmp_path / "tree"))
-    built = await build(place, fresh=True, additions=Additions(model=ScriptedModel(budget=ROOMY)))
+    built = await App(place, print).open(
+        fresh=True, additions=Additions(model=ScriptedModel(budget=ROOMY))
+    )
     await built.session.close()
     assert built.session.state.profile == profile
     assert move_context(built.session).seed

@@ -5,7 +5,6 @@
 import asyncio
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,8 @@ from typing import Any
 import msgspec
 
 from longrein.agent import Output, RetryPause, UserNotice
-from longrein.context import Report, ReportRow
 from longrein.events import (
     Goal,
-    Image,
     Reminded,
     Replied,
     Text,
@@ -28,9 +25,8 @@ from longrein.events import (
     ToolStarted,
     Usage,
 )
-from longrein.frontends.terminal import FilesFound, Row, TerminalFacts, run_terminal
-from longrein.frontends.terminal.clipboard_image import clipboard_image
-from longrein.frontends.terminal.input_facts import InputFacts
+from longrein.frontends.terminal import run_terminal
+from tests.terminal.opened_session import OpenedSession
 from tests.terminal.scripted_session import ScriptedSession
 
 MARKDOWN = """# 見出し: streaming
@@ -210,48 +206,6 @@ TURNS = {
 }
 
 
-async def complete_files(prefix: str) -> FilesFound:
-    paths = [
-        path for path in ("src/app.py", "src/with blank.py", "tests/test_app.py") if prefix in path
-    ]
-    return FilesFound(paths, "1,234 more; type on" if prefix == "app" else "")
-
-
-async def sessions() -> list[Row]:
-    return [
-        Row("11111111-aaaa", "mend the parser", "yesterday"),
-        Row("2222", "日本語 title", "May 3"),
-    ]
-
-
-REPORT = Report(
-    (
-        ReportRow("system", "system", "", "", "full", 1_400, 0.0, goes=False, begins="You are"),
-        ReportRow(
-            "calls and results",
-            "result",
-            "Read",
-            "r7",
-            "full",
-            3_200,
-            0.0123,
-            goes=True,
-            begins="def main",
-        ),
-        ReportRow("user requests", "user", "", "", "full", 20_000, 0.0, goes=False, begins=""),
-    ),
-    24_600,
-    24_600,
-    1.02,
-    100_000,
-    128_000,
-)
-
-
-async def task_tail(task: str, lines: int) -> str:
-    return "".join(f"line {n} of {task} \x1b[2J\n" for n in range(lines))
-
-
 class Goals:
     """Goals in memory. See `GoalPort`."""
 
@@ -281,52 +235,22 @@ class Goals:
         return self.all[goal - 1], freed
 
 
-def input_facts(folder: str) -> InputFacts:
-    """Facts of the input; variables of the test name keys, vim, and the state of pictures."""
-    environ = os.environ
-    files = [
-        ("this project", f"{folder}/AGENTS.md"),
-        ("all your projects", f"{folder}/own/AGENTS.md"),
-    ]
-    return InputFacts(
-        keys=msgspec.json.decode(environ.get("KEYS", "{}"), type=dict[str, tuple[str, ...]]),
-        vim=bool(environ.get("VIM")),
-        drafts=f"{folder}/drafts/here",
-        environ=environ,
-        image=lambda path: (
-            Image("b" * 64, "image/png", os.path.getsize(path)) if os.path.isfile(path) else None
-        ),
-        image_of=lambda data: Image("c" * 64, "image/png", len(data)),
-        clipboard=lambda: asyncio.to_thread(clipboard_image, environ),
-        memory_files=lambda: files,
-    )
-
-
 async def main(name: str, folder: str) -> int:
     session = ScriptedSession(TURNS[name])
-    facts = TerminalFacts(
-        model="mock/small",
-        cwd="~/project",
-        version="0.1.0",
-        window_tokens=lambda: 100_000,
-        context_report=lambda: REPORT,
-        sessions=sessions,
-        models=lambda: ("mock/small", "mock/large"),
-        colour=not os.environ.get("NO_COLOR"),
-        wall_us=lambda: time.time_ns() // 1000,
-        task_tail=task_tail,
-        goals=Goals(),
-        leave_policy=os.environ.get("LEAVE", "ask"),
-        choosing=bool(os.environ.get("CHOOSING")),
-        input=input_facts(folder),
-    )
-    plain = "plain" in sys.argv or os.environ["TERM"] == "dumb"
-    outcome = await run_terminal(
+    environ = os.environ
+    opened = OpenedSession(
         session,
-        facts=facts,
-        complete_files=complete_files,
-        history=f"{folder}/history",
-        plain=plain,
+        folder,
+        environ,
+        msgspec.json.decode(environ.get("KEYS", "{}"), type=dict[str, tuple[str, ...]]),
+        vim=bool(environ.get("VIM")),
+        leave_policy=environ.get("LEAVE", "ask"),
+    )
+    opened.goals = Goals()
+    outcome = await run_terminal(
+        opened,
+        plain="plain" in sys.argv or environ["TERM"] == "dumb",
+        choosing=bool(environ.get("CHOOSING")),
     )
     Path(folder, "told.jsonl").write_bytes(
         b"".join(msgspec.json.encode(word) + b"\n" for word in session.told)

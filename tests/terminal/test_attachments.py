@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from longrein.app.attachments import NAMES_MAX, AttachmentReader, named_paths
+from longrein.app.file_matching import FileMatcher
 from longrein.events import Document, Image, Text
-from longrein.frontends.attachments import NAMES_MAX, AttachmentReader, named_paths
-from longrein.frontends.terminal.file_matching import FileMatcher
 from longrein.frontends.terminal.pictures import Pictures, pasted_paths
 from longrein.workspace import PlainSpawner, open_workspace
 

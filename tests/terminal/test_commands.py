@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Rewind
-from longrein.frontends.human_text import escape
-from longrein.frontends.terminal import TerminalFacts
+from longrein.events import LongreinError
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import (
     BY_NAME,
@@ -26,9 +25,11 @@ from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import cells, plain
 from longrein.frontends.terminal.plain import PlainOutput, _choice_lines, _PlainConversation
 from longrein.frontends.terminal.view_model import Prompt, ViewModel
+from longrein.steps.human_text import escape
+from tests.terminal.opened_session import REPORT, OpenedSession
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.scripted_session import NullScreen, ScriptedSession
-from tests.terminal.scripted_terminal import REPORT, echo
+from tests.terminal.scripted_terminal import Goals, echo
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +78,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "add-dir": ("", "/tmp", "\x1b"),
     "effort": ("", "high"),
     "status": ("",),
-    "config": ("", "model", "edit", "\x1b"),
+    "config": ("", "model", "\x1b"),
     "doctor": ("",),
     "diff": ("", "x", "git", "git --output=x", "\x1b"),
     "todos": ("",),
@@ -87,14 +88,21 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "init": ("", "briefly"),
     "review": ("", "HEAD~1"),
 }
-FACTS = TerminalFacts("m", "/w", "0", models=lambda: ("m",), analysis=lambda: ("nothing",))
+
+
+def opened(session: ScriptedSession) -> OpenedSession:
+    found = OpenedSession(session)
+    found.goals = Goals()
+    return found
 
 
 async def run(command: Command, argument: str, view: ViewModel | None = None) -> CommandResult:
-    result = command.run(
-        CommandContext(ScriptedSession(echo), FACTS, view or ViewModel()), argument
-    )
-    return result if isinstance(result, CommandResult) else await result
+    context = CommandContext(opened(ScriptedSession(echo)), view or ViewModel())
+    try:
+        result = command.run(context, argument)
+        return result if isinstance(result, CommandResult) else await result
+    except LongreinError as error:
+        return CommandResult(notice=str(error))
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
@@ -119,7 +127,7 @@ async def test_every_row_does_something_on_both_terminals_and_is_in_the_help(
 async def on_screen(text: str) -> None:
     """Something is shown, chosen from, typed, told to the session, or the session is left."""
     session = ScriptedSession(echo)
-    conversation = Conversation(session, FACTS, None, "", time.monotonic)
+    conversation = Conversation(opened(session), time.monotonic)
     conversation.screen = NullScreen()  # type: ignore[assignment]
     typed = parse(text)
     assert typed is not None
@@ -140,9 +148,12 @@ async def on_plain(text: str) -> None:
     reading, writing = os.pipe()
     session = ScriptedSession(echo)
     conversation = _PlainConversation(
-        session, FACTS, PlainOutput(writing, "utf-8"), time.monotonic, interactive=False
+        opened(session), PlainOutput(writing, "utf-8"), time.monotonic, interactive=False
     )
-    await conversation._line(text)
+    try:
+        await conversation._line(text)
+    except LongreinError as error:  # a line of input reports it
+        conversation.out.put(str(error))
     os.close(writing)
     with open(reading, "rb") as file:
         assert file.read() or session.told or conversation.exited.is_set(), text
@@ -345,7 +356,7 @@ def test_a_session_is_left_for_another(
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.ask(command)
         if keys:
-            tty.until("which session?").until("mend the parser  yesterday").until(
+            tty.until("which session?").until("mend the parser  1 day ago").until(
                 "日本語 title"
             ).send(keys)
         tty.exits(0)

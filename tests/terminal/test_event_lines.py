@@ -30,7 +30,6 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.frontends import human_text
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import (
     Approval,
@@ -60,6 +59,7 @@ from longrein.frontends.terminal.event_lines import (
 from longrein.frontends.terminal.live_area import Figures, footer_line, state_line, state_word
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
+from longrein.steps import human_text
 from tests.terminal.scripted_session import apply, texts
 
 # --- What goes on ---------------------------------------------------------------------------------

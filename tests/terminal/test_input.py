@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from longrein.commands.interactive import FileNames
-from longrein.frontends.terminal import FilesFound
+from longrein.app.file_names import FileNames, FilesFound
 from longrein.frontends.terminal.input_completion import Pastes, ProjectHistory, at_prefix
 from longrein.workspace import PlainSpawner, open_workspace
 from tests.terminal.pseudo_terminal import PseudoTerminal

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from longrein.agent import Compact, OpenSession
 from longrein.context import Request
 from longrein.events import UserSpoke, text_of
-from longrein.frontends.terminal import TerminalFacts
 from longrein.frontends.terminal.command_actions import edit_last_queued, run_command
 from longrein.frontends.terminal.command_table import parse
 from longrein.frontends.terminal.conversation import Conversation
@@ -25,6 +24,7 @@ from longrein.testing.clock import run_virtual
 from longrein.testing.harness import said
 from longrein.testing.scripted_model import call, says
 from tests.agent.subagent_harness import ScriptedAgents, SubagentHarness, agent
+from tests.terminal.opened_session import OpenedSession
 from tests.terminal.scripted_session import NullScreen
 
 ACTS = ("say", "steer", "tell", "up", "again", "take 1", "take 2", "drop 1", "interrupt", "compact")
@@ -55,7 +55,7 @@ class User:
 
     def __init__(self, session: OpenSession) -> None:
         self.session = session
-        self.talk = Conversation(session, TerminalFacts("m", "/w", "0"), None, "", time.monotonic)
+        self.talk = Conversation(OpenedSession(session), time.monotonic)
         self.talk.screen = NullScreen()  # type: ignore[assignment]
         self.sent: list[str] = []
         self.dropped: list[str] = []

@@ -57,7 +57,7 @@ def test_each_line_is_said_and_all_is_done_before_it_ends(tmp_path: Path) -> Non
 
 def test_nothing_piped_in_is_no_error(tmp_path: Path) -> None:
     assert play("echo", tmp_path, "").startswith(
-        "longrein 0.1.0, mock/small, ~/project; /help lists commands\n"
+        "longrein 0.1.0, mock/small, without a key, /work; /help lists commands\n"
     )
 
 
@@ -164,7 +164,7 @@ def test_a_list_is_shown_as_the_commands_to_type(tmp_path: Path) -> None:
         "\n/model mock/small\n/model mock/large\n/mode default\n/mode acceptEdits\n/mode plan\n"
         in out
     )
-    assert "/resume 11111111-aaaa  mend the parser  yesterday\n" in out
+    assert "/resume 11111111-aaaa  mend the parser  1 day ago · 12 entries\n" in out
 
 
 def test_a_session_is_left_for_another(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.frontends.goals_command import goal_line
-from longrein.frontends.human_text import escape, escape_line
 from longrein.frontends.terminal import command_actions, event_lines, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.command_table import unknown_command_text
@@ -32,6 +31,7 @@ from longrein.frontends.terminal.markdown import MarkdownPainter
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.task_rows import BackgroundActivity, KnownSubagent, RunningTask
 from longrein.steps import Projection
+from longrein.steps.human_text import escape, escape_line
 from longrein.tools import TaskView
 
 SGR = re.compile(r"\x1b\[[\d;]*m")

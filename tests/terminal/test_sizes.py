@@ -47,7 +47,7 @@ def test_the_start(tmp_path: Path, columns: int, rows: int) -> None:
         shown = check(tty.until("say something"), "longrein 0.1.0", "idle")
         assert not tty.screen.cursor.hidden
         assert tty.screen.cursor.x == 2, "the cursor stands behind the prompt sign"
-        assert len(shown) <= min(5, rows - 2)
+        assert len(shown) <= min(7, rows - 1)
         tty.leave()
 
 

@@ -1,6 +1,6 @@
 """Everything a session needs from outside: limits, options and `Dependencies`.
 
-`composition` hands them in, or a test, or a simulation.
+`app` hands them in, or a test, or a simulation.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -16,9 +16,9 @@ from longrein.frontends.command_lookup import (
     reserved,
 )
 from longrein.frontends.help_page import EXIT_CODES, help_page
-from longrein.frontends.options import MAIN_GROUPS
 from longrein.frontends.stdio import show
 from longrein.frontends.subcommands import MAIN
+from longrein.options import MAIN_GROUPS
 
 NEAR = 0.65
 FILES = (

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Sequence
 
 from longrein.agent import resumed_state
+from longrein.app.run_context import CLOCK, RunContext
 from longrein.config import door_points
 from longrein.context import neutralize_markers
 from longrein.events import (
@@ -20,9 +21,8 @@ from longrein.events import (
     marker,
 )
 from longrein.extension_points import IMPORTERS_DOOR, absent_extensions
-from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.stdio import say, show
-from longrein.run_context import CLOCK, RunContext
+from longrein.steps.human_text import counted, escape_line
 from longrein.store import BundleReport, is_bundle, open_log, read_bundle
 
 SAFE_MODES = ("default", "plan", "dontAsk")

@@ -5,13 +5,13 @@
 import os
 from collections.abc import Sequence
 
+from longrein.app.run_context import RunContext
 from longrein.commands.import_session import import_session
 from longrein.config import shorten_home
 from longrein.config.settings_import import AGENTS, apply_changes, find_settings, planned_changes
 from longrein.events import UsageError
 from longrein.frontends.stdin_prompt import ask
 from longrein.frontends.stdio import say, show
-from longrein.run_context import RunContext
 
 QUESTION = "Write this to your own settings? [y/n] "
 ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no"}

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from longrein.agent import InboxMessage, encode_message, program_event
+from longrein.app.run_context import RunContext
 from longrein.events import SessionUnknown, UsageError
 from longrein.frontends.argv import clean
 from longrein.frontends.stdio import read_piped, say
-from longrein.run_context import RunContext
 from longrein.store import find_session, latest_session, leave_message
 
 USAGE = "longrein happened KIND TEXT, or pipe the text in; see longrein happened --help"

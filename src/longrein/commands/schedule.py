@@ -5,13 +5,13 @@ from contextlib import closing
 
 from longrein.agent import AddSchedule, RemoveSchedule
 from longrein.agent.schedules import describe, split_when
+from longrein.app.run_context import RunContext
 from longrein.commands.report_event import named_session, send
 from longrein.context import State
 from longrein.events import Reminded, SchedulesSet, UsageError
 from longrein.frontends.argv import clean
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.stdio import say, show
-from longrein.run_context import RunContext
+from longrein.steps.human_text import escape_line
 from longrein.store import Reader
 
 USAGE = "longrein schedule [add WHEN PROMPT | remove ID]; see longrein schedule --help"

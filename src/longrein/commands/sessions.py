@@ -8,17 +8,16 @@ from contextlib import closing
 from typing import BinaryIO
 
 from longrein import __version__
-from longrein.config import door_points
+from longrein.app.run_context import RunContext, budget_of
+from longrein.app.session_export import exporters, write_new_file
 from longrein.context import fold, next_compacted, report
 from longrein.events import LongreinError, UsageError
-from longrein.extension_points import EXPORTERS_DOOR, Point
 from longrein.frontends.argv import clean
-from longrein.frontends.human_text import counted
 from longrein.frontends.reports import context as context_page
 from longrein.frontends.reports import session_lists as listing
 from longrein.frontends.reports import session_lists as search_page
 from longrein.frontends.stdio import say, show, stdout_file
-from longrein.run_context import RunContext, budget_of
+from longrein.steps.human_text import counted
 from longrein.store import (
     BundleReport,
     Reader,
@@ -47,58 +46,19 @@ def export(
     whole: bool = False,
 ) -> int:
     """Export one session in one of the formats, or with `whole` as a bundle for another machine."""
-    exporters = _exporters(place)
+    known = exporters(place.settings.plugins)
     session = find_session(place.state_dir, words[0])
     if whole:
         return _export_whole(place, session, format, output)
     with closing(Reader(place.state_dir, session)) as reader:
         if format == "transcript":
             say(f"written to {write_transcript(output or '.transcripts', reader.entries())}")
-        elif format in exporters:
-            page = exporters[format].load()(reader)
+        elif format in known:
+            page = known[format].load()(reader)
             _export(lambda file: file.write(page), output)
         else:
             _export(lambda file: export_jsonl(reader, file), output)
     return 0
-
-
-def _exporters(place: RunContext) -> dict[str, Point]:
-    """Return the formats of extensions, each with the function from a `Reader` to the bytes."""
-    points = door_points(EXPORTERS_DOOR, place.settings.plugins)
-    return {point.name: point for point in reversed(points)}  # those of longrein come first
-
-
-ENDINGS = {
-    ".html": "html",
-    ".htm": "html",
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".json": "atif",
-    ".jsonl": "",
-}
-"""Ending of a file -> its format, '' for the entries of the log. Another ending is the name of the
-format.
-"""
-
-
-def export_file(place: RunContext, session: str, path: str) -> None:
-    """Write a session to the new file `path`, in the format of its ending. Raises `UsageError`,
-    `LongreinError`.
-    """
-    ending = os.path.splitext(path)[1].lower()
-    exporters = _exporters(place)
-    name = ENDINGS.get(ending, ending[1:])
-    if name and name not in exporters:
-        known = [one for one, form in ENDINGS.items() if form in exporters or not form]
-        raise UsageError(f"{path}: give it one of the endings {', '.join(known)}")
-    if os.path.lexists(path):
-        raise UsageError(f"{path} is there already: name another file")
-    with closing(Reader(place.state_dir, session)) as reader:
-        if name:
-            text = exporters[name].load()(reader)
-            _export(lambda file: file.write(text), path)
-        else:
-            _export(lambda file: export_jsonl(reader, file), path)
 
 
 def _export_whole(place: RunContext, session: str, form: str, output: str) -> int:
@@ -118,25 +78,17 @@ def _export_whole(place: RunContext, session: str, form: str, output: str) -> in
 
 
 def _export(write: Callable[[BinaryIO], object], out: str) -> None:
-    """Write to the new file `out`, or to stdout. A file that cannot be completed is removed."""
+    """Write to the new file `out`, or to stdout."""
+    if out:
+        write_new_file(write, out)
+        return
     try:
-        with open(out, "xb", opener=_private) if out else stdout_file() as file:
-            try:
-                write(file)
-            except BaseException:
-                if out:
-                    os.unlink(out)
-                raise
-    except FileExistsError:
-        raise UsageError(f"{out} is there already; name another file with -o") from None
+        with stdout_file() as file:
+            write(file)
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise LongreinError(f"{out or 'stdout'} cannot be written: {error.strerror}") from None
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+        raise LongreinError(f"stdout cannot be written: {error.strerror}") from None
 
 
 def context(place: RunContext, words: Sequence[str], *, json: bool = False) -> int:

@@ -7,12 +7,13 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
+from longrein.app.run_context import CLOCK, RunContext, sweep_orphans
+from longrein.app.task_output import TAIL_LINES, output_tail, tasks_in_log
 from longrein.events import SessionError, UsageError
 from longrein.frontends.reports import subagents as agents_page
 from longrein.frontends.reports import task_lists as tasks_page
 from longrein.frontends.reports.task_lists import TaskRow
 from longrein.frontends.stdio import say, show
-from longrein.run_context import CLOCK, RunContext, sweep_orphans
 from longrein.store import SessionHistory, SessionInfo, find_session, list_sessions, session_info
 from longrein.workspace import (
     SPOOL,
@@ -43,7 +44,7 @@ def tasks(place: RunContext, words: Sequence[str], *, tail: int = 0, json: bool 
         rows = _of_session(place, find_session(place.state_dir, words[0]))
         show(tasks_page.as_json(rows) if json else tasks_page.as_table(rows))
     elif words:
-        _show(place, words[0], tail or tasks_page.TAIL_LINES, json=json)
+        _show(place, words[0], tail or TAIL_LINES, json=json)
     else:
         rows = _spooled(place)
         show(tasks_page.as_json(rows) if json else tasks_page.as_table(rows))
@@ -97,7 +98,7 @@ def _queued(place: RunContext, session: str) -> list[SpooledTask]:
     """Return the queued tasks of a session, which only its log knows."""
     try:
         with closing(SessionHistory(place.state_dir, session)) as past:
-            logged = tasks_page.tasks_in_log(past)
+            logged = tasks_in_log(past)
     except SessionError:
         return []  # unreadable log: list the spool only
     tasks = [
@@ -123,7 +124,7 @@ def _of_session(place: RunContext, session: str) -> list[TaskRow]:
     """Return all tasks of a session: those in the spool, then the ended ones of the log."""
     spooled = {row.task.task: row for row in _rows(place, session)}
     with closing(SessionHistory(place.state_dir, session)) as past:
-        logged = tasks_page.tasks_in_log(past)
+        logged = tasks_in_log(past)
     info = _info(place, session)
     over = [
         _row(session, info, tasks_page.spooled_from_log(entry, ended), supervised=False)
@@ -142,7 +143,7 @@ def _show(place: RunContext, wanted: str, tail: int, *, json: bool) -> None:
         return
     folder = os.path.join(place.state_dir, "sessions", row.session)
     with closing(SessionHistory(place.state_dir, row.session)) as past:
-        shown = tasks_page.output_tail(past, folder, row.task.task, tail)
+        shown = output_tail(past, folder, row.task.task, tail)
     show(tasks_page.as_page(row, shown))
 
 

@@ -4,13 +4,13 @@ import os
 from collections.abc import Sequence
 
 from longrein import config
+from longrein.app.run_context import RunContext, read_run_context
 from longrein.events import SettingsError
 from longrein.frontends import first_frame
-from longrein.frontends.human_text import escape_line
-from longrein.frontends.options import Options
 from longrein.frontends.stdin_prompt import ask
 from longrein.frontends.stdio import say, show
-from longrein.run_context import RunContext, read_run_context
+from longrein.options import Options
+from longrein.steps.human_text import escape_line
 
 ROWS_MAX = 30
 """Rows of the screen."""

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import closing
 
+from longrein.app.run_context import RunContext
 from longrein.events import SessionUnknown
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal.event_lines import line
 from longrein.frontends.terminal.watch_session import WATCHING
 from longrein.frontends.terminal.watch_session import watch as follow
-from longrein.run_context import RunContext
+from longrein.steps.human_text import escape_line
 from longrein.store import Reader, find_session, is_open, list_sessions, session_info
 
 

@@ -4,12 +4,12 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from longrein.app.run_context import RunContext, new_nonce, read_run_context
 from longrein.config import TrustedFolders
 from longrein.events import UsageError
-from longrein.frontends.human_text import counted
 from longrein.frontends.stdin_prompt import ask
 from longrein.frontends.stdio import say
-from longrein.run_context import RunContext, new_nonce, read_run_context
+from longrein.steps.human_text import counted
 from longrein.store import latest_session
 from longrein.workspace import (
     PlainSpawner,

@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from longrein.app.run_context import RunContext
 from longrein.events import UsageError
 from longrein.frontends.stdio import say, show
 from longrein.permissions import visible
-from longrein.run_context import RunContext
 from longrein.workspace import (
     PlainSpawner,
     Workspace,

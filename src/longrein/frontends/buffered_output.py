@@ -6,7 +6,7 @@ import select
 import stat
 from contextlib import suppress
 
-from longrein.frontends.human_text import escape_bytes
+from longrein.steps.human_text import escape_bytes
 
 PIECE_BYTES = 4096
 """A pipe that is writable takes this much without waiting (PIPE_BUF on Linux)."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from longrein.events import Goal, LongreinError
-from longrein.frontends.human_text import escape, escape_line, joined
+from longrein.steps.human_text import escape, escape_line, joined
 from longrein.tools import GoalPort
 
 USAGE = (

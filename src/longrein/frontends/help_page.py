@@ -2,8 +2,8 @@
 
 from longrein.extension_points import Command, Flag
 from longrein.frontends.command_lookup import known_commands
-from longrein.frontends.options import MAIN_GROUPS
 from longrein.frontends.subcommands import MAIN
+from longrein.options import MAIN_GROUPS
 
 EXIT_CODES = (
     ("0", "done"),

@@ -3,7 +3,7 @@
 import os
 import sys
 import termios
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
@@ -20,19 +20,6 @@ class SecretQuestion(msgspec.Struct, frozen=True):
     text: str
     keep: Callable[[str], str]
     """Takes the secret, returns the line to show. Raises `LongreinError`."""
-
-
-class KeyCommands(msgspec.Struct, frozen=True):
-    """Functions for `/login` and `/logout`."""
-
-    providers: Callable[[], Sequence[str]]
-    """Providers that have a key."""
-    login: Callable[[str], SecretQuestion]
-    """Provider -> the question for its key. Raises `UsageError`."""
-    logout: Callable[[str], str]
-    """Remove the key of a provider ('' for the only one); returns the line to show. Raises
-    `LongreinError`.
-    """
 
 
 def read_secret(question: str, fd: int = 0) -> str:

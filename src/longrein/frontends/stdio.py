@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from longrein.events import LongreinError, UsageError
-from longrein.frontends.human_text import escape, escape_bytes
+from longrein.steps.human_text import escape, escape_bytes
 
 STDIN_WAIT_S = 3.0
 """Seconds that a pipe may stay silent before the prompt is sent without it; other agents wait as

@@ -6,7 +6,7 @@ with the extensions, and `command_lookup` finds them.
 from collections.abc import Mapping
 
 from longrein.extension_points import HELP, JSON, STATE_DIR, Command, flag
-from longrein.frontends.options import MAIN_GROUPS
+from longrein.options import MAIN_GROUPS
 
 SHELLS = ("bash", "zsh", "fish")
 OWN_FORMATS = ("jsonl", "transcript")

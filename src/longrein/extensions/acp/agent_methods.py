@@ -14,11 +14,11 @@ from acp.connection import Connection
 from pydantic import BaseModel, ValidationError
 
 from acp import RequestError, schema
+from longrein.app import Additions, App
 from longrein.events import LongreinError, ModelUnknown, SessionUnknown, UsageError
 from longrein.extensions.acp import editor_commands
 from longrein.extensions.acp.editor_bridge import EditorBridge
 from longrein.extensions.acp.editor_session import EditorSession
-from longrein.extensions.acp.host_port import Host, SessionRequest
 from longrein.extensions.acp.json_lines import CANCEL_REQUEST, JsonLines
 from longrein.extensions.acp.prompt_blocks import parts_of
 from longrein.frontends.signals import signal_handlers
@@ -30,6 +30,8 @@ INVALID_PARAMS = -32602
 METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603
 AUTH_REQUIRED, NOT_FOUND = -32000, -32002
+MCP_TRANSPORTS = ("http", "sse")
+"""Transports beside stdio by which MCP servers of the editor are used."""
 PAGE = 50
 """Sessions in one answer to `session/list`."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -47,14 +49,14 @@ Routes = Mapping[str, tuple[type[BaseModel], Handler]]
 """Method -> model of its params, and the function that answers it."""
 
 
-async def serve(host: Host, incoming: int, outgoing: int) -> int:
+async def serve(app: App, incoming: int, outgoing: int) -> int:
     """Answer an editor on two descriptors until it closes its side, or a signal; return the exit
     code.
 
     All sessions are closed at the end: a turn is interrupted, and everything is on disk.
     """
     lines = JsonLines(incoming, outgoing)
-    server = Server(host, lines)
+    server = Server(app, lines)
     connection = Connection(server.handle, lines, listening=False)
     server.connect(connection)
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -78,8 +80,8 @@ async def serve(host: Host, incoming: int, outgoing: int) -> int:
 class Server:
     """Methods of one connection."""
 
-    def __init__(self, host: Host, lines: JsonLines) -> None:
-        self._host, self._lines = host, lines
+    def __init__(self, app: App, lines: JsonLines) -> None:
+        self._app, self._lines = app, lines
         self._sessions: dict[str, EditorSession] = {}
         self._opening: set[str] = set()
         self._logged_out = False
@@ -156,9 +158,7 @@ class Server:
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-                "mcpCapabilities": {
-                    name: name in self._host.mcp_transports for name in ("http", "sse")
-                },
+                "mcpCapabilities": {name: name in MCP_TRANSPORTS for name in ("http", "sse")},
                 "sessionCapabilities": {
                     "list": {},
                     "delete": {},
@@ -169,7 +169,7 @@ class Server:
                 },
                 "auth": {"logout": {}},
             },
-            "agentInfo": {"name": "longrein", "title": "longrein", "version": self._host.version},
+            "agentInfo": {"name": "longrein", "title": "longrein", "version": self._app.version},
             "authMethods": self._auth_methods(),
         }
 
@@ -195,7 +195,7 @@ class Server:
                 f"there is no method {request.method_id!r} to authenticate; there are "
                 f"{', '.join(known)}"
             )
-        self._host.check_model()
+        self._app.check_model()
         self._logged_out = False
         return {}
 
@@ -221,13 +221,13 @@ class Server:
 
     async def _fork(self, request: Any) -> Any:
         self._check_login()
-        copy = await self._host.fork(request.session_id)
+        copy = await self._app.fork(request.session_id)
         session = await self._open(request, copy, replay=False)
         return {"sessionId": session.id, **session.options()}
 
     async def _open(self, request: Any, session: str, *, replay: bool) -> EditorSession:
         self._check_login()
-        wanted = _session_request(request)
+        folders = _folders(request)
         if session in self._sessions:
             if self._sessions[session].port.busy:
                 raise RequestError(
@@ -239,12 +239,20 @@ class Server:
         self._opening.add(session)
         try:
             bridge = EditorBridge(self._peer, self._capabilities)
-            facts = await self._host.open(wanted, session, bridge.editor())
+            app = self._app.in_folder(request.cwd, folders)
+            additions = Additions(
+                editor=bridge.editor(),
+                mcp_servers=mcp_servers(request.mcp_servers or ()),
+                servers_source="editor",
+                asks_user=True,
+                answers_permissions=True,
+            )
+            app_session = await app.open(session, fresh=not session, additions=additions)
             elicitation = self._capabilities.elicitation
             forms = elicitation is not None and elicitation.form is not None
-            opened = EditorSession(facts, self._peer, forms=forms)
+            opened = EditorSession(app_session, self._peer, forms=forms)
             if forms:
-                facts.elicit(opened.answer_server)
+                app_session.let_user_answer(opened.answer_server)
             bridge.connect(opened.id, opened.show_terminal)
         finally:
             self._opening.discard(session)
@@ -260,14 +268,16 @@ class Server:
         return opened
 
     async def _list(self, request: Any) -> Any:
-        found = [one for one in self._host.stored() if request.cwd in (None, one.cwd)]
+        found = [
+            one for one in self._app.sessions() if one.title and request.cwd in (None, one.cwd)
+        ]
         start = _cursor(request.cursor)
         rows = [
             {
                 "sessionId": one.session,
                 "cwd": one.cwd,
                 "title": one.title,
-                "updatedAt": datetime.fromtimestamp(one.updated_us / 1e6, UTC).isoformat(),
+                "updatedAt": datetime.fromtimestamp(one.updated_at / 1e6, UTC).isoformat(),
             }
             for one in found[start : start + PAGE]
         ]
@@ -282,7 +292,7 @@ class Server:
     async def _delete(self, request: Any) -> Any:
         if request.session_id in self._sessions:
             await self._sessions.pop(request.session_id).close()
-        await self._host.delete(request.session_id)
+        await self._app.delete(request.session_id)
         return {}
 
     def _find(self, session: str) -> EditorSession:
@@ -301,10 +311,8 @@ class Server:
         command = editor_commands.find(texts[0]) if len(request.prompt) == 1 and texts else None
         if command is not None:
             return {"stopReason": await session.run_command(command[0].run, command[1])}
-        facts = session.facts
-        parts = parts_of(
-            request.prompt, session.port.state.nonce, facts.keep_image, facts.keep_blob
-        )
+        log = session.opened.log
+        parts = parts_of(request.prompt, session.port.state.nonce, log.put_blob)
         stop = await session.prompt(parts)
         await session.announce()  # files may have come or gone
         return {"stopReason": stop}
@@ -335,13 +343,15 @@ class Server:
         return {"configOptions": session.options()["configOptions"]}
 
 
-def _session_request(request: Any) -> SessionRequest:
-    """Return what the editor asks for. Raises `UsageError` for a relative path."""
+def _folders(request: Any) -> Sequence[str]:
+    """Return the folders to work in beside that of the session. Raises `UsageError` for a relative
+    path.
+    """
     folders = tuple(getattr(request, "additional_directories", None) or ())
     for path in (request.cwd, *folders):
         if not os.path.isabs(path) or "\0" in path:
             raise UsageError(f"{path!r} is no absolute path")
-    return SessionRequest(request.cwd, folders, mcp_servers(request.mcp_servers or ()))
+    return folders
 
 
 def mcp_servers(servers: Sequence[Any]) -> dict[str, dict[str, Any]]:

@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 
 from longrein.agent import Compact, Pin, StopTask, Unpin
-from longrein.extensions.acp.host_port import CustomCommand, SessionFacts
-from longrein.frontends.human_text import escape_line
+from longrein.app import AppSession
+from longrein.frontends.reports.context import as_text
+from longrein.steps.human_text import escape_line
+from longrein.tools import SkillInfo
 
-Run = Callable[[SessionFacts, str], str]
+Run = Callable[[AppSession, str], str]
 """(session, argument) -> text for the user, as markdown."""
 
 
@@ -23,53 +25,55 @@ class Command(msgspec.Struct, frozen=True):
     """Argument after the name; '' for nothing."""
 
 
-def _compact(facts: SessionFacts, focus: str) -> str:
-    facts.port.tell(Compact(focus))
+def _compact(opened: AppSession, focus: str) -> str:
+    opened.session.tell(Compact(focus))
     return "The conversation is compacted before the next request."
 
 
-def _context(facts: SessionFacts, _argument: str) -> str:
-    return "```\n" + "\n".join(facts.context_lines()) + "\n```"
+def _context(opened: AppSession, _argument: str) -> str:
+    return "```\n" + "\n".join(as_text(opened.context_report()).splitlines()) + "\n```"
 
 
-def _pin(facts: SessionFacts, text: str) -> str:
+def _pin(opened: AppSession, text: str) -> str:
     if text:
-        facts.port.tell(Pin(text))
+        opened.session.tell(Pin(text))
         return f"Pinned: {escape_line(text)}"
-    pins = facts.port.state.pins
+    pins = opened.session.state.pins
     return (
         "\n".join(f"{number}. {escape_line(pin)}" for number, pin in enumerate(pins, 1))
         or "Nothing is pinned."
     )
 
 
-def _unpin(facts: SessionFacts, number: str) -> str:
-    if not number.isdigit() or not 1 <= int(number) <= len(facts.port.state.pins):
+def _unpin(opened: AppSession, number: str) -> str:
+    if not number.isdigit() or not 1 <= int(number) <= len(opened.session.state.pins):
         return "Write the number of a pinned constraint; /pin lists them."
-    facts.port.tell(Unpin(int(number)))
+    opened.session.tell(Unpin(int(number)))
     return f"Unpinned {number}."
 
 
-def _tasks(facts: SessionFacts, _argument: str) -> str:
-    rows = [f"- {task.id} {task.state}: {escape_line(task.command)}" for task in facts.port.tasks()]
+def _tasks(opened: AppSession, _argument: str) -> str:
+    rows = [
+        f"- {task.id} {task.state}: {escape_line(task.command)}" for task in opened.session.tasks()
+    ]
     rows += [
         f"- {one.label} {one.kind} {one.state}: {escape_line(one.description)}"
-        for one in facts.port.agents()
+        for one in opened.session.agents()
     ]
     return "\n".join(rows) or "No background task and no subagent."
 
 
-def _stop(facts: SessionFacts, task: str) -> str:
-    if task not in [one.id for one in facts.port.tasks() if one.state in ("queued", "running")]:
+def _stop(opened: AppSession, task: str) -> str:
+    if task not in [one.id for one in opened.session.tasks() if one.state in ("queued", "running")]:
         return "Write the id of a running task; /tasks lists them."
-    facts.port.tell(StopTask(task))
+    opened.session.tell(StopTask(task))
     return f"Stopping {task}."
 
 
-def _background(facts: SessionFacts, _argument: str) -> str:
+def _background(opened: AppSession, _argument: str) -> str:
     return (
         "It goes on in the background."
-        if facts.port.background()
+        if opened.session.background()
         else "No command runs in the foreground."
     )
 
@@ -88,12 +92,16 @@ COMMANDS = {
 }
 
 
-def available(custom: Sequence[CustomCommand]) -> list[dict[str, Any]]:
+def available(skills: Sequence[SkillInfo]) -> list[dict[str, Any]]:
     """Return the commands as the protocol spells them. They go before the user's of the same
     name.
     """
     rows = [(c.name, c.summary, c.argument) for c in COMMANDS.values()]
-    rows += [row for row in custom if row[0] not in COMMANDS]
+    rows += [
+        (one.name, one.description, one.argument_hint)
+        for one in skills
+        if one.for_user and one.name not in COMMANDS
+    ]
     return [
         {"name": name, "description": told, **({"input": {"hint": hint}} if hint else {})}
         for name, told, hint in rows

@@ -14,12 +14,12 @@ from longrein.agent import (
     session_usd,
 )
 from longrein.agent.extension_part import user_answer
+from longrein.app import AppSession
 from longrein.events import AnyPart, Entry, LongreinError, Rewound, UsageError
 from longrein.extensions.acp import editor_commands, permissions, question_forms
 from longrein.extensions.acp.config_options import config_options, modes
-from longrein.extensions.acp.host_port import SessionFacts
 from longrein.extensions.acp.tool_calls import Update
-from longrein.extensions.acp.updates import StreamFacts, UpdateStream, chunk, notice
+from longrein.extensions.acp.updates import StreamSource, UpdateStream, chunk, notice
 from longrein.frontends.stdio import say
 from longrein.settings_schema import MODES
 from longrein.steps import (
@@ -74,31 +74,31 @@ class Prompt:
 class EditorSession:
     """A session that an editor has open."""
 
-    def __init__(self, facts: SessionFacts, peer: Peer, *, forms: bool = False) -> None:
+    def __init__(self, opened: AppSession, peer: Peer, *, forms: bool = False) -> None:
         """`forms`: whether the editor can show a form (`elicitation`)."""
-        self.facts = facts
+        self.opened = opened
         self._peer = peer
         self._forms = forms
-        self.port = facts.port
-        self.id = facts.port.id
+        self.port = opened.session
+        self.id = opened.session.id
         self._stream = UpdateStream(
-            StreamFacts(
-                facts.port.id,
-                facts.file_text,
-                facts.read_blob,
-                facts.window_tokens,
-                lambda: session_usd(facts.port.state, facts.port.agents()),
+            StreamSource(
+                self.id,
+                opened.file_text,
+                opened.log.read_blob,
+                lambda: opened.budget.window_tokens,
+                lambda: session_usd(self.port.state, self.port.agents()),
             )
         )
         self._projection = Projection()
         self._prompts: list[Prompt] = []
         self._questions: dict[tuple[str, str], asyncio.Task[None]] = {}
         """(session of the subagent or '', call) -> the question in the editor."""
-        self._notes = list(facts.notes)
+        self._notes = list(opened.notes)
         """Notices that wait for the first prompt: before it, editors may drop what they get."""
-        if facts.port.state.turn_open:
+        if self.port.state.turn_open:
             self._notes.append("the last turn was cut off; this prompt goes on with it")
-        self._mode = facts.port.state.mode
+        self._mode = self.port.state.mode
         self._model = ""
         """The model that was asked for, until the session has changed to it."""
         self._announced: list[Update] = []
@@ -107,7 +107,7 @@ class EditorSession:
         self._error: LongreinError | None = None
         self._flush: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._news: AsyncIterator[SessionUpdate] = facts.port.follow(0)
+        self._news: AsyncIterator[SessionUpdate] = self.port.follow(0)
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -143,7 +143,8 @@ class EditorSession:
                 task.cancel()
             for prompt in self._prompts:
                 prompt.end("cancelled")
-            await self.facts.after_close()
+            await self.opened.finish()
+            await self.opened.discard_unused()
 
     async def _run(self) -> None:
         try:
@@ -192,11 +193,11 @@ class EditorSession:
         finally:
             self._prompts.remove(prompt)
 
-    async def run_command(self, run: Callable[[SessionFacts, str], str], argument: str) -> str:
+    async def run_command(self, run: Callable[[AppSession, str], str], argument: str) -> str:
         """Run a slash command and send its text; return the stop reason."""
         await self._show_notes()
         try:
-            text = run(self.facts, argument)
+            text = run(self.opened, argument)
         except LongreinError as error:
             text = str(error)
         await self.send(chunk("agent_message_chunk", text))
@@ -227,7 +228,7 @@ class EditorSession:
 
     async def set_model(self, model: str) -> None:
         """Change the model. Raises `UsageError` for one that was not offered."""
-        if model not in (self.facts.model(), *self.facts.models()):
+        if model not in self.opened.models():
             raise UsageError(f"there is no model {model!r} to choose")
         self._model = model
         await self.port.tell(SetModel(model))
@@ -236,15 +237,15 @@ class EditorSession:
         """Return modes and configuration options as they are now, as in the result of
         `session/new`.
         """
-        model = self._model or self.facts.model()
+        model = self._model or self.opened.model
         return {
             "modes": modes(self._mode),
-            "configOptions": config_options(self._mode, model, self.facts.models()),
+            "configOptions": config_options(self._mode, model, self.opened.models()),
         }
 
     async def announce(self) -> None:
         """Send the slash commands where they are not those that the editor knows."""
-        available = editor_commands.available(self.facts.custom_commands())
+        available = editor_commands.available(self.opened.find_skills())
         if available != self._announced:
             self._announced = available
             await self.send(

@@ -10,8 +10,8 @@ from longrein.agent import Answer, approval_digest
 from longrein.events import PermissionAsked
 from longrein.events.escape import shortened
 from longrein.extensions.acp.tool_calls import CallView, Update, fence, text_content
-from longrein.frontends.human_text import escape, escape_line
 from longrein.permissions import unseen_note
+from longrein.steps.human_text import escape, escape_line
 
 NAME_CHARS_MAX = 120
 """Longest label of an answer."""

@@ -7,9 +7,8 @@ from urllib.parse import unquote, urlsplit
 
 from longrein.context.state.quoting import quote_external
 from longrein.events import ATTACHED, AnyPart, Document, Image, Text, UsageError
-from longrein.frontends.human_text import escape_line
+from longrein.steps.human_text import escape_line
 
-KeepImage = Callable[[bytes, str], Image]
 KeepBlob = Callable[[bytes], str]
 
 IMAGE_BYTES_MAX = 32 * 1024 * 1024
@@ -19,31 +18,30 @@ file itself.
 """
 
 
-def parts_of(
-    blocks: Sequence[Any], nonce: str, keep_image: KeepImage, keep_blob: KeepBlob
-) -> tuple[AnyPart, ...]:
+def parts_of(blocks: Sequence[Any], nonce: str, keep_blob: KeepBlob) -> tuple[AnyPart, ...]:
     """Convert the blocks of a prompt. Raises `UsageError` for an empty prompt and for what cannot
     be taken.
 
     The content of resources comes from files, so it is quoted as data. `nonce` is that of the
     session.
     """
-    parts = tuple(_part(block, nonce, keep_image, keep_blob) for block in blocks)
+    parts = tuple(_part(block, nonce, keep_blob) for block in blocks)
     if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
         raise UsageError("the prompt is empty")
     return parts
 
 
-def _part(block: Any, nonce: str, keep_image: KeepImage, keep_blob: KeepBlob) -> AnyPart:
+def _part(block: Any, nonce: str, keep_blob: KeepBlob) -> AnyPart:
     match block.type:
         case "text":
             return Text(block.text.replace("\0", "\ufffd"))
         case "image":
-            return keep_image(_bytes(block.data, IMAGE_BYTES_MAX), block.mime_type)
+            data = _bytes(block.data, IMAGE_BYTES_MAX)
+            return Image(keep_blob(data), block.mime_type, len(data))
         case "resource_link":
             return Text(_link(block))
         case "resource":
-            return _resource(block.resource, nonce, keep_image, keep_blob)
+            return _resource(block.resource, nonce, keep_blob)
         case kind:
             raise UsageError(
                 f"a content block of type {kind!r} cannot be taken; text, images and resources can"
@@ -55,7 +53,7 @@ def _link(block: Any) -> str:
     return f"[linked by the user: {escape_line(file_path(block.uri) or block.uri)}]"
 
 
-def _resource(resource: Any, nonce: str, keep_image: KeepImage, keep_blob: KeepBlob) -> AnyPart:
+def _resource(resource: Any, nonce: str, keep_blob: KeepBlob) -> AnyPart:
     name = escape_line(file_path(resource.uri) or resource.uri)
     text = getattr(resource, "text", None)
     if text is not None:
@@ -71,7 +69,7 @@ def _resource(resource: Any, nonce: str, keep_image: KeepImage, keep_blob: KeepB
         resource.mime_type or "application/octet-stream",
     )
     if media.startswith("image/"):
-        return keep_image(data, media)
+        return Image(keep_blob(data), media, len(data))
     if media == "application/pdf":
         return Document(keep_blob(data), media, len(data), name)
     return Text(

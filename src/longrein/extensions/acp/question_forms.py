@@ -11,7 +11,7 @@ from longrein.agent import Answer, approval_digest
 from longrein.events.escape import shortened
 from longrein.extensions.acp.permissions import GONE, STOP, Question, chosen, option, tool_call
 from longrein.extensions.acp.tool_calls import Update, text_content
-from longrein.frontends.human_text import escape, escape_line
+from longrein.steps.human_text import escape, escape_line
 
 Send = Callable[[str, Update], Awaitable[Any]]
 """(method, params without the session) -> the editor's answer."""

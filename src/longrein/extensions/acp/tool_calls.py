@@ -9,7 +9,7 @@ import msgspec
 
 from longrein.events import AnyPart, Document, Image, Text, ToolCall, ToolEnded, ToolTraits
 from longrein.events.escape import shortened
-from longrein.frontends.human_text import (
+from longrein.steps.human_text import (
     escape,
     escape_line,
     file_patches,

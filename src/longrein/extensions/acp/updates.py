@@ -36,7 +36,6 @@ from longrein.extensions.acp.tool_calls import (
     text_content,
     view_of,
 )
-from longrein.frontends.human_text import escape_line, first_line
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 from longrein.steps import (
     Agent,
@@ -57,6 +56,7 @@ from longrein.steps import (
     ThinkingStep,
     TurnEndStep,
 )
+from longrein.steps.human_text import escape_line, first_line
 
 Delta = TextDelta | ThinkingDelta | CallDelta
 
@@ -70,8 +70,8 @@ SILENT_CLEARING = ("micro_compact", "rent", "cold")
 """Reasons of clearings that nobody waits for."""
 
 
-class StreamFacts(msgspec.Struct, frozen=True):
-    """Facts for updates that are not in the events."""
+class StreamSource(msgspec.Struct, frozen=True):
+    """Data for updates that is not in the events."""
 
     session: str
     file_text: FileText
@@ -83,11 +83,11 @@ class StreamFacts(msgspec.Struct, frozen=True):
 class UpdateStream:
     """Makes the updates of one session, or of one subagent within it."""
 
-    def __init__(self, facts: StreamFacts, label: str = "", who: str = "") -> None:
+    def __init__(self, source: StreamSource, label: str = "", who: str = "") -> None:
         """`label` and `who` (such as `a398` and `explore`) are those of a subagent: of it only
         calls are shown.
         """
-        self._facts = facts
+        self._source = source
         self._label = label
         self._who = who
         self.replaying = False
@@ -115,7 +115,7 @@ class UpdateStream:
             call = unwrapped(opened.call)
             traits = self._traits.get(call.name)
             self._calls[call.id] = view_of(
-                call, self.qualified(call.id), traits, self._cwd, self._facts.file_text
+                call, self.qualified(call.id), traits, self._cwd, self._source.file_text
             )
 
     def apply(self, step: Step) -> list[Update]:
@@ -127,7 +127,7 @@ class UpdateStream:
         if not agent.session:
             return self
         if agent.session not in self._children:
-            stream = UpdateStream(self._facts, agent.label, agent.kind)
+            stream = UpdateStream(self._source, agent.label, agent.kind)
             stream._cwd, stream._traits = self._cwd, self._traits
             self._children[agent.session] = stream
         return self._children[agent.session]
@@ -200,7 +200,7 @@ class UpdateStream:
         if step.ended is not None:
             self._output.pop(call, None)
             view, terminal = self._calls.pop(call), self.terminals.pop(call, "")
-            return [ended(view, step.ended, self._facts.read_blob, terminal)]
+            return [ended(view, step.ended, self._source.read_blob, terminal)]
         if step.output:
             text = self._output.get(call, "") + step.output.decode("utf-8", "replace")
             self._output[call] = text[-OUTPUT_CHARS_MAX:]
@@ -257,9 +257,9 @@ class UpdateStream:
         ]
 
     def _user(self, parts: Sequence[AnyPart], seq: int) -> list[Update]:
-        message = entry_uuid(self._facts.session, seq)
+        message = entry_uuid(self._source.session, seq)
         blocks = [
-            (image_block(part, self._facts.read_blob) if isinstance(part, Image) else None)
+            (image_block(part, self._source.read_blob) if isinstance(part, Image) else None)
             or {"type": "text", "text": part_text(part)}
             for part in parts
         ]
@@ -279,7 +279,7 @@ class UpdateStream:
                 yield chunk(name, text) | {"messageId": self._message_id(name, asked)}
 
     def _message_id(self, name: str, asked: int) -> str:
-        return str(uuid5(UUID(self._facts.session), f"{name}.{asked}"))
+        return str(uuid5(UUID(self._source.session), f"{name}.{asked}"))
 
     def _prose(self, reply: Replied) -> list[Update]:
         """Return text and thinking of a reply that was not shown while it grew."""
@@ -298,7 +298,7 @@ class UpdateStream:
         found = []
         calls = [unwrapped(call) for call in step.calls] if reply.stop != "interrupted" else []
         who = f"{self._label} {self._who}" if self._label else ""
-        file_text = self._facts.file_text if not self.replaying else _no_text
+        file_text = self._source.file_text if not self.replaying else _no_text
         for call in calls:
             if call.name in HIDDEN_CALLS:
                 continue
@@ -309,11 +309,11 @@ class UpdateStream:
         return found
 
     def _usage(self, reply: Replied) -> list[Update]:
-        size = self._facts.window_tokens()
+        size = self._source.window_tokens()
         if self._label or self.replaying or not size:
             return []
         used = reply.usage.context_tokens + reply.usage.output_tokens
-        cost = {"amount": self._facts.spent_usd(), "currency": "USD"}
+        cost = {"amount": self._source.spent_usd(), "currency": "USD"}
         return [{"sessionUpdate": "usage_update", "used": used, "size": size, "cost": cost}]
 
     # --- background work: long-lived calls, one for each task and each subagent -------------------

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from longrein.app.run_context import RunContext, named_budget
 from longrein.atomic_file import replace_file
 from longrein.events import LongreinError, SessionUnknown, UsageError
 from longrein.extensions.inspector.inspection import SessionInspector, can_replay, inspect_session
@@ -20,9 +21,8 @@ from longrein.extensions.inspector.page_data import Comparison, Inspection
 from longrein.extensions.inspector.page_server import InspectorServer, LivePage
 from longrein.extensions.inspector.shorten import PAGE_BYTES_MAX, fit
 from longrein.extensions.inspector.stored_logs import StoredLogs
-from longrein.frontends.human_text import counted, size
 from longrein.frontends.stdio import say, show
-from longrein.run_context import RunContext, named_budget
+from longrein.steps.human_text import counted, size
 from longrein.store import find_session, latest_session
 
 PAGE, COMPARISON = "inspect.html", "compare.html"

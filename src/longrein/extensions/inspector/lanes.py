@@ -5,7 +5,6 @@ import msgspec
 from longrein.events import ToolCall
 from longrein.events.escape import shortened
 from longrein.extensions.inspector.page_data import Lane, Span
-from longrein.frontends.human_text import first_line, key_argument
 from longrein.steps import (
     CallStep,
     NoticeStep,
@@ -16,6 +15,7 @@ from longrein.steps import (
     TaskStep,
     TurnEndStep,
 )
+from longrein.steps.human_text import first_line, key_argument
 
 LABEL_CHARS_MAX = 80
 MAIN = "main"

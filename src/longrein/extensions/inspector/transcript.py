@@ -16,7 +16,6 @@ from longrein.events import (
 from longrein.events.escape import shortened
 from longrein.extensions.inspector.item_lifecycles import in_words
 from longrein.extensions.inspector.page_data import DiffLine, TranscriptRow
-from longrein.frontends.human_text import counted, key_argument
 from longrein.steps import (
     BreakStep,
     CallStep,
@@ -35,6 +34,7 @@ from longrein.steps import (
     ThinkingStep,
     TurnEndStep,
 )
+from longrein.steps.human_text import counted, key_argument
 from longrein.tools.diff import hunks_of
 
 TITLE_CHARS_MAX = 120

@@ -4,11 +4,11 @@ the machine.
 
 from collections.abc import Sequence
 
+from longrein.app.run_context import RunContext
 from longrein.config.clearing_weights import write_weights
 from longrein.events import UsageError
 from longrein.extensions.lab.simulate import recordings
 from longrein.frontends.stdio import say
-from longrein.run_context import RunContext
 
 MISSING = "longrein fit needs numpy, which is not installed: pip install 'longrein[fit]'"
 

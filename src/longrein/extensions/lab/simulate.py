@@ -6,6 +6,7 @@ from contextlib import closing
 
 from msgspec.structs import replace
 
+from longrein.app.run_context import RunContext
 from longrein.config.clearing_weights import SHIPPED, Tables, Weights, read_weights
 from longrein.context import Budget, Price, use_tables
 from longrein.events import UsageError, decode_entry
@@ -27,7 +28,6 @@ from longrein.extensions.lab.replay import (
 )
 from longrein.frontends.stdio import show
 from longrein.models import CLEARS
-from longrein.run_context import RunContext
 from longrein.store import Reader, find_session
 
 OUTPUT_TOKENS_MAX, OUTPUT_SHARE_MAX = 32_000, 8

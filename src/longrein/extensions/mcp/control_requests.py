@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from longrein.agent.extension_part import ControlHandler
+from longrein.app.additions import ProgramChannel
 from longrein.extensions.mcp.mcp_port import McpFailure
 from longrein.extensions.mcp.server_files import read_server, server_secrets
 from longrein.extensions.mcp.servers import McpToolset, ServerView
-from longrein.frontends.headless.control_lines import ControlChannel, ControlError
+from longrein.frontends.headless.control_lines import ControlError
 
 Line = dict[str, Any]
 
@@ -15,7 +16,7 @@ _STATUSES = {"connecting": "pending", "needs login": "needs-auth"}
 """Status of an MCP server -> spelling in the protocol, where that differs."""
 
 
-def tunnel(channel: ControlChannel) -> Callable[[str, Mapping[str, Any]], Awaitable[Any]]:
+def tunnel(channel: ProgramChannel) -> Callable[[str, Mapping[str, Any]], Awaitable[Any]]:
     """Return the function that carries one message to a server of the program and returns its
     answer.
     """

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.app.run_context import CLOCK, RunContext
 from longrein.events import UsageError, redactor
 from longrein.extensions.mcp.server_config import McpServer, token_folder, token_path, usable_name
 from longrein.extensions.mcp.server_confinement import server_sandbox
@@ -24,10 +25,9 @@ from longrein.extensions.mcp.server_files import (
 )
 from longrein.extensions.mcp.server_selection import mcp_toolset
 from longrein.extensions.mcp.servers import ServerView
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.stdio import say, show
 from longrein.permissions.network_hosts import Target, matches_entry
-from longrein.run_context import CLOCK, RunContext
+from longrein.steps.human_text import escape_line
 from longrein.workspace import Confinement, SupervisedSpawner, SupervisionOptions, open_workspace
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rungs import find_rung

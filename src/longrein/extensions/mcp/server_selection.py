@@ -4,8 +4,9 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 
 from longrein import __version__
-from longrein.composition.additions import Additions
-from longrein.composition.execution import variables
+from longrein.app.additions import Additions
+from longrein.app.execution import variables
+from longrein.app.run_context import RunContext
 from longrein.config import project_root
 from longrein.events import UsageError
 from longrein.extensions.mcp.mcp_port import ServerHost
@@ -13,7 +14,6 @@ from longrein.extensions.mcp.server_config import McpServer, token_folder
 from longrein.extensions.mcp.server_files import load_mcp_servers, read_server
 from longrein.extensions.mcp.servers import MISSING, McpToolset
 from longrein.extensions.mcp.settings import McpOptions
-from longrein.run_context import RunContext
 from longrein.workspace import (
     CollectingSink,
     CommandSpec,

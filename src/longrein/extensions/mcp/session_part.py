@@ -21,7 +21,8 @@ from longrein.agent.extension_part import (
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import InboxMessage, UserMessage
 from longrein.agent.redaction import redacted
-from longrein.composition.additions import Additions
+from longrein.app.additions import Additions
+from longrein.app.run_context import RunContext
 from longrein.context import external_event
 from longrein.events import Reminded, Text, UsageError, UserSpoke, text_of
 from longrein.extensions.mcp.server_config import McpServer
@@ -29,7 +30,6 @@ from longrein.extensions.mcp.server_files import server_secrets
 from longrein.extensions.mcp.server_selection import find_servers, mcp_toolset
 from longrein.extensions.mcp.settings import McpOptions
 from longrein.permissions import visible
-from longrein.run_context import RunContext
 from longrein.tools import DeferralPolicy, Tool
 from longrein.tools.tool_search import MCP_PREFIX
 from longrein.workspace import Confinement

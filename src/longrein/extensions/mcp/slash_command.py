@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from longrein.events import LongreinError
 from longrein.events.escape import shortened
 from longrein.extensions.mcp.servers import McpToolset, ServerView
-from longrein.frontends.human_text import counted, escape_line
+from longrein.steps.human_text import counted, escape_line
 
 USAGE = (
     "/mcp [NAME | reconnect NAME | login NAME | disable NAME | enable NAME | answer NAME … | "

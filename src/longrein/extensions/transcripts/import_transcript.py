@@ -4,13 +4,13 @@ import asyncio
 import os
 import uuid
 
+from longrein.app.run_context import CLOCK, RunContext, kept_keys, new_nonce
 from longrein.commands.import_session import imported_line
 from longrein.config import known_secrets
 from longrein.events import SCHEMA_VERSION, LongreinError, Opened, redactor
 from longrein.extensions.transcripts.log_builder import LogBuilder, Transcript
 from longrein.extensions.transcripts.read_file import find_format, read_lines
-from longrein.frontends.human_text import counted
-from longrein.run_context import CLOCK, RunContext, kept_keys, new_nonce
+from longrein.steps.human_text import counted
 from longrein.store import discard_empty, open_log
 
 NAMESPACE = uuid.UUID("a4f6d1b2-5c0e-4f43-9a55-3d6f0c1e7b90")

@@ -4,6 +4,6 @@ the user.
 
 from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.headless_run import run_headless
-from longrein.frontends.headless.run_state import OutputOptions, SessionFacts
+from longrein.frontends.headless.run_state import OutputOptions
 
-__all__ = ["BufferedOutput", "OutputOptions", "SessionFacts", "run_headless"]
+__all__ = ["BufferedOutput", "OutputOptions", "run_headless"]

@@ -6,7 +6,7 @@ and `{"type": "control_response", "response": {"subtype": "success" | "error", "
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -109,3 +109,17 @@ class ControlChannel:
         for number, waiting in self._waiting.items():
             if not waiting.done():
                 waiting.set_result(ControlResponse(number, error=why))
+
+
+class ControlOptions(msgspec.Struct, frozen=True):
+    """Parts that serve a program which runs longrein."""
+
+    channel: ControlChannel | None = None
+    """For requests to the program, if the caller has begun to use one."""
+    waits: bool = False
+    """True if a turn that was cut is continued by the first message only, and not at once."""
+    terminal_commands: Callable[[], Collection[str]] = tuple
+    """Names of the slash commands of the terminal."""
+
+
+NO_PROGRAM = ControlOptions()

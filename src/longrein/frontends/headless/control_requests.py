@@ -3,68 +3,26 @@ a reason.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import Any
 
 from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopChild, StopTask
 from longrein.agent.extension_part import ControlHandler
-from longrein.context import Budget, report
+from longrein.app import AppSession
+from longrein.context import report
 from longrein.events import LongreinError, entry_uuid
 from longrein.frontends.headless.control_lines import (
-    ControlChannel,
     ControlError,
     ControlRequest,
     error_line,
     success_line,
 )
 from longrein.frontends.headless.stream_json_blocks import Line
-from longrein.frontends.options import MODES
 from longrein.frontends.signals import cancel_all
-
-if TYPE_CHECKING:
-    from longrein.frontends.headless.initialize import Offer
+from longrein.options import MODES
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[Line]]
-
-
-def _nothing_offered() -> "Offer":
-    from longrein.frontends.headless.initialize import Offer
-
-    return Offer()
-
-
-class ControlOptions(msgspec.Struct, frozen=True):
-    """Parts that answer the requests of a program."""
-
-    offer: "Callable[[], Offer]" = _nothing_offered
-    """Commands, subagent types and models as they are now."""
-    channel: ControlChannel | None = None
-    """For requests to the program, if the caller has begun to use one."""
-    added: Callable[[], Mapping[str, ControlHandler]] = dict
-    """Requests that extensions answer, by subtype."""
-    asks_permission: bool = False
-    """True if permission questions go to the program: `--permission-prompt-tool stdio`."""
-    waits: bool = False
-    """True if a turn that was cut is continued by the first message only, and not at once."""
-    resolve_model: Callable[[str], str] = str
-    """Name of a model, '' for the default -> `provider/model`. Raises `LongreinError`."""
-    think: Callable[[int | None], str] | None = None
-    """Tokens for thinking, None for those of the settings -> the model that is to be opened
-    again.
-    """
-    budget: Callable[[], Budget] | None = None
-    """Budget of the model that the session has now."""
-    terminal_commands: Callable[[], Collection[str]] = tuple
-    """Names of the slash commands of the terminal."""
-    reports_state: bool = False
-    """True if the program wants lines `session_state_changed` that tell when the session is
-    idle.
-    """
-    state_for_host_only: bool = True
-    """True if those lines are for the program's SDK only."""
 
 
 ELSEWHERE = "it is a service of Claude Code, which longrein has not"
@@ -126,16 +84,15 @@ class HostRequests:
 
     def __init__(
         self,
-        session: SessionPort,
-        options: ControlOptions,
+        opened: AppSession,
         wake: Callable[[], None],
         put: Callable[[Line], None] = lambda _: None,
     ) -> None:
         """`wake` lets the session take what was put into its inbox; `put` writes a line to the
         program.
         """
-        self._session = session
-        self._options = options
+        self._opened = opened
+        self._session: SessionPort = opened.session
         self._wake = wake
         self._put = put
         self._handlers: dict[str, Handler] = {
@@ -175,7 +132,7 @@ class HostRequests:
 
     @cached_property
     def _added(self) -> Mapping[str, ControlHandler]:
-        return self._options.added()
+        return self._opened.control_requests()
 
     def _handler(self, subtype: str) -> Handler | None:
         """Return the handler of a request; an extension comes before longrein."""
@@ -228,7 +185,7 @@ class HostRequests:
 
     async def _set_model(self, request: Mapping[str, Any]) -> Line:
         wanted = request.get("model")
-        name = self._options.resolve_model("" if wanted in (None, "default") else str(wanted))
+        name = self._opened.app.resolve_model("" if wanted in (None, "default") else str(wanted))
         await self._session.tell(SetModel(name))
         self._wake()
         return {"model": name}
@@ -240,9 +197,7 @@ class HostRequests:
             or (isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0)
         ):
             raise ControlError(f"max_thinking_tokens: {tokens!r} is not a whole number of tokens")
-        if self._options.think is None:
-            raise ControlError("the model of this session cannot be opened again")
-        await self._session.tell(SetModel(self._options.think(tokens)))
+        await self._session.tell(SetModel(self._opened.set_thinking(tokens)))
         self._wake()
         return {}
 
@@ -266,25 +221,31 @@ class HostRequests:
         return {}
 
     async def _get_settings(self, _request: Mapping[str, Any]) -> Line:
-        state, offer = self._session.state, self._options.offer()
-        effective = {"model": offer.model, "permissions": {"defaultMode": state.mode}}
+        model = self._opened.model
+        mode = self._session.state.mode
+        effective = {"model": model, "permissions": {"defaultMode": mode}}
         return {
             "effective": effective,
             "sources": [],
-            "applied": {"model": offer.model, "effort": None},
+            "applied": {"model": model, "effort": None},
         }
 
+    def _offer(self) -> Line:
+        from longrein.frontends.headless.initialize import offer_fields
+
+        return offer_fields(self._opened)
+
     async def _version(self, _request: Mapping[str, Any]) -> Line:
-        return {"version": self._options.offer().version}
+        return {"version": self._opened.app.version}
 
     async def _list_models(self, _request: Mapping[str, Any]) -> Line:
-        return {"models": self._options.offer().fields()["models"]}
+        return {"models": self._offer()["models"]}
 
     async def _reload_skills(self, _request: Mapping[str, Any]) -> Line:
-        return {"skills": self._options.offer().fields()["commands"]}
+        return {"skills": self._offer()["commands"]}
 
     async def _reload_plugins(self, _request: Mapping[str, Any]) -> Line:
-        offer = self._options.offer().fields()
+        offer = self._offer()
         status = self._handler("mcp_status") or self._no_servers
         servers = await status({})
         return {
@@ -299,18 +260,14 @@ class HostRequests:
         return {"mcpServers": []}
 
     async def _reload_output_styles(self, _request: Mapping[str, Any]) -> Line:
-        return {
-            "available_output_styles": self._options.offer().fields()["available_output_styles"]
-        }
+        return {"available_output_styles": self._offer()["available_output_styles"]}
 
     async def _context_usage(self, _request: Mapping[str, Any]) -> Line:
-        if self._options.budget is None:
-            raise ControlError("the size of the context is not known")
         from longrein.frontends.reports.context import context_usage
 
         state = self._session.state
         model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
-        return context_usage(report(state, self._options.budget()), state, model)
+        return context_usage(report(state, self._opened.app.stored_budget(state)), state, model)
 
     # --- files and background work ----------------------------------------------------------------
 

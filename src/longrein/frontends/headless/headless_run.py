@@ -10,25 +10,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from longrein.agent import Answer, Continue, SessionPort, UserMessage
+from longrein.app import AppSession
 from longrein.events import AnyPart, Entry, LongreinError, SessionError, UsageError
 from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.control_lines import (
+    NO_PROGRAM,
     ControlChannel,
+    ControlOptions,
     ControlRequest,
     ControlResponse,
 )
-from longrein.frontends.headless.control_requests import ControlOptions, HostRequests
 from longrein.frontends.headless.partial_messages import SubagentStreams
 from longrein.frontends.headless.reporter import RunReporter
 from longrein.frontends.headless.run_state import (
     OutputOptions,
     RunState,
-    SessionFacts,
     Stop,
     call_of,
 )
 from longrein.frontends.headless.slash_commands import SlashCommand, answer_of, slash_command
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.signals import SIGNALS, signal_handlers
 from longrein.steps import (
     CallStep,
@@ -38,11 +38,14 @@ from longrein.steps import (
     Step,
     TurnEndStep,
 )
+from longrein.steps.human_text import escape_line
 from longrein.tools import EXIT_PLAN_MODE
+from longrein.workspace import nesting_depth
 
 if TYPE_CHECKING:
+    from longrein.frontends.headless.control_requests import HostRequests
     from longrein.frontends.headless.host_permissions import HostPermissions
-    from longrein.frontends.headless.stream_json_input import InputMessage, Keep
+    from longrein.frontends.headless.stream_json_input import InputMessage
     from longrein.frontends.headless.structured_retries import StructuredRetries
 
 
@@ -58,23 +61,25 @@ PLAN_TAKEN = (
     "your turn now with one line, which may hold what is open; do not repeat the plan."
 )
 """Message to the model when it presents a plan."""
+STATE_VARIABLES = ("CLAUDE_CODE_SDK_READS_SESSION_STATE", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")
+"""Variables with which a program asks for lines `session_state_changed`: for its SDK, and for
+itself.
+"""
 WAITING_SAID_S = 3.0
 """Seconds after the answer until a run that still waits for background work says so on stderr."""
 FAREWELL_S = 2.0
 """Seconds that the reader of stdout has to take the last lines after a signal."""
 
 
-async def run_headless(  # noqa: PLR0913 - each is a part of the run
-    session: SessionPort,
+async def run_headless(
+    opened: AppSession,
     *,
     prompt: tuple[AnyPart, ...],
-    facts: SessionFacts,
     options: OutputOptions,
     out: BufferedOutput,
     err: Callable[[str], None],
     lines: AsyncIterator[bytes] | None = None,
-    keep: "Keep | None" = None,
-    control: ControlOptions | None = None,
+    control: ControlOptions = NO_PROGRAM,
 ) -> int:
     """Send `prompt` (() resumes an open turn), then each of `lines`, wait for the turns, and return
     the exit code.
@@ -85,41 +90,47 @@ async def run_headless(  # noqa: PLR0913 - each is a part of the run
     and give 128 + their number. A `LongreinError` becomes a result, a line on `err` and its exit
     code. Needs the main thread. `control` is for requests of a program on `lines`.
     """
-    run = _Run(session, facts, options, out, err, control or ControlOptions())
+    run = _Run(opened, options, out, err, control)
     run.streams_input = lines is not None
     caught = [
         number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
     ]  # as under `nohup`
     with signal_handlers({number: partial(run.stop, number) for number in caught}):
-        return await run.go(run.drive(prompt, lines, keep))
+        return await run.go(run.drive(prompt, lines))
 
 
 class _Run:
     def __init__(
         self,
-        session: SessionPort,
-        facts: SessionFacts,
+        opened: AppSession,
         options: OutputOptions,
         out: BufferedOutput,
         err: Callable[[str], None],
         control: ControlOptions,
     ) -> None:
+        session: SessionPort = opened.session
         state = session.state
+        self.opened = opened
         self.session = session
-        self.facts = facts
         self.options = options
         self.out = out
         self.err = err
         self.start = state.seq
         """Last entry before the run."""
-        self.run_state = RunState(facts.session, facts.model)
+        self.run_state = RunState(session.id, opened.model)
         self.projection = Projection()
         self.projection.prime(state)
         self.subagents = SubagentStreams(self.run_state, state)
-        self.reporter = RunReporter(facts, options, out, self.start, err)
+        self.reporter = RunReporter(opened, options, out, self.start, err)
         self.control = control
         self.channel = control.channel or ControlChannel(self.reporter.put_line)
-        self.requests = HostRequests(session, control, self._wake, self.reporter.put_line)
+        self.reports_state = [
+            opened.app.context.environ.get(name, "").lower() in ("1", "true")
+            for name in STATE_VARIABLES
+        ]
+        """Whether the SDK of the program, and the program itself, ask for the state."""
+        self.requests: HostRequests | None = None
+        """Serves the requests of a program; None without lines of stdin."""
         self.permissions = self._host_permissions()
         self.retries = self._structured_retries()
         self.seen, self.entry_seen = self.start, asyncio.Event()
@@ -142,7 +153,7 @@ class _Run:
         """Exit code of the last turn whose result was written."""
 
     def _host_permissions(self) -> "HostPermissions | None":
-        if not self.control.asks_permission:
+        if self.opened.app.context.options.permission_prompt_tool != "stdio":
             return None
         from longrein.frontends.headless.host_permissions import HostPermissions
 
@@ -159,7 +170,7 @@ class _Run:
         """Do the whole run, in which `drive` sends the messages; return the exit code."""
         self.session.stay(self.options.background, self.options.background_s)
         self.reporter.begin()
-        for note in self.facts.notes:
+        for note in self.opened.notes:
             self.reporter.notice(note)
         listening = asyncio.create_task(self._listen())
         self.main_task = asyncio.create_task(drive)
@@ -174,7 +185,8 @@ class _Run:
         """Close the session, so that its followers get all updates and the next run can open it."""
         if self.waiting_notice is not None:
             self.waiting_notice.cancel()
-        await self.requests.close()
+        if self.requests is not None:
+            await self.requests.close()
         if self.permissions is not None:
             await self.permissions.close()
         for act in (self._report_left_work, self.session.close):  # closed in any case
@@ -192,13 +204,20 @@ class _Run:
             if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
                 self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
         for task in await self.session.leave("keep"):
-            most = ", at most until the longrein above this one is left" * self.facts.nested
+            is_nested = nesting_depth(self.opened.app.context.environ) > 0
+            most = ", at most until the longrein above this one is left" * is_nested
             how = (
                 "waits for `longrein -c` to begin"
                 if task.state == "queued"
                 else f"goes on in the background{most}"
             )
             self.err(f"{task.id} {how}: {escape_line(task.command)}")
+
+    def _terminal_commands(self) -> set[str]:
+        """Return the names of the slash commands that need the terminal."""
+        added = (one.name for one in self.opened.slash_commands())
+        skills = {one.name for one in self.opened.find_skills()}
+        return {*self.control.terminal_commands(), *added} - skills
 
     def stop(self, number: int) -> None:
         if self.signal and self.main_task is not None:
@@ -213,13 +232,12 @@ class _Run:
         self,
         prompt: tuple[AnyPart, ...],
         lines: AsyncIterator[bytes] | None,
-        keep: "Keep | None",
     ) -> None:
         """Send the messages and run the loop; a `LongreinError` is kept for the result."""
         try:
             for question in self.projection.open_questions():  # asked before a crash
                 await self._decide(question)
-            command = slash_command(prompt, self.control.terminal_commands)
+            command = slash_command(prompt, self._terminal_commands)
             if command:
                 self.held.append(command)
                 await self._run_held()
@@ -234,15 +252,18 @@ class _Run:
             elif lines is None and not self.session.pending:
                 raise UsageError("nothing to go on with: the last turn has ended; give a prompt")
             if lines is not None:
-                await self._run_input(lines, keep)
+                await self._run_input(lines)
             elif not (self.signal or command):
                 await self._run_turns()
         except LongreinError as error:
             self.error = error
 
-    async def _run_input(self, lines: AsyncIterator[bytes], keep: "Keep | None") -> None:
+    async def _run_input(self, lines: AsyncIterator[bytes]) -> None:
         """Run a turn whenever a line arrives, until stdin ends."""
-        pump = asyncio.create_task(self._read_input(lines, keep))
+        from longrein.frontends.headless.control_requests import HostRequests
+
+        self.requests = HostRequests(self.opened, self._wake, self.reporter.put_line)
+        pump = asyncio.create_task(self._read_input(lines, self.requests))
         try:
             while not self.signal and not self.out.write_error:
                 await self.work_ready.wait()
@@ -287,21 +308,21 @@ class _Run:
 
     async def _act(self, command: SlashCommand) -> None:
         """Do a slash command; what it says is the answer."""
-        answer = await answer_of(command, self.session, self.control.budget)
+        answer = await answer_of(command, self.opened)
         await self._until_seen()
         self.run_state.answer(answer)
         if self.streams_input:
             self._end_turn()
 
-    async def _read_input(self, lines: AsyncIterator[bytes], keep: "Keep | None") -> None:
+    async def _read_input(self, lines: AsyncIterator[bytes], requests: "HostRequests") -> None:
         from longrein.frontends.headless.stream_json_input import InputMessage, parse_line
 
         try:
             async for line in lines:
                 try:
-                    match parse_line(line, keep):
+                    match parse_line(line, self.opened.keep_media):
                         case ControlRequest() as request:
-                            await self.requests.serve(request)
+                            await requests.serve(request)
                         case ControlResponse() as response:
                             self.channel.receive(response)
                         case InputMessage() as message:
@@ -323,7 +344,7 @@ class _Run:
     async def _send(self, message: "InputMessage") -> None:
         command = None
         if not message.verbatim:
-            command = slash_command(message.parts, self.control.terminal_commands)
+            command = slash_command(message.parts, self._terminal_commands)
         if message.how == "now":
             self.session.interrupt()
         if command or self.held:
@@ -419,8 +440,9 @@ class _Run:
 
     def _report_state(self, state: str) -> None:
         """Tell a program that wants to know whether the session works, waits for it or is idle."""
-        if self.control.reports_state:
-            self.reporter.report_state(state, host_only=self.control.state_for_host_only)
+        for_sdk, for_all = self.reports_state
+        if for_sdk or for_all:
+            self.reporter.report_state(state, host_only=not for_all)
 
     def _report_idle(self) -> None:
         if not self.session.busy and not self.session.pending:
@@ -441,7 +463,7 @@ class _Run:
 
     async def _finish(self) -> int:
         said_nothing = not (self.signal or self.error or self.run_state.replies)
-        has_asked = self.requests.served or self.control.waits
+        has_asked = self.control.waits or (self.requests is not None and self.requests.served)
         if (
             self.streams_input
             and self.code is None

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
+from longrein.app import AppSession
 from longrein.events import UsageError
 from longrein.frontends.headless.control_lines import ControlRequest
 from longrein.frontends.headless.stream_json_blocks import Line
 from longrein.frontends.headless.stream_json_input import parse_line
-from longrein.frontends.options import Options
 from longrein.frontends.signals import SIGNALS, signal_handlers
+from longrein.options import Options
 
 KNOWN = frozenset(
     (
@@ -206,58 +207,49 @@ def _merged_agents(flag: str, agents: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**known, **agents} if isinstance(known, dict) else agents
 
 
-class Offer(msgspec.Struct, frozen=True):
-    """Commands, skills and other facts in the answer to the program's `initialize`."""
+def offer_fields(opened: AppSession) -> Line:
+    """Return the fields of the answer: what the session offers, on disk and in the settings now."""
+    models = [(name, opened.app.budget(name).window_tokens) for name in opened.models()]
+    skills = opened.find_skills()
+    return {
+        "commands": [
+            {"name": one.name, "description": one.description, "argumentHint": one.argument_hint}
+            for one in skills
+            if one.for_user
+        ],
+        "skills": [one.name for one in skills if one.kind == "skill"],
+        "agents": [
+            {
+                "name": kind.name,
+                "description": kind.description,
+                **({"model": kind.model} if kind.model else {}),
+            }
+            for kind in opened.subagent_types
+        ],
+        "output_style": "default",
+        "available_output_styles": ["default"],
+        "models": [
+            {
+                "value": name,
+                "displayName": name.partition("/")[2],
+                "description": f"{window} tokens of context",
+            }
+            for name, window in models
+        ],
+        "account": _account(opened),
+        "claude_code_version": opened.app.version,
+        "pid": os.getpid(),
+        "hook_on_failure_supported": True,
+        "hooks_applied": True,
+        **({"plugins_applied": True} if opened.app.context.options.plugin_dirs else {}),
+    }
 
-    commands: tuple[tuple[str, str, str], ...] = ()
-    """(name, description, hint for its arguments) of the skills and custom commands of the user."""
-    skills: tuple[str, ...] = ()
-    agents: tuple[tuple[str, str, str], ...] = ()
-    """(name, description, model or '')"""
-    model: str = ""
-    """The present model."""
-    models: tuple[tuple[str, int], ...] = ()
-    """(name, tokens of its context window) of all models to choose from."""
-    key_source: str = "none"
-    version: str = ""
-    plugins: bool = False
-    """True if plugins were named."""
 
-    def fields(self) -> Line:
-        """Return the fields of the answer."""
-        return {
-            "commands": [
-                {"name": name, "description": told, "argumentHint": hint}
-                for name, told, hint in self.commands
-            ],
-            "skills": list(self.skills),
-            "agents": [
-                {"name": name, "description": told, **({"model": model} if model else {})}
-                for name, told, model in self.agents
-            ],
-            "output_style": "default",
-            "available_output_styles": ["default"],
-            "models": [
-                {
-                    "value": name,
-                    "displayName": name.partition("/")[2],
-                    "description": f"{window} tokens of context",
-                }
-                for name, window in self.models
-            ],
-            "account": self._account(),
-            "claude_code_version": self.version,
-            "pid": os.getpid(),
-            "hook_on_failure_supported": True,
-            "hooks_applied": True,
-            **({"plugins_applied": True} if self.plugins else {}),
-        }
-
-    def _account(self) -> Line:
-        """Return whose key is used. Only providers that the protocol has a word for are named."""
-        provider = API_PROVIDERS.get(self.model.partition("/")[0])
-        told = {"apiKeySource": self.key_source, "tokenSource": "none"}
-        return told | ({"apiProvider": provider} if provider else {})
+def _account(opened: AppSession) -> Line:
+    """Return whose key is used. Only providers that the protocol has a word for are named."""
+    provider = API_PROVIDERS.get(opened.model.partition("/")[0])
+    told = {"apiKeySource": opened.key_source, "tokenSource": "none"}
+    return told | ({"apiProvider": provider} if provider else {})
 
 
 API_PROVIDERS = {"anthropic": "firstParty", "bedrock": "bedrock", "vertex": "vertex"}

@@ -11,7 +11,7 @@ import msgspec
 from longrein.agent import Answer, InboxMessage, SetMode
 from longrein.events import PermissionAsked, ToolCall
 from longrein.frontends.headless.stream_json_blocks import Line, tool_input
-from longrein.frontends.options import MODES
+from longrein.options import MODES
 
 ALWAYS = ("userSettings",)
 """Destinations of a rule that is to hold in later sessions too; others hold for this session."""

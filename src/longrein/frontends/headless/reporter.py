@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable
 
+from longrein.app import AppSession
+from longrein.context import Budget
 from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
-from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts, Stop
+from longrein.frontends.headless.run_state import OutputOptions, RunState, Stop
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
 from longrein.steps import (
     MAIN,
@@ -27,14 +29,17 @@ class RunReporter:
 
     def __init__(
         self,
-        facts: SessionFacts,
+        opened: AppSession,
         options: OutputOptions,
         out: BufferedOutput,
         start: int,
         note: Callable[[str], None],
     ) -> None:
         """`start` is the last entry before the run; `note` takes lines for stderr."""
-        self._facts = facts
+        self._opened = opened
+        self._session = opened.session.id
+        self._own = (opened.model, opened.budget)
+        """Model of the start, and its budget."""
         self._options = options
         self._out = out
         self._start = start
@@ -47,7 +52,7 @@ class RunReporter:
         from longrein.frontends.headless.stream_json import draw_init
 
         if self._streams:
-            self._put([draw_init(self._facts, self._start)])
+            self._put([draw_init(self._opened, self._start)])
 
     def apply(self, step: Step, subagents: SubagentStreams) -> None:
         """Write a step of the session or a subagent, before the state of its run has it."""
@@ -78,12 +83,19 @@ class RunReporter:
             self._put([self._system("session_state_changed", fields)])
 
     def end(self, run_state: RunState, stop: Stop) -> None:
-        from longrein.frontends.headless.result import draw_result
+        from longrein.frontends.headless.result import draw_model_usage, draw_result
 
         if self._options.output != "text":
-            self._put([draw_result(self._facts, run_state, stop, self._key("result"))])
+            model_usage = draw_model_usage(run_state, self._budget)
+            self._put(
+                [draw_result(self._session, run_state, stop, model_usage, self._key("result"))]
+            )
         elif not (stop.signal or stop.error):
             self.print_answer(run_state)
+
+    def _budget(self, model: str) -> Budget:
+        own, budget = self._own
+        return budget if model == own else self._opened.app.budget(model)
 
     def print_answer(self, run_state: RunState) -> None:
         """Print the answer of a successful turn in text mode, unless it was printed."""
@@ -148,7 +160,7 @@ class RunReporter:
             "type": "system",
             "subtype": subtype,
             **fields,
-            **tail(self._facts.session, self._key(subtype)),
+            **tail(self._session, self._key(subtype)),
         }
 
     def _key(self, name: str) -> str:

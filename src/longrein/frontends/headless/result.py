@@ -1,11 +1,12 @@
 """The end of a run: the `result` line, an error line for stderr, and the exit code. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from longrein.context import Budget
 from longrein.events import RETRYABLE, PermissionAsked
-from longrein.frontends.headless.run_state import DeniedCall, RunState, SessionFacts, Stop
+from longrein.frontends.headless.run_state import DeniedCall, RunState, Stop
 from longrein.frontends.headless.stream_json_blocks import STOPS, Line, tail, tool_input, usage_line
 from longrein.permissions import unseen_note
 
@@ -81,7 +82,7 @@ def error_line(run_state: RunState, stop: Stop) -> str:
     return _reason_text(run_state, stop) if code else ""
 
 
-def draw_result(facts: SessionFacts, run_state: RunState, stop: Stop, key: str) -> Line:
+def draw_result(session: str, run_state: RunState, stop: Stop, model_usage: Line, key: str) -> Line:
     """The `result` line; `key` makes its id unique in the session."""
     reason = _reason(run_state)
     cut = bool(stop.signal or stop.error or stop.write_error)
@@ -106,10 +107,10 @@ def draw_result(facts: SessionFacts, run_state: RunState, stop: Stop, key: str) 
         "stop_reason": STOPS.get(run_state.reply.stop) if run_state.reply else None,
         "total_cost_usd": sum(cost for _, cost in run_state.spent.values()),
         "usage": usage_line(run_state.usage),
-        "modelUsage": _model_usage(facts, run_state),
+        "modelUsage": model_usage,
         "permission_denials": [_denial(denial) for denial in run_state.denials],
     }
-    return line | tail(facts.session, key)
+    return line | tail(session, key)
 
 
 def _reason_text(run_state: RunState, stop: Stop) -> str:
@@ -160,11 +161,11 @@ def _denial(denial: DeniedCall) -> Line:
     return {**line, "agent": denial.agent} if denial.agent else line
 
 
-def _model_usage(facts: SessionFacts, run_state: RunState) -> Line:
-    own = (facts.window_tokens, facts.max_output_tokens)
+def draw_model_usage(run_state: RunState, budget_of: Callable[[str], Budget]) -> Line:
+    """Use of each model, by its name."""
     lines: Line = {}
     for model, (used, cost) in run_state.spent.items():
-        window, output = own if model == facts.model else facts.sizes(model)
+        budget = budget_of(model)
         lines[model] = {
             "inputTokens": used.input_tokens,
             "outputTokens": used.output_tokens,
@@ -172,7 +173,7 @@ def _model_usage(facts: SessionFacts, run_state: RunState) -> Line:
             "cacheCreationInputTokens": used.cache_write_tokens,
             "webSearchRequests": used.web_searches,
             "costUSD": cost,
-            "contextWindow": window,
-            "maxOutputTokens": output,
+            "contextWindow": budget.window_tokens,
+            "maxOutputTokens": budget.max_output_tokens,
         }
     return lines

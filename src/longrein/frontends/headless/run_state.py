@@ -2,7 +2,6 @@
 earlier ones.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -238,45 +237,6 @@ def call_of(step: CallStep | QuestionStep) -> ToolCall:
     """Return the call of a step, with empty arguments where its reply was not read."""
     is_unread = step.made.arguments is None and not step.made.received
     return msgspec.structs.replace(step.made, arguments={}) if is_unread else step.call
-
-
-class SessionFacts(msgspec.Struct, frozen=True):
-    """Facts for the `system/init` line and the result that are not in the events."""
-
-    session: str
-    cwd: str
-    model: str
-    tools: tuple[str, ...]
-    mode: str
-    version: str
-    api_key_source: str = "none"
-    """Name of the variable the key came from, or `none`."""
-    window_tokens: int = 0
-    max_output_tokens: int = 0
-    sizes: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
-    """(context window, largest output) of another model: the fallback, or the model of a
-    subagent.
-    """
-    notes: tuple[str, ...] = ()
-    """Notices from opening the session (a repair, a degraded mode), one line each."""
-    mcp_servers: tuple[tuple[str, str], ...] = ()
-    """(name, status) of the MCP servers: `pending`, `failed` or `disabled` before they connect."""
-    slash_commands: tuple[str, ...] = ()
-    """Names of the skills and commands that a message can begin with."""
-    skills: tuple[str, ...] = ()
-    """Names of the skills."""
-    agents: tuple[str, ...] = ()
-    """Names of the subagent types."""
-    plugins: tuple[str, ...] = ()
-    """Folders of the plugins that flags name."""
-    left_out: tuple[str, ...] = ()
-    """Files of the folder that were not read because it is not trusted."""
-    sandbox: str = "none"
-    """Confinement of commands: `bubblewrap`, `landlock` or `none`."""
-    nested: bool = False
-    """True if a command of another longrein started this one: its background work ends with the
-    other.
-    """
 
 
 class Stop(msgspec.Struct, frozen=True):

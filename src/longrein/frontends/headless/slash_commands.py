@@ -5,10 +5,11 @@ others of the terminal are refused.
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
-from longrein.agent import Compact, Rewind, SessionPort, session_usd
-from longrein.context import Budget, report
+from longrein.agent import Compact, Rewind, session_usd
+from longrein.app import AppSession
+from longrein.context import report
 from longrein.events import AnyPart, Text, TurnEnded
-from longrein.frontends import human_text
+from longrein.steps import human_text
 
 BEGINNING = 1
 """Entry to which `/clear` goes back: the one that opens the session."""
@@ -23,11 +24,12 @@ class SlashCommand(NamedTuple):
     """False for one that needs the terminal."""
 
 
-Act = Callable[[SessionPort, Budget | None, str], Awaitable[str]]
-"""(session, budget of the model, argument) -> answer."""
+Act = Callable[[AppSession, str], Awaitable[str]]
+"""(open session, argument) -> answer."""
 
 
-async def _compact(session: SessionPort, _budget: Budget | None, focus: str) -> str:
+async def _compact(opened: AppSession, focus: str) -> str:
+    session = opened.session
     before = session.state.view_tokens
     await session.tell(Compact(focus))
     await session.run(once=True)
@@ -37,20 +39,23 @@ async def _compact(session: SessionPort, _budget: Budget | None, focus: str) -> 
     return f"Compacted: {human_text.tokens(before)} to {human_text.tokens(after)} tokens."
 
 
-async def _context(session: SessionPort, budget: Budget | None, _argument: str) -> str:
+async def _context(opened: AppSession, _argument: str) -> str:
+    session = opened.session
     from longrein.frontends.reports.context import as_text
 
-    if budget is None or session.state.prefix is None:
+    if session.state.prefix is None:
         return "Nothing fills the context yet."
-    return as_text(report(session.state, budget)).rstrip()
+    return as_text(report(session.state, opened.app.stored_budget(session.state))).rstrip()
 
 
-async def _cost(session: SessionPort, _budget: Budget | None, _argument: str) -> str:
+async def _cost(opened: AppSession, _argument: str) -> str:
+    session = opened.session
     rows = human_text.usage_rows(session.state, session_usd(session.state, session.agents()))
     return "\n".join(f"{name:<18}{value}" for name, value in rows)
 
 
-async def _clear(session: SessionPort, _budget: Budget | None, _argument: str) -> str:
+async def _clear(opened: AppSession, _argument: str) -> str:
+    session = opened.session
     if not session.state.words:
         return "The conversation is empty."
     await session.tell(Rewind(BEGINNING))
@@ -66,19 +71,14 @@ COMMANDS: dict[str, Act] = {
 }
 
 
-async def answer_of(
-    command: SlashCommand, session: SessionPort, budget: Callable[[], Budget] | None
-) -> TurnEnded:
-    """Do a command; return how it ended, with what it says as the message.
-
-    `budget`: of the model that the session has now.
-    """
+async def answer_of(command: SlashCommand, opened: AppSession) -> TurnEnded:
+    """Do a command; return how it ended, with what it says as the message."""
     if not command.acts:
         acting = ", ".join(f"/{one}" for one in COMMANDS)
         why = f"/{command.name} needs the terminal: run longrein without -p. Here act {acting}"
         return TurnEnded("error", why)
     act = COMMANDS[command.name]
-    return TurnEnded("done", await act(session, budget() if budget else None, command.argument))
+    return TurnEnded("done", await act(opened, command.argument))
 
 
 def slash_command(

@@ -2,6 +2,7 @@
 
 import os
 
+from longrein.app import AppSession
 from longrein.events import (
     AskFailed,
     HookAnswered,
@@ -13,7 +14,8 @@ from longrein.events import (
     UserSpoke,
     unwrapped,
 )
-from longrein.frontends.headless.run_state import RunState, SessionFacts
+from longrein.frontends.headless.run_state import RunState
+from longrein.frontends.headless.slash_commands import COMMANDS
 from longrein.frontends.headless.stream_json_blocks import (
     ERRORS,
     Line,
@@ -162,30 +164,38 @@ def _system_fields(
             return None
 
 
-def draw_init(facts: SessionFacts, start: int) -> Line:
+def draw_init(opened: AppSession, start: int) -> Line:
     """The first line of a run that begins after entry `start`."""
+    context = opened.app.context
+    state = opened.session.state
+    skills = opened.find_skills()
+    servers = [
+        {"name": name, "status": status.replace("connecting", "pending")}
+        for name, status in opened.connections()
+    ]
     line: Line = {
         "type": "system",
         "subtype": "init",
-        "cwd": facts.cwd.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
-        "tools": list(facts.tools),
-        "mcp_servers": [{"name": name, "status": status} for name, status in facts.mcp_servers],
-        "model": facts.model,
-        "permissionMode": facts.mode,
-        "slash_commands": list(facts.slash_commands),
-        "agents": list(facts.agents),
-        "skills": list(facts.skills),
+        "cwd": state.cwd.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+        "tools": list(opened.tool_names),
+        "mcp_servers": servers,
+        "model": opened.model,
+        "permissionMode": state.mode,
+        "slash_commands": [*COMMANDS, *(one.name for one in skills if one.for_user)],
+        "agents": [kind.name for kind in opened.subagent_types],
+        "skills": [one.name for one in skills if one.kind == "skill"],
         "plugins": [
-            {"name": os.path.basename(path.rstrip("/")), "path": path} for path in facts.plugins
+            {"name": os.path.basename(path.rstrip("/")), "path": path}
+            for path in context.options.plugin_dirs
         ],
-        "left_out": list(facts.left_out),
+        "left_out": list(context.left_out),
         "output_style": "default",
-        "apiKeySource": facts.api_key_source,
-        "claude_code_version": facts.version,
-        "longrein_version": facts.version,
-        "sandbox": facts.sandbox,
+        "apiKeySource": opened.key_source,
+        "claude_code_version": opened.app.version,
+        "longrein_version": opened.app.version,
+        "sandbox": opened.sandbox,
     }
-    return line | tail(facts.session, f"init.{start}")
+    return line | tail(opened.session.id, f"init.{start}")
 
 
 def draw_hook(step: Step, hook: HookAnswered, run_state: RunState) -> list[Line]:

@@ -8,8 +8,8 @@ import msgspec
 from longrein.events import ATTACHED, AnyPart, Document, Image, Text, UsageError, decode_json
 from longrein.events.escape import shortened
 from longrein.frontends.headless.control_lines import ControlRequest, ControlResponse
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.stdio import STDIN_BYTES_MAX
+from longrein.steps.human_text import escape_line
 
 How = Literal["queued", "steer", "now"]
 

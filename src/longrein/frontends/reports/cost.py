@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from longrein.events import Entry, Usage
-from longrein.frontends.human_text import counted, money, tokens
 from longrein.steps import BreakStep, NoticeStep, RequestStep, SubagentStep, steps_of
+from longrein.steps.human_text import counted, money, tokens
 
 
 class CostRow(msgspec.Struct):

@@ -7,7 +7,7 @@ from msgspec import Struct, to_builtins
 
 from longrein.events import SessionError
 from longrein.events.escape import one_line, shortened
-from longrein.frontends.human_text import counted, escape_line, json_page, table
+from longrein.steps.human_text import counted, escape_line, json_page, table
 from longrein.store import SearchResult, SessionHistory, SessionInfo
 
 TITLE_CHARS_MAX = 60

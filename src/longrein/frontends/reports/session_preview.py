@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from longrein.events import PAID_EVENTS, Text, Usage, counts_of, text_of
-from longrein.frontends.human_text import counted, joined, money, tokens
 from longrein.steps import (
     BreakStep,
     NoticeStep,
@@ -12,6 +11,7 @@ from longrein.steps import (
     SubagentStep,
     steps_of,
 )
+from longrein.steps.human_text import counted, joined, money, tokens
 from longrein.store import Reader
 
 REPLIES_MAX = 2_000

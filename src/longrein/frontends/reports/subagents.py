@@ -8,23 +8,24 @@ from typing import Any
 from msgspec import Struct
 
 from longrein.agent import SubagentView
+from longrein.app.task_output import own_entries
 from longrein.events import ChildEnded, ChildStarted, Entry, UserSpoke
 from longrein.events.escape import one_line
-from longrein.frontends.human_text import (
-    activity_text,
-    elapsed,
-    escape_line,
-    joined,
-    json_page,
-    usage,
-)
-from longrein.frontends.reports.task_lists import SESSION_CHARS, own_entries
+from longrein.frontends.reports.task_lists import SESSION_CHARS
 from longrein.steps import (
     CallStep,
     QuestionStep,
     RequestStep,
     SubagentStep,
     steps_of,
+)
+from longrein.steps.human_text import (
+    activity_text,
+    elapsed,
+    escape_line,
+    joined,
+    json_page,
+    usage,
 )
 from longrein.store import SessionHistory, SessionInfo
 

@@ -2,15 +2,12 @@
 from the logs.
 """
 
-import os
-from collections import deque
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Sequence
 
 from msgspec import Struct, structs, to_builtins
 
-from longrein.events import ChildStarted, Entry, TaskEnded, TaskStarted, UsageError
-from longrein.frontends.human_text import (
+from longrein.events import Entry, TaskEnded, TaskStarted, UsageError
+from longrein.steps.human_text import (
     elapsed,
     escape,
     escape_line,
@@ -20,12 +17,8 @@ from longrein.frontends.human_text import (
     size,
     table,
 )
-from longrein.store import SessionHistory
-from longrein.workspace import SPOOL, SpooledTask, read_output, spooled_tasks
+from longrein.workspace import SpooledTask
 
-TAIL_LINES = 20
-TAIL_BYTES = 256 * 1024
-"""Bytes read from the end of an output for its last lines."""
 SESSION_CHARS = 8
 """Characters of a session id in the table; a unique beginning is accepted everywhere."""
 
@@ -38,32 +31,6 @@ class TaskRow(Struct, frozen=True):
     open: bool
     supervised: bool
     task: SpooledTask
-
-
-def tasks_in_log(past: SessionHistory) -> dict[str, tuple[Entry, TaskEnded | None]]:
-    """Tasks of a session and its subagents by id: the entry of the `TaskStarted`, and the end."""
-    found: dict[str, tuple[Entry, TaskEnded | None]] = {}
-    children: dict[str, None] = {}
-    for entry in own_entries(past, "TaskStarted", "TaskEnded", "ChildStarted"):
-        match entry.event:
-            case TaskStarted(task=task):
-                found[task] = (entry, None)
-            case TaskEnded(task=task) as ended if task in found:
-                found[task] = (found[task][0], ended)
-            case ChildStarted(child=child):
-                children[child] = None
-            case _:
-                pass
-    for child in children:
-        if (below := past.child(child)) is not None:
-            found |= tasks_in_log(below)
-    return found
-
-
-def own_entries(past: SessionHistory, *kinds: str) -> list[Entry]:
-    """Entries of these kinds in order, without those that a fork shares with its original."""
-    first = next((entry.seq for entry in past.of_kind("Opened")), 1)
-    return [*takewhile(lambda entry: entry.seq >= first, past.of_kind(*kinds))][::-1]
 
 
 def spooled_from_log(entry: Entry, ended: TaskEnded | None) -> SpooledTask:
@@ -109,41 +76,6 @@ def find_task(rows: Sequence[TaskRow], wanted: str) -> TaskRow:
         )
     where = f"session {session} has" if slash else "there is"
     raise UsageError(f"{where} no task {name!r} that runs; `longrein tasks` lists them")
-
-
-def output_tail(past: SessionHistory, folder: str, task: str, lines: int = TAIL_LINES) -> str:
-    """Last `lines` of the output of a task of the session stored in `folder`; '' without output."""
-    spooled = next((found for found in spooled_tasks(folder) if found.task == task), None)
-    if spooled is not None:
-        return _last([_spooled_end(os.path.join(folder, SPOOL), task, spooled.size_bytes)], lines)
-    _, ended = tasks_in_log(past).get(task, (None, None))
-    return _last(past.pieces(ended.output), lines) if ended and ended.output else ""
-
-
-def _spooled_end(spool: str, task: str, size_bytes: int) -> bytes:
-    """The last whole lines of an output of `size_bytes` that may still grow, after any gap in
-    it.
-    """
-    at = start = max(0, size_bytes - TAIL_BYTES)
-    kept = b""
-    while True:
-        begin, data = read_output(spool, task, at, TAIL_BYTES)
-        if not data:
-            return kept.partition(b"\n")[2] if start else kept
-        kept = (kept + data if begin == at else data)[-TAIL_BYTES:]
-        at = begin + len(data)
-
-
-def _last(pieces: Iterable[bytes], lines: int) -> str:
-    kept: deque[bytes] = deque(maxlen=lines)
-    held = b""
-    for piece in pieces:
-        *whole, held = (held + piece).split(b"\n")
-        kept.extend(whole)
-        held = held[-TAIL_BYTES:]
-    if held:
-        kept.append(held)
-    return b"\n".join(kept).decode("utf-8", "replace")
 
 
 TABLE_COLUMNS = ("task", "state", "time", "output", "looked after by", "command")

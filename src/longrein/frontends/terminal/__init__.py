@@ -3,7 +3,7 @@ and rich.
 """
 
 from longrein.frontends.terminal.choice_list import Row
-from longrein.frontends.terminal.interface import CompleteFiles, FilesFound, Outcome, TerminalFacts
+from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.terminal_run import run_terminal
 
-__all__ = ["CompleteFiles", "FilesFound", "Outcome", "Row", "TerminalFacts", "run_terminal"]
+__all__ = ["Outcome", "Row", "run_terminal"]

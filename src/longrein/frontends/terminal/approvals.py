@@ -7,13 +7,13 @@ import msgspec
 
 from longrein.agent import Answer, approval_digest
 from longrein.events import PermissionAsked
-from longrein.frontends.human_text import escape, escape_line, file_patches, key_argument
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal.change_view import change_view
 from longrein.frontends.terminal.event_lines import FileText, Line, cells, counts, crop, line, wrap
 from longrein.frontends.terminal.page_view import Page, Section
 from longrein.frontends.terminal.user_questions import QuestionForm
 from longrein.permissions import unseen_note
+from longrein.steps.human_text import escape, escape_line, file_patches, key_argument
 
 _PARTS_OF_A_CHANGE = {
     "Edit": ("old_string", "new_string"),

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal.event_lines import Line, crop, line
+from longrein.steps.human_text import escape_line
 
 
 class Row(msgspec.Struct, frozen=True):

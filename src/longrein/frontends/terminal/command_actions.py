@@ -10,7 +10,6 @@ from prompt_toolkit.application import run_in_terminal
 from longrein.agent import SessionPort
 from longrein.events import LongreinError
 from longrein.events.escape import shortened
-from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.localization import translate
 from longrein.frontends.secret_input import SecretQuestion, read_secret
 from longrein.frontends.terminal.choice_list import Row
@@ -28,6 +27,7 @@ from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.page_openers import open_page
 from longrein.frontends.terminal.search_list import make_searchable
 from longrein.frontends.terminal.task_rows import RunningTask
+from longrein.steps.human_text import counted, escape_line
 
 # --- Question about running tasks, also used by the plain terminal --------------------------------
 
@@ -84,8 +84,8 @@ def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
     """Run a command and apply its result."""
     command = typed.command
     if command is None:
-        facts = conversation.facts
-        known = (facts.custom_commands(), facts.slash_commands())
+        opened = conversation.opened
+        known = (opened.known_skills(), opened.slash_commands())
         conversation.notice(unknown_command_text(typed.name, *known))
     elif command.idle_only and conversation.session.busy:
         conversation.notice(f"/{command.name} waits until the turn is over; Esc interrupts it")
@@ -179,14 +179,14 @@ def request_exit(conversation: Conversation, outcome: Outcome) -> None:
         conversation.leave(conversation.leaving or outcome)
         return
     conversation.leaving = outcome
-    if conversation.facts.leave_policy == "ask":
+    if conversation.opened.app.leave_policy == "ask":
         conversation.choose(
             exit_question(running),
             exit_choices(len(running)),
             lambda choice: _exit_with(conversation, outcome, choice),
         )
     else:
-        _exit_with(conversation, outcome, conversation.facts.leave_policy)
+        _exit_with(conversation, outcome, conversation.opened.app.leave_policy)
 
 
 def _exit_with(conversation: Conversation, outcome: Outcome, choice: str) -> None:

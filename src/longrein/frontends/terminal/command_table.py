@@ -31,11 +31,12 @@ from longrein.agent.schedules import describe, split_when
 from longrein.context import Report, State
 from longrein.events import Text, ToolCall, UsageError
 from longrein.events.escape import shortened
-from longrein.frontends import human_text
 from longrein.frontends.goals_command import goal_rows
-from longrein.frontends.human_text import escape, escape_line, key_argument
 from longrein.frontends.localization import translate
+from longrein.frontends.provider_keys import forget_key, key_question, providers_with_keys
 from longrein.frontends.reports.context import item_rows, reason_rows
+from longrein.frontends.reports.cost import cost_rows
+from longrein.frontends.secret_input import SecretQuestion
 from longrein.frontends.terminal import task_rows, themes
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import (
@@ -49,13 +50,16 @@ from longrein.frontends.terminal.command_types import (
 from longrein.frontends.terminal.command_types import leave as _leave
 from longrein.frontends.terminal.command_types import number as _number
 from longrein.frontends.terminal.event_lines import Line, line
-from longrein.frontends.terminal.keymap import key_rows
+from longrein.frontends.terminal.keymap import chosen_keys, key_rows
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
 from longrein.frontends.terminal.report_commands import REPORT_COMMANDS
 from longrein.frontends.terminal.rewind_rows import preview_rows, ways_back
 from longrein.frontends.terminal.session_commands import SESSION_COMMANDS
 from longrein.frontends.terminal.task_rows import OPEN
+from longrein.permissions.hook_protocol import hook_line
+from longrein.steps import human_text
+from longrein.steps.human_text import escape, escape_line, key_argument
 from longrein.tools import SkillInfo
 
 MODES = ("default", "acceptEdits", "plan", "auto")
@@ -94,7 +98,7 @@ async def _tasks(context: CommandContext, argument: str) -> CommandResult:
     lines = min(_number(rest.strip()), TAIL_LINES_MAX) if rest.strip() else TAIL_LINES
     if lines < 0:
         return notice(f"say how many lines: /tasks {view.id} 50")
-    tail = await context.facts.task_tail(view.id, lines)
+    tail = await context.opened.task_tail(view.id, lines)
     rows = [line("  ", row) for row in escape(tail).expandtabs(4).splitlines()] or [
         line(("dim", "  no output yet"))
     ]
@@ -186,29 +190,29 @@ def _stop(context: CommandContext, wanted: str) -> MaybeAwaitable:
 
 
 async def _goals(context: CommandContext, argument: str) -> CommandResult:
-    if context.facts.goals is None:
-        return notice("goals are kept by project, and here is none")
-    return CommandResult(
-        "goals", [line(f"  {row}") for row in await goal_rows(context.facts.goals, argument)]
-    )
+    rows = await goal_rows(context.opened.goals, argument)
+    return CommandResult("goals", [line(f"  {row}") for row in rows])
 
 
 async def _login(context: CommandContext, provider: str) -> CommandResult:
-    keys = context.facts.keys
-    if keys is None:
-        return notice("no keys are kept here; `longrein login` keeps one")
+    opened = context.opened
+    place = opened.app.context
     if not provider:
-        return CommandResult(
-            choices=Choices(
-                "key of which provider?", [Row(name, name) for name in keys.providers()]
-            )
-        )
-    return CommandResult(secret=keys.login(provider))
+        rows = [Row(name, name) for name in providers_with_keys(place)]
+        return CommandResult(choices=Choices("key of which provider?", rows))
+    question = key_question(place, provider)
+
+    def keep(text: str) -> str:
+        told = question.keep(text)
+        if opened.use_key(provider, text.strip()):
+            return f"{told}; the next request uses it"
+        return f"{told}; /model chooses a model of {provider}"
+
+    return CommandResult(secret=SecretQuestion(question.text, keep))
 
 
 async def _logout(context: CommandContext, provider: str) -> CommandResult:
-    keys = context.facts.keys
-    return notice(keys.logout(provider) if keys is not None else "no keys are kept here")
+    return notice(forget_key(context.opened.app.context, provider))
 
 
 # --- Messages -------------------------------------------------------------------------------------
@@ -242,7 +246,7 @@ def _background(context: CommandContext, _: str) -> CommandResult:
 
 
 def _model(context: CommandContext, name: str) -> CommandResult:
-    names = context.facts.models()
+    names = context.opened.models()
     if name:
         return CommandResult(message=SetModel(name))
     if not names:
@@ -261,7 +265,7 @@ def _mode(context: CommandContext, mode: str) -> CommandResult:
         return notice(f"the mode is {mode} already")
     return CommandResult(
         message=SetMode(mode),
-        notice=bypass_warning(context.facts.is_root) if mode == BYPASS else "",
+        notice=bypass_warning(context.opened.app.is_root) if mode == BYPASS else "",
     )
 
 
@@ -311,7 +315,7 @@ async def _rewind_ways(context: CommandContext, seq: str) -> CommandResult:
 
 def _compact(context: CommandContext, focus: str) -> CommandResult:
     if focus == "--dry-run":
-        rows = [line(escape_line(row)) for row in context.facts.analysis()]
+        rows = [line(escape_line(row)) for row in context.opened.compaction_analysis()]
         return CommandResult("what a compaction would do now", rows)
     return _uncompact(context, "") if focus == "--undo" else CommandResult(message=Compact(focus))
 
@@ -325,25 +329,19 @@ def _uncompact(_: CommandContext, handle: str) -> CommandResult:
 
 def _context(context: CommandContext, handle: str) -> CommandResult:
     if handle:
-        rows = [line(escape_line(row)) for row in reason_rows(context.facts.reasons(handle))]
+        rows = [line(escape_line(row)) for row in reason_rows(context.opened.line_reasons(handle))]
         return CommandResult(f"why {escape_line(handle)} stands as it does", rows)
-    report = context.facts.context_report()
-    return (
-        CommandResult("what fills the context", context_lines(report))
-        if report
-        else notice("nothing is known of it yet")
-    )
+    report = context.opened.context_report()
+    return CommandResult("what fills the context", context_lines(report))
 
 
 async def _show(context: CommandContext, handle: str) -> CommandResult:
     from longrein.frontends.terminal.entry_pages import openable_rows, shown_page
 
-    if context.facts.read_history is None:
-        return notice("this session has no log that could be opened")
     if handle:
-        found = await context.facts.read_history(lambda past: shown_page(past, handle))
+        found = await context.opened.read_history(lambda past: shown_page(past, handle))
         return CommandResult(page=found) if isinstance(found, Page) else notice(found)
-    rows = await context.facts.read_history(openable_rows)
+    rows = await context.opened.read_history(openable_rows)
     return (
         CommandResult(choices=Choices("open what?", rows))
         if rows
@@ -370,8 +368,11 @@ def _unpin(context: CommandContext, number: str) -> CommandResult:
 
 def _hooks(context: CommandContext, _: str) -> CommandResult:
     rows = [
-        line(f"  {escape_line(what)}  ", ("dim", escape_line(file)))
-        for what, file in context.facts.hooks()
+        line(
+            f"  {'' if runs else 'not confirmed: '}{escape_line(hook_line(hook))}  ",
+            ("dim", escape_line(hook.source)),
+        )
+        for hook, runs in context.opened.hooks()
     ]
     return CommandResult("hooks", rows or [line(("dim", translate("  no hook runs here")))])
 
@@ -422,7 +423,8 @@ async def _cost(context: CommandContext, _: str) -> CommandResult:
     session = context.session
     usd = session_usd(session.state, session.agents())
     rows = human_text.usage_rows(session.state, usd)
-    by_model = [line("  ", escape_line(row.line)) for row in await context.facts.commands.costs()]
+    costs = await context.opened.read_history(lambda past: cost_rows(past.entries()))
+    by_model = [line("  ", escape_line(row.line)) for row in costs]
     lines = [line(("dim", f"  {name:<20}"), value) for name, value in rows]
     return CommandResult("what this session used", [*lines, *by_model])
 
@@ -467,7 +469,7 @@ def _theme(context: CommandContext, name: str) -> CommandResult:
 
 
 def _keys(context: CommandContext, _: str) -> CommandResult:
-    rows = key_rows(context.facts.input.keys)
+    rows = key_rows(chosen_keys(context.opened.app.context.settings))
     wide = max(len(key) for key, _, _ in rows)
     shown = [
         line(
@@ -484,9 +486,9 @@ def _help(context: CommandContext) -> CommandResult:
     return CommandResult(
         "commands and keys",
         help_lines(
-            context.facts.custom_commands(),
-            context.facts.input.keys,
-            context.facts.slash_commands(),
+            context.opened.known_skills(),
+            chosen_keys(context.opened.app.context.settings),
+            context.opened.slash_commands(),
         ),
     )
 

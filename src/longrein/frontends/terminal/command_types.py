@@ -6,10 +6,11 @@ from typing import Literal
 import msgspec
 
 from longrein.agent import InboxMessage, PendingMessage, SessionPort
+from longrein.app import AppSession
 from longrein.frontends.secret_input import SecretQuestion
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line
-from longrein.frontends.terminal.interface import Outcome, TerminalFacts
+from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.frontends.terminal.window import TerminalWindow
@@ -112,13 +113,13 @@ class MessageQueue:
 
 
 class CommandContext:
-    """Session, facts and view model for the commands."""
+    """Open session and view model for the commands."""
 
-    def __init__(self, session: SessionPort, facts: TerminalFacts, view: ViewModel) -> None:
-        self.session = session
-        self.facts = facts
+    def __init__(self, opened: AppSession, view: ViewModel) -> None:
+        self.opened = opened
+        self.session: SessionPort = opened.session
         self.view = view
-        self.queued_messages = MessageQueue(session)
+        self.queued_messages = MessageQueue(self.session)
         self.window: TerminalWindow | None = None
         """None on the plain terminal and without colours."""
 

@@ -22,8 +22,8 @@ from longrein.agent import (
     UserMessage,
     session_usd,
 )
+from longrein.app import AppSession
 from longrein.events import LongreinError
-from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines, input_state, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
@@ -32,8 +32,14 @@ from longrein.frontends.terminal.command_types import CommandContext
 from longrein.frontends.terminal.custom_status_line import SessionTotals, StatusLine
 from longrein.frontends.terminal.drafts import Draft, DraftFile
 from longrein.frontends.terminal.event_lines import Line, ansi, fit, line
+from longrein.frontends.terminal.first_run import (
+    chosen_line,
+    confinement,
+    first_run_notices,
+    start_notices,
+)
 from longrein.frontends.terminal.input_completion import InputCompleter, Pastes, ProjectHistory
-from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
+from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.key_protocol import KeyProtocol
 from longrein.frontends.terminal.live_area import figures, footer_line, state_word
 from longrein.frontends.terminal.markdown_blocks import Block
@@ -42,6 +48,7 @@ from longrein.frontends.terminal.screen import Screen
 from longrein.frontends.terminal.shell_escape import UserCommands
 from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.terminal.window import Activity, TerminalWindow
+from longrein.steps.human_text import counted, escape_line
 
 if TYPE_CHECKING:
     from longrein.frontends.terminal.markdown import MarkdownPainter
@@ -69,23 +76,26 @@ class Conversation:
 
     def __init__(
         self,
-        session: SessionPort,
-        facts: TerminalFacts,
-        complete_files: CompleteFiles | None,
-        history: str,
+        opened: AppSession,
         mono_s: Callable[[], float],
     ) -> None:
-        self.session = session
-        self.facts = facts
+        self.opened = opened
+        self.session: SessionPort = opened.session
+        self.colour = not opened.app.context.environ.get("NO_COLOR")
+        self.model = opened.model
+        """`provider/model` at the start; later changes come from the log."""
         self.mono_s = mono_s
-        self.view = ViewModel(facts.file_text)
-        self.view.tokens_now = lambda: session.state.view_tokens
-        self.context = CommandContext(session, facts, self.view)
+        self.view = ViewModel(opened.file_text)
+        self.view.tokens_now = lambda: self.session.state.view_tokens
+        self.context = CommandContext(opened, self.view)
         self.pastes = Pastes()
+        self.history_file = opened.app.kept_file("history")
         self.buffer = Buffer(
-            completer=InputCompleter(complete_files, facts.slash_commands, facts.custom_commands),
+            completer=InputCompleter(
+                opened.complete_files, opened.slash_commands, opened.known_skills
+            ),
             complete_while_typing=True,
-            history=ProjectHistory(history),
+            history=ProjectHistory(self.history_file),
             multiline=True,
         )
         self.approval: Approval | None = None
@@ -98,9 +108,9 @@ class Conversation:
         self.feedback: Question | None = None
         """The question that is being denied; the input holds the reason."""
         self._draft = ""
-        self.history_file = history
         self.user_commands = UserCommands(self)
-        self.pictures, self.drafts = Pictures(facts.input.image), DraftFile(facts.input.drafts)
+        self.pictures = Pictures(lambda path: opened.attachments().image(path))
+        self.drafts = DraftFile(opened.app.kept_file("drafts"))
         self.draft_timer: asyncio.TimerHandle | None = None
         self.keyboard: KeyProtocol | None = None
         """None until the screen stands."""
@@ -120,7 +130,7 @@ class Conversation:
         self.leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
         self.ready = asyncio.Event()
-        self._make_surroundings(facts)
+        self._make_surroundings()
         self._painter: MarkdownPainter | None = None
         self._outbox: list[Piece] = []
         self._live: list[Line] = []
@@ -131,20 +141,22 @@ class Conversation:
         self._ticking: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def _make_surroundings(self, facts: TerminalFacts) -> None:
+    def _make_surroundings(self) -> None:
+        context = self.opened.app.context
+        options = context.settings.terminal
         self.totals = SessionTotals()
         self.window = TerminalWindow(
             self._write_raw,
-            facts.options,
-            facts.environ,
+            options,
+            context.environ,
             self.mono_s,
-            enabled=facts.colour and bool(facts.environ),
+            enabled=self.colour and bool(context.environ),
         )
-        self.context.window = self.window if facts.colour else None
+        self.context.window = self.window if self.colour else None
         self.status_line = StatusLine(
-            facts.status_line,
-            facts.options,
-            lambda: self.totals.data(self.title, facts.wall_us()),
+            self.opened.status_command(),
+            options,
+            lambda: self.totals.data(self.title, self.opened.wall_us()),
             self.request_redraw,
             self.notice,
         )
@@ -155,16 +167,15 @@ class Conversation:
         """Print the first rows, so that the redrawn area never begins at the top of the
         terminal.
         """
-        facts = self.facts
-        head = line(
-            ("bold", "longrein"), ("dim", f" {facts.version} · {escape_line(facts.cwd)} · /help")
-        )
-        chosen = [line(("dim", escape_line(facts.chosen)))] if facts.chosen else []
-        rows = [head, *chosen, *(event_lines.notice_line(text) for text in facts.notices)]
+        opened = self.opened
+        cwd = escape_line(self.session.state.cwd)
+        head = line(("bold", "longrein"), ("dim", f" {opened.app.version} · {cwd} · /help"))
+        chosen = line(("dim", escape_line(chosen_line(opened.model, opened.key_source))))
+        rows = [head, chosen, *map(event_lines.notice_line, start_notices(opened))]
         self.screen.write([text for row in rows for text in self._paint(row)])
 
     async def show_later_notices(self) -> None:
-        for text in await self.facts.later_notices():
+        for text in await first_run_notices(self.opened.app):
             self.notice(text)
 
     def show_history(self, pieces: Sequence[Piece]) -> None:
@@ -207,7 +218,7 @@ class Conversation:
             if moves or self._panel_wanted != self.screen.panel_has_focus:
                 loop.call_later(FRAME_S, self._news.set)
             elif tick_s := live_area.tick_s(
-                self.view, self._agents(), self.facts.wall_us(), self.mono_s()
+                self.view, self._agents(), self.opened.wall_us(), self.mono_s()
             ):
                 if self._ticking is not None:
                     self._ticking.cancel()
@@ -226,7 +237,7 @@ class Conversation:
         rows = [row for piece in pieces for row in self._paint(piece)]
         size = self.screen.size
         now = live_area.DrawContext(
-            self.mono_s(), self.facts.wall_us(), size.columns - 1, size.rows
+            self.mono_s(), self.opened.wall_us(), size.columns - 1, size.rows
         )
         self._live = live_area.live_rows(self.view, self._agents(), now)
         if rows:
@@ -239,7 +250,7 @@ class Conversation:
         width = self.screen.size.columns - 1
         if isinstance(piece, Block):
             return self.markdown_painter().paint(piece, width)
-        return [ansi(row, colour=self.facts.colour) for row in fit(piece, width)]
+        return [ansi(row, colour=self.colour) for row in fit(piece, width)]
 
     def markdown_painter(self) -> "MarkdownPainter":
         """Return the painter of replies, made at the first call."""
@@ -248,7 +259,7 @@ class Conversation:
                 MarkdownPainter,
             )  # imports rich: not before the prompt
 
-            self._painter = MarkdownPainter(colour=self.facts.colour)
+            self._painter = MarkdownPainter(colour=self.colour)
         return self._painter
 
     # --- Around the screen ------------------------------------------------------------------------
@@ -311,7 +322,7 @@ class Conversation:
         ]:
             self.end_denial_reason()
             self.approval = Approval(
-                questions[0], content_lines(questions[0], self.facts.file_text)
+                questions[0], content_lines(questions[0], self.opened.file_text)
             )
             now_s = self.mono_s()
             self._shown_s = now_s if now_s - self._answered_s > AGAIN_S else -QUIET_S
@@ -553,14 +564,13 @@ class Conversation:
         ]
 
     def footer(self, width: int) -> Line:
-        window = self.facts.window_tokens()
+        window = self.opened.budget.usable_tokens
         agents = sum(view.state in task_rows.OPEN for view in self._agents())
         background = task_rows.counts(len(self.view.activity.tasks), agents)
-        queued, sandbox = len(self.session.pending), self.facts.sandbox()
+        queued = len(self.session.pending)
+        sandbox = confinement(self.opened)
         usd = session_usd(self.session.state, self.session.agents())
-        now = figures(
-            self.session.state, self.facts.model, window, queued, usd, background, sandbox
-        )
+        now = figures(self.session.state, self.model, window, queued, usd, background, sandbox)
         if (wanted := self.view.mode_wanted) not in ("", now.mode) and now.mode != BYPASS:
             now = structs.replace(now, mode=f"{now.mode} → {wanted}")
         vim = self.screen.vim_mode

@@ -4,19 +4,18 @@ session.
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 
 from longrein.agent import SessionUpdate
 from longrein.events import Entry, LongreinError
-from longrein.frontends.human_text import escape
 from longrein.frontends.terminal.event_lines import cells
-from longrein.frontends.terminal.interface import StatusCommand
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.settings_schema import TerminalOptions
 from longrein.steps import CallStep, Projection, RequestStep, Step
+from longrein.steps.human_text import escape
 
 DEBOUNCE_S = 0.3
 ROWS_MAX = 5
@@ -75,6 +74,12 @@ class SessionTotals:
             "total_lines_removed": self.lines_removed,
         }
         return {"cost": cost, **({"session_name": name} if name else {})}
+
+
+StatusCommand = Callable[[Mapping[str, Any]], Awaitable[str]]
+"""Data about the session -> what the user's command for the status line prints. Raises
+`LongreinError`.
+"""
 
 
 class StatusLine:

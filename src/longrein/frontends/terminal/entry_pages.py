@@ -17,7 +17,6 @@ from longrein.events import (
     parse_handle,
     text_of,
 )
-from longrein.frontends.human_text import elapsed, escape, escape_line, first_line, key_argument
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, change_lines, line, plain, status_word
 from longrein.frontends.terminal.page_view import Page, Section
@@ -33,6 +32,7 @@ from longrein.steps import (
     ThinkingStep,
     steps_of,
 )
+from longrein.steps.human_text import elapsed, escape, escape_line, first_line, key_argument
 from longrein.store import Content, contents_of
 from longrein.tools import SessionHistory
 from longrein.tools.recall import resolve_handle

@@ -22,7 +22,9 @@ from longrein.events import (
     without_attachments,
 )
 from longrein.frontends.goals_command import goal_line
-from longrein.frontends.human_text import (
+from longrein.frontends.localization import translate
+from longrein.steps import BreakStep, CompactionStep, NoticeStep, SettingStep, Step, TurnEndStep
+from longrein.steps.human_text import (
     counted,
     elapsed,
     escape,
@@ -32,8 +34,6 @@ from longrein.frontends.human_text import (
     money,
     tokens,
 )
-from longrein.frontends.localization import translate
-from longrein.steps import BreakStep, CompactionStep, NoticeStep, SettingStep, Step, TurnEndStep
 
 if TYPE_CHECKING:
     from longrein.tools.patch_text import FilePatch

@@ -21,7 +21,7 @@ async def with_editor(conversation: Conversation, act: Callable[[Sequence[str]],
     if not app.is_running or app.context is None:
         return None
     try:
-        command = editor_command(conversation.facts.input.environ)
+        command = editor_command(conversation.opened.app.context.environ)
 
         def run() -> T:
             with conversation.keyboard_paused():

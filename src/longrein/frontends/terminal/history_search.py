@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from longrein.events.escape import one_line
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.terminal.choice_list import Row, TypedList
 from longrein.frontends.terminal.event_lines import Line, crop, line
 from longrein.frontends.terminal.input_completion import ProjectHistory
+from longrein.steps.human_text import escape_line
 
 FILES_MAX = 50
 """Other folders whose newest messages are searched."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from longrein.events import UsageError
 from longrein.frontends.terminal import external_editor
+from longrein.frontends.terminal.clipboard_image import clipboard_image
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.file_in_editor import with_editor
@@ -90,9 +91,10 @@ def paste_image(conversation: "Conversation") -> None:
 
 
 async def _paste_image(conversation: "Conversation") -> None:
-    facts = conversation.facts.input
-    data, problem = await facts.clipboard()
-    image = facts.image_of(data) if data else None
+    opened = conversation.opened
+    environ = opened.app.context.environ
+    data, problem = await opened.in_thread(lambda: clipboard_image(environ))
+    image = opened.attachments().image_of(data) if data else None
     if image is None:
         conversation.warn(problem or "the clipboard holds no picture that a model can view")
         return
@@ -115,7 +117,7 @@ def choose_memory_file(conversation: "Conversation", text: str) -> None:
     """Let the user choose the file of instructions that `#TEXT` is added to. The input keeps the
     text until then.
     """
-    rows = memory_rows(conversation.facts.input.memory_files())
+    rows = memory_rows(conversation.opened.app.note_files())
     if not rows:
         conversation.notice("there is no file of instructions that this could be added to")
         return

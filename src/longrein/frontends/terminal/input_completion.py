@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -11,11 +12,13 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 
 from longrein.agent.extension_part import SlashCommand
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal.command_table import COMMANDS, summary_of
-from longrein.frontends.terminal.interface import CompleteFiles
+from longrein.steps.human_text import escape_line
 from longrein.tools import SkillInfo
+
+if TYPE_CHECKING:
+    from longrein.app.file_names import FilesFound
 
 PASTE_LINES_MAX = 5
 """A paste of more lines is folded."""
@@ -114,7 +117,7 @@ class InputCompleter(Completer):
 
     def __init__(
         self,
-        complete_files: CompleteFiles | None,
+        complete_files: Callable[[str], "Awaitable[FilesFound]"],
         added: Callable[[], Sequence[SlashCommand]] = tuple,
         custom: Callable[[], Sequence[SkillInfo]] = tuple,
     ) -> None:
@@ -164,7 +167,7 @@ class InputCompleter(Completer):
         for completion in self.get_completions(document, complete_event):
             yield completion
         prefix = at_prefix(document.text_before_cursor)
-        if prefix is None or self._complete_files is None:
+        if prefix is None:
             return
         found = await self._complete_files(prefix)
         for path in found.paths:

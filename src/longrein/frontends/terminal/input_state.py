@@ -20,7 +20,7 @@ def message_parts(conversation: "Conversation", text: str) -> Sequence[AnyPart]:
     """Return a message with the files and pictures that it names; files that cannot be attached
     are said.
     """
-    attached = conversation.facts.input.attachments(text)
+    attached = conversation.opened.attachments().read(text)
     for note in attached.notes:
         conversation.notice(note)
     return (Text(text), *attached.parts, *conversation.pictures.named_in(text))

@@ -30,7 +30,7 @@ from longrein.frontends.terminal.command_actions import (
 from longrein.frontends.terminal.command_table import next_mode, parse
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.interface import Outcome
-from longrein.frontends.terminal.keymap import keymap
+from longrein.frontends.terminal.keymap import chosen_keys, keymap
 from longrein.frontends.terminal.memory_notes import is_memory_line
 from longrein.frontends.terminal.page_openers import open_last, open_question, toggle_todos
 from longrein.frontends.terminal.shell_escape import is_user_command
@@ -78,7 +78,7 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
         "redraw": (lambda conversation: conversation.screen.app.renderer.clear(), True),
         "suspend": (suspend, True),
     }
-    for name, sequences in keymap(conversation.facts.input.keys)[0].items():
+    for name, sequences in keymap(chosen_keys(conversation.opened.app.context.settings))[0].items():
         for sequence in sequences:
             add(actions[name][0], *sequence, when=actions[name][1])
     return keys
@@ -329,8 +329,8 @@ def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
         buffer.reset()
         conversation.screen.reset_vim_mode()
         text = text.strip("\n").rstrip()
-        facts = conversation.facts
-        if typed := parse(text, facts.custom_commands(), facts.slash_commands()):
+        opened = conversation.opened
+        if typed := parse(text, opened.known_skills(), opened.slash_commands()):
             buffer.history.append_string(text)
             run_command(conversation, typed)
         elif is_user_command(text):

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from longrein.frontends.human_text import escape_line
-from longrein.settings_schema import KeyOptions
+from longrein.settings_schema import KeyOptions, Settings
+from longrein.steps.human_text import escape_line
 
 Sequences = tuple[tuple[str, ...], ...]
 """Keys of one action, each as names of prompt_toolkit."""
@@ -114,6 +114,15 @@ def _with_modifiers(base: str, *, ctrl: bool, shift: bool) -> str:
     if (ctrl or shift) and base in ("tab", "enter", "backspace", "space"):
         raise ValueError("is no key that terminals can tell")
     return ("c-" if ctrl else "") + ("s-" if shift else "") + name
+
+
+def chosen_keys(settings: Settings) -> dict[str, Sequence[str]]:
+    """Return the keys of the actions that the settings name."""
+    return {
+        action.name: getattr(settings.keys, action.name)
+        for action in ACTIONS
+        if f"keys.{action.name}" in settings.origin
+    }
 
 
 def keymap(chosen: Mapping[str, Sequence[str]]) -> tuple[dict[str, Sequences], list[str]]:

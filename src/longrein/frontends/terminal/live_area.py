@@ -9,13 +9,13 @@ import msgspec
 from longrein.agent import BYPASS, PendingMessage, SubagentView
 from longrein.context import State
 from longrein.events import Todo
-from longrein.frontends import human_text
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.event_lines import Line, crop, fold, line, wrap_text
 from longrein.frontends.terminal.provider_trouble import trouble_rows
 from longrein.frontends.terminal.view_model import EMPTY, ViewModel
+from longrein.steps import human_text
+from longrein.steps.human_text import escape_line
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.2

@@ -19,10 +19,10 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.theme import Theme
 
-from longrein.frontends.human_text import escape
 from longrein.frontends.terminal.event_lines import plain, wrap_text
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.themes import theme_in_use
+from longrein.steps.human_text import escape
 
 WIDTH_MAX = 120
 """Columns of prose; wider lines are hard to read."""

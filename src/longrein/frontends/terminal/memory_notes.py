@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from longrein.atomic_file import replace_file
 from longrein.events import UsageError
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, line, notice_line
+from longrein.steps.human_text import escape_line
 
 FILE_BYTES_MAX = 1024 * 1024
 TEXT_CHARS_MAX = 4_000

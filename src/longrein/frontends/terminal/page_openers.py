@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 HANGUP_CODE = 129
 Answering = Callable[[Conversation, str], None]
 """Answers the question on the screen with a key."""
-NO_LOG = "this session has no log that could be opened"
 
 
 def open_last(conversation: Conversation, answer: Answering) -> None:
@@ -35,8 +34,6 @@ def open_last(conversation: Conversation, answer: Answering) -> None:
         and conversation.chooser is None
     ):
         open_question(conversation, answer)
-    elif conversation.facts.read_history is None:
-        conversation.warn(NO_LOG)
     else:
         from longrein.frontends.terminal.entry_pages import last_page
 
@@ -49,9 +46,8 @@ async def _open_read(
     """Read a page from the log and open it, above the page of `above` if that is still open;
     else say why not.
     """
-    assert conversation.facts.read_history is not None
     try:
-        found = await conversation.facts.read_history(read)
+        found = await conversation.opened.read_history(read)
     except LongreinError as error:
         conversation.warn(str(error))
         return
@@ -72,11 +68,10 @@ def open_page(conversation: Conversation, page: Page) -> None:
 
         conversation.spawn(_open_read(conversation, lambda past: shown_page(past, handle), pager))
 
-    can_read = conversation.facts.read_history is not None
     pager = Pager(
         page,
         answers=lambda: _waiting(conversation),
-        open_handle=open_handle if can_read else lambda _: None,
+        open_handle=open_handle,
     )
     _show(conversation, pager)
 
@@ -146,7 +141,7 @@ async def _run(conversation: Conversation, pager: "Pager", approval: Approval | 
         lent = app.input.lent() if isinstance(app.input, TerminalInput) else nullcontext()
         with lent:
             async with in_terminal():
-                await pager.run(app.output, screen.style, colour=conversation.facts.colour)
+                await pager.run(app.output, screen.style, colour=conversation.colour)
         app.key_processor.feed_multiple(get_typeahead(app.input))  # read along with the last key
         app.key_processor.process_keys()
     except (EOFError, OSError):  # the terminal is gone

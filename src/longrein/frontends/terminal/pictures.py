@@ -9,7 +9,7 @@ from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
 from longrein.events import Image
-from longrein.frontends.human_text import escape_line
+from longrein.steps.human_text import escape_line
 
 TYPES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 PASTE_CHARS_MAX = 8_000

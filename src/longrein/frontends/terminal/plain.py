@@ -20,8 +20,8 @@ from longrein.agent import (
     UserMessage,
     UserNotice,
 )
+from longrein.app import AppSession
 from longrein.events import Entry, LongreinError, Text, UsageError
-from longrein.frontends.human_text import activity_text, escape, escape_line
 from longrein.frontends.secret_input import read_secret
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.stdio import STDIN_BYTES_MAX, read_lines
@@ -43,12 +43,14 @@ from longrein.frontends.terminal.command_types import (
     CommandResult,
 )
 from longrein.frontends.terminal.event_lines import Line, indented, line, plain
-from longrein.frontends.terminal.interface import Outcome, TerminalFacts
+from longrein.frontends.terminal.first_run import chosen_line, start_notices
+from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.memory_notes import is_memory_line, note_lines
 from longrein.frontends.terminal.shell_escape import is_user_command
 from longrein.frontends.terminal.view_model import Piece, ViewModel
 from longrein.steps import Projection
+from longrein.steps.human_text import activity_text, escape, escape_line
 
 NOBODY = "stdin has ended, so nobody can approve this"
 """Message to the model with a denial after the end of stdin."""
@@ -95,19 +97,19 @@ class PlainOutput:
 
 
 async def run_plain(
-    session: SessionPort,
+    opened: AppSession,
     *,
-    facts: TerminalFacts,
     prompt: str,
+    choosing: bool,
     mono_s: Callable[[], float],
     fd: int = 0,
 ) -> Outcome:
     """Read lines from `fd` until they end and the session is idle, or the user leaves."""
     out = PlainOutput(1, sys.stdout.encoding or "ascii")
-    conversation = _PlainConversation(session, facts, out, mono_s, interactive=os.isatty(fd))
+    conversation = _PlainConversation(opened, out, mono_s, interactive=os.isatty(fd))
     acts = (
         conversation.print_updates(),
-        conversation.run_session(prompt),
+        conversation.run_session(prompt, choosing=choosing),
         conversation.exited.wait(),
         conversation.read_input(fd),
     )
@@ -117,7 +119,7 @@ async def run_plain(
             await asyncio.wait(tasks[:3], return_when=asyncio.FIRST_COMPLETED)
         finally:
             # ends the loop before the cancel, which a tool may take for an interrupt
-            await session.close(conversation.outcome.end_reason)
+            await opened.session.close(conversation.outcome.end_reason)
             await cancel_all(tasks)
     return conversation.outcome
 
@@ -125,25 +127,24 @@ async def run_plain(
 class _PlainConversation:
     def __init__(
         self,
-        session: SessionPort,
-        facts: TerminalFacts,
+        opened: AppSession,
         out: PlainOutput,
         mono_s: Callable[[], float],
         *,
         interactive: bool,
     ) -> None:
-        self.session = session
-        self.facts = facts
+        self.opened = opened
+        self.session: SessionPort = opened.session
         self.out = out
         self.mono_s = mono_s
-        self.view = ViewModel(facts.file_text)
-        self.view.tokens_now = lambda: session.state.view_tokens
+        self.view = ViewModel(opened.file_text)
+        self.view.tokens_now = lambda: self.session.state.view_tokens
         self.interactive = interactive
         """True if a person types, so that prompts are printed."""
         self.stdin_ended = False
         self.exited = asyncio.Event()
         self.outcome = Outcome("exit")
-        self.context = CommandContext(session, facts, self.view)
+        self.context = CommandContext(opened, self.view)
         self._shown_question: Question | None = None
         self._explaining = False
         """True if the next line is the reason of a denial."""
@@ -175,14 +176,14 @@ class _PlainConversation:
 
     async def print_updates(self) -> None:
         """Print updates; the history of a resumed session is folded but not printed."""
-        facts = self.facts
+        opened = self.opened
+        chosen = chosen_line(opened.model, opened.key_source)
         head = (
-            f"longrein {facts.version}, {facts.chosen or facts.model}, {facts.cwd}; /help "
+            f"longrein {opened.app.version}, {chosen}, {self.session.state.cwd}; /help "
             "lists commands"
         )
-        self.print(
-            [line(escape(head)), *(event_lines.notice_line(text) for text in self.facts.notices)]
-        )
+        notices = map(event_lines.notice_line, start_notices(opened))
+        self.print([line(escape(head)), *notices])
         start = self.session.state.seq
         self.view.live = start == 0
         if self.view.live:
@@ -218,7 +219,7 @@ class _PlainConversation:
         if question is None or question is self._shown_question:
             return
         self._shown_question, self._explaining = question, False
-        content = content_lines(question, self.facts.file_text)
+        content = content_lines(question, self.opened.file_text)
         head = line(f"? {question.title}: {escape_line(question.asked.reason)}")
         self.print([(), head, *indented(content, "| ")])
         self.print(rule_lines(question))
@@ -235,13 +236,13 @@ class _PlainConversation:
             Answer(question.asked.call, "deny", message=message, session=question.session)
         )
 
-    async def run_session(self, prompt: str) -> None:
+    async def run_session(self, prompt: str, *, choosing: bool) -> None:
         if prompt:
             try:
                 await self._say(prompt)
             except LongreinError as error:  # a command of a file that cannot be used
                 self.print([event_lines.notice_line(str(error))])
-        elif self.facts.choosing:
+        elif choosing:
             await self._run_command(command_table.BY_NAME["resume"], "")
         await self.session.run(once=False)
 
@@ -267,7 +268,7 @@ class _PlainConversation:
         question = next(
             (asked for asked in self.view.questions if asked is self._shown_question), None
         )
-        known = (self.facts.custom_commands(), self.facts.slash_commands())
+        known = (self.opened.known_skills(), self.opened.slash_commands())
         typed = command_table.parse(text, *known)
         if self._leaving is not None:
             await self._exit_with(text.lower())
@@ -276,7 +277,7 @@ class _PlainConversation:
         elif is_user_command(text):
             self._start_command(text[1:].strip())
         elif is_memory_line(text):
-            self.print(note_lines(self.facts.input.memory_files(), text))
+            self.print(note_lines(self.opened.app.note_files(), text))
             self._print_prompt()
         elif typed is None:
             await self._say(text)
@@ -327,7 +328,7 @@ class _PlainConversation:
     async def _request_exit(self, outcome: Outcome) -> None:
         """Leave; while tasks run, ask an interactive user about them first."""
         running = list(self.view.activity.tasks.values())
-        policy = self.facts.leave_policy
+        policy = self.opened.app.leave_policy
         if not running or not self.interactive:
             self.exit(outcome)
             return
@@ -354,7 +355,7 @@ class _PlainConversation:
         self.exit(await command_actions.choose_task_fate(self.session, outcome, choice))
 
     async def _say(self, text: str) -> None:
-        attached = self.facts.input.attachments(text)
+        attached = self.opened.attachments().read(text)
         self.print([event_lines.notice_line(note) for note in attached.notes])
         parts = (Text(text), *attached.parts)
         await self.session.tell(UserMessage(parts, "queued" if self.session.busy else "prompt"))

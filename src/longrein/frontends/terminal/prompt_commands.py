@@ -44,7 +44,7 @@ def prompted(context: CommandContext, name: str, argument: str, text: str) -> Co
     """Send a prompt that the scrollback shows as the command that was typed."""
     typed = Text(f"/{name} {argument}".rstrip())
     how: Literal["queued", "prompt"] = "queued" if context.session.busy else "prompt"
-    if any(one.name == name for one in context.facts.custom_commands()):
+    if any(one.name == name for one in context.opened.known_skills()):
         return CommandResult(message=UserMessage((typed,), how))
     return CommandResult(message=UserMessage((typed, Text(text)), how, skill=name))
 

@@ -5,9 +5,9 @@ nothing has come. Pure.
 from math import floor
 
 from longrein.agent import RetryPause
-from longrein.frontends.human_text import escape_line, live_elapsed
 from longrein.frontends.terminal.event_lines import Line, line, wrap_text
 from longrein.frontends.terminal.view_model import ViewModel
+from longrein.steps.human_text import escape_line, live_elapsed
 
 SILENT_S = 5.0
 """Seconds without a byte after which the silence is shown."""

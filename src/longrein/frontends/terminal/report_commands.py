@@ -2,13 +2,16 @@
 changes, the todo list.
 """
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
+from longrein.agent import session_usd
+from longrein.app import AppSession
 from longrein.events import LongreinError
 from longrein.events.escape import one_line, shortened
-from longrein.frontends.human_text import counted, escape, escape_line, size
 from longrein.frontends.terminal import event_lines
-from longrein.frontends.terminal.command_facts import ChangedFile, MemoryFile, RuleRow
 from longrein.frontends.terminal.command_types import (
     Command,
     CommandContext,
@@ -24,6 +27,11 @@ from longrein.frontends.terminal.event_lines import (
     line,
     only_changes,
 )
+from longrein.steps.human_text import counted, escape, escape_line, joined, money, size, tokens
+from longrein.store.daemon_threads import run_in_thread
+
+if TYPE_CHECKING:
+    from longrein.app.session_details import ChangedFile, MemoryFile, RuleRow
 
 DIFF_LINES_MAX = 60
 """Lines shown of one file's change; /diff FILE shows all."""
@@ -39,8 +47,34 @@ def pairs(rows: Sequence[tuple[str, str]]) -> list[Line]:
     ]
 
 
+def status_rows(opened: AppSession) -> list[tuple[str, str]]:
+    """Rows of `/status`: (name, value)."""
+    place = opened.app.context
+    state = opened.session.state
+    servers = opened.connections()
+    working = sum(status == "connected" for _, status in servers)
+    key = "" if opened.key_source == "none" else f"key from {opened.key_source}"
+    effort = opened.effort and f"effort {opened.effort}"
+    further = ", ".join(opened.folders[1:])
+    is_trusted = place.trusted.cover(place.cwd)
+    is_confined = opened.sandbox != "none"
+    window = tokens(opened.budget.usable_tokens)
+    return [
+        ("longrein", opened.app.version),
+        ("model", joined(opened.model, effort, key)),
+        ("folder", joined(state.cwd, state.branch and f"branch {state.branch}")),
+        *([("further folders", further)] if further else []),
+        ("trust", "trusted" if is_trusted else "not trusted; `longrein trust` changes that"),
+        ("sandbox", opened.sandbox if is_confined else "none: commands run as you"),
+        ("context", f"{tokens(state.view_tokens)} of {window} tokens"),
+        ("spent", money(session_usd(state, opened.session.agents()))),
+        ("MCP servers", f"{working} of {len(servers)} connected" if servers else "none"),
+        ("state folder", place.state_dir),
+    ]
+
+
 def _status(context: CommandContext, _: str) -> CommandResult:
-    rows = list(context.facts.commands.status())
+    rows = status_rows(context.opened)
     state = context.session.state
     running = [view.id for view in context.session.tasks() if view.state == "running"]
     agents = [
@@ -55,24 +89,17 @@ def _status(context: CommandContext, _: str) -> CommandResult:
 
 
 def _config(context: CommandContext, wanted: str) -> CommandResult:
-    commands = context.facts.commands
+    file = context.opened.app.settings_file
     if wanted == "edit":
-        return (
-            CommandResult(edit_file=commands.settings_file)
-            if commands.settings_file
-            else notice("there is no file")
-        )
-    rows = [row for row in commands.settings() if wanted in row[0]]
+        return CommandResult(edit_file=file)
+    rows = [row for row in context.opened.changed_settings() if wanted in row[0]]
     if not rows:
         what = (
             f"no setting with {escape_line(wanted)} in its name is set"
             if wanted
             else "every setting is built in"
         )
-        return notice(
-            f"{what}; /config edit opens "
-            f"{escape_line(commands.settings_file) or 'the settings file'}"
-        )
+        return notice(f"{what}; /config edit opens {escape_line(file)}")
     shown = [
         line(
             ("name", f"  {escape_line(key)}"),
@@ -85,12 +112,12 @@ def _config(context: CommandContext, wanted: str) -> CommandResult:
 
 
 async def _doctor(context: CommandContext, _: str) -> CommandResult:
-    rows = [line("  ", escape_line(row)) for row in await context.facts.commands.doctor()]
-    return (
-        CommandResult("what longrein finds here", rows)
-        if rows
-        else notice("nothing could be looked at")
-    )
+    from longrein.frontends.reports.doctor import doctor_lines
+
+    work = partial(doctor_lines, context.opened.app.context)
+    found = await asyncio.wrap_future(run_in_thread(work, "doctor"))
+    rows = [line("  ", escape_line(row)) for row in found]
+    return CommandResult("what longrein finds here", rows)
 
 
 def _todos(context: CommandContext, _: str) -> CommandResult:
@@ -102,7 +129,7 @@ def _todos(context: CommandContext, _: str) -> CommandResult:
 
 
 def _skills(context: CommandContext, _: str) -> CommandResult:
-    known = context.facts.custom_commands()
+    known = context.opened.known_skills()
     if not known:
         return notice(
             "there are no skills; put one into ~/.agents/skills/NAME/SKILL.md, a command into "
@@ -123,7 +150,7 @@ def _skills(context: CommandContext, _: str) -> CommandResult:
 
 
 def _permissions(context: CommandContext, argument: str) -> CommandResult:
-    rules = context.facts.commands.rules()
+    rules = context.opened.rules()
     word, _, rest = argument.partition(" ")
     if word == "remove":
         return _remove_rule(context, rules, rest.strip())
@@ -141,7 +168,7 @@ def _permissions(context: CommandContext, argument: str) -> CommandResult:
     return CommandResult(title, [_rule_line(n, row) for n, row in enumerate(rules, 1)])
 
 
-def _rule_line(n: int, row: RuleRow) -> Line:
+def _rule_line(n: int, row: "RuleRow") -> Line:
     style = {"deny": "bad", "ask": "warn"}.get(row.kind, "ok")
     return line(
         ("name", f"  {n} "),
@@ -151,7 +178,7 @@ def _rule_line(n: int, row: RuleRow) -> Line:
     )
 
 
-def _remove_rule(context: CommandContext, rules: Sequence[RuleRow], wanted: str) -> CommandResult:
+def _remove_rule(context: CommandContext, rules: "Sequence[RuleRow]", wanted: str) -> CommandResult:
     n = number(wanted)
     if not 0 < n <= len(rules):
         known = f"1 to {len(rules)}" if rules else "there are none"
@@ -162,7 +189,7 @@ def _remove_rule(context: CommandContext, rules: Sequence[RuleRow], wanted: str)
             f"{escape_line(row.rule)} comes from {escape_line(row.origin)}: remove it there"
         )
     try:
-        context.facts.commands.remove_rule(row)
+        context.opened.remove_rule(row)
     except LongreinError as error:
         return notice(escape_line(str(error)))
     return notice(
@@ -175,7 +202,7 @@ def _remove_rule(context: CommandContext, rules: Sequence[RuleRow], wanted: str)
 
 
 def _memory(context: CommandContext, wanted: str) -> CommandResult:
-    files = context.facts.commands.memory()
+    files = context.opened.instruction_files()
     n = number(wanted) if wanted else 0
     if wanted and not 0 < n <= len(files):
         return notice(f"say which file to open by its number (1 to {len(files)}): /memory 1")
@@ -188,7 +215,7 @@ def _memory(context: CommandContext, wanted: str) -> CommandResult:
     return CommandResult(title, [_memory_line(n, file) for n, file in enumerate(files, 1)])
 
 
-def _memory_line(n: int, file: MemoryFile) -> Line:
+def _memory_line(n: int, file: "MemoryFile") -> Line:
     how = "not there yet" if file.size_bytes < 0 else f"{size(file.size_bytes)}, {file.use}"
     return line(("name", f"  {n} "), escape_line(file.shown), ("dim", f"  {escape_line(how)}"))
 
@@ -199,7 +226,7 @@ def _memory_line(n: int, file: MemoryFile) -> Line:
 async def _diff(context: CommandContext, wanted: str) -> CommandResult:
     if wanted == "git" or wanted.startswith("git "):
         return await _git_diff(context, wanted[3:].split())
-    files = await context.facts.commands.changes()
+    files = await context.opened.changes()
     if wanted:
         files = [file for file in files if wanted in file.shown]
         if not files:
@@ -213,7 +240,7 @@ async def _diff(context: CommandContext, wanted: str) -> CommandResult:
         more, changed = _file_rows(file, DIFF_LINES_MAX if not wanted else 10**9)
         added, removed = added + changed[0], removed + changed[1]
         rows += more
-    code, stat = await context.facts.commands.git(("diff", "--shortstat", "HEAD"))
+    code, stat = await context.opened.git(("diff", "--shortstat", "HEAD"))
     in_git = (
         f"git, against the last commit: {escape_line(stat.strip()) or 'no change'}; /diff "
         "git shows it"
@@ -227,7 +254,7 @@ async def _diff(context: CommandContext, wanted: str) -> CommandResult:
     return CommandResult(title, [*rows, *([line(("dim", in_git))] if not code else [])])
 
 
-def _file_rows(file: ChangedFile, most: int) -> tuple[list[Line], tuple[int, int]]:
+def _file_rows(file: "ChangedFile", most: int) -> tuple[list[Line], tuple[int, int]]:
     """Lines of one file's change, and the numbers of added and removed lines."""
     name = line(("name", f"  {escape_line(file.shown)}"))
     if file.before is None or file.after is None:
@@ -249,7 +276,7 @@ def _file_rows(file: ChangedFile, most: int) -> tuple[list[Line], tuple[int, int
 async def _git_diff(context: CommandContext, words: Sequence[str]) -> CommandResult:
     if any(word.startswith("-") for word in words):
         return notice("say what: /diff git, or /diff git main, or /diff git HEAD~2 src")
-    code, text = await context.facts.commands.git(("diff", *(words or ("HEAD",))))
+    code, text = await context.opened.git(("diff", *(words or ("HEAD",))))
     if code:
         said = escape_line(one_line(text)[:200])
         return notice(

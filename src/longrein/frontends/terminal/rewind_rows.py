@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from longrein.agent import RewindPreview
-from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, line
+from longrein.steps.human_text import counted, escape_line
 
 ROWS_MAX = 200
 """Files that a preview lists for each kind."""

@@ -5,11 +5,11 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from longrein.events import LongreinError
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.terminal.choice_list import Row, TypedList
 from longrein.frontends.terminal.command_types import Choices
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import Line, crop, line
+from longrein.steps.human_text import escape_line
 
 PREVIEW_ROWS_MAX = 8
 LIST_ROWS_MIN = 3

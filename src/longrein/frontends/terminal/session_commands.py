@@ -2,9 +2,17 @@
 sessions.
 """
 
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import closing
+
 from longrein.agent import SetModel, SetTitle
+from longrein.app import App
+from longrein.app.run_context import CLOCK
+from longrein.config import shorten_home
+from longrein.events import Opened, SessionError
 from longrein.events.escape import one_line
-from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import (
     Choices,
@@ -17,8 +25,50 @@ from longrein.frontends.terminal.command_types import (
     number,
 )
 from longrein.frontends.terminal.interface import Outcome
+from longrein.settings_schema import EFFORTS
+from longrein.steps.human_text import age, counted, escape_line, joined, size
+from longrein.store import Reader, SessionInfo
+from longrein.store.daemon_threads import run_in_thread
 
+ROWS_MAX = 100
+"""Sessions shown by `/resume`."""
+ONE_SHOT = "one-shot runs (-p)"
 NOTHING_SAID = "nothing was said yet"
+
+
+async def session_rows(app: App) -> list[Row]:
+    """Return the sessions of this folder that have a title, newest first; one-shot runs come
+    last.
+    """
+
+    place = app.context
+
+    def read() -> list[Row]:
+        here = [info for info in app.sessions() if info.cwd == place.cwd and info.title]
+        now = CLOCK.wall_us()
+        infos = sorted(here, key=lambda info: info.one_shot)[:ROWS_MAX]
+        return [
+            Row(info.session, info.title, _note(app, info, now), ONE_SHOT if info.one_shot else "")
+            for info in infos
+        ]
+
+    return await asyncio.wrap_future(run_in_thread(read, "sessions"))
+
+
+def _note(app: App, info: SessionInfo, now: int) -> str:
+    """Return age, branch, size and, where it is so, that another process has it open."""
+    where = "open elsewhere" if info.open else ""
+    entries = "" if info.damaged else counted(info.entries, "entry")
+    return joined(age(now - info.updated_at), _branch(app, info), entries, where, by=" · ")
+
+
+def _branch(app: App, info: SessionInfo) -> str:
+    try:
+        with closing(Reader(app.context.state_dir, info.session)) as reader:
+            opened = reader.opening_entry()
+    except SessionError:
+        return ""
+    return opened.event.branch if opened is not None and isinstance(opened.event, Opened) else ""
 
 
 def _rename(context: CommandContext, title: str) -> CommandResult:
@@ -42,16 +92,12 @@ async def _copy(context: CommandContext, wanted: str) -> CommandResult:
     nth = number(wanted) if wanted else 1
     if nth < 1:
         return notice("say which: /copy, or /copy 2 for the last answer but one")
-    text = (
-        await context.facts.commands.answer(nth)
-        if context.facts.commands.answer is not None
-        else ""
-    )
+    text = await context.opened.answer(nth)
     if not text:
         return notice(
             f"there is no answer {nth} to copy" if nth > 1 else "there is no answer to copy yet"
         )
-    how = await copy(text, context.facts.commands.environ)
+    how = await copy(text, context.opened.app.context.environ)
     return notice(
         f"copied {how}: {counted(text.count(chr(10)) + 1, 'line')}, {len(text):,} characters"
     )
@@ -60,22 +106,26 @@ async def _copy(context: CommandContext, wanted: str) -> CommandResult:
 async def _export(context: CommandContext, path: str) -> CommandResult:
     if not context.view.prompts:
         return notice(f"{NOTHING_SAID}, so there is nothing to export")
-    line = await context.facts.commands.export(path)
-    return notice(escape_line(line) or "this session is not on disk, so it cannot be exported")
+    opened = context.opened
+    target = opened.resolve_path(path or f"longrein-{opened.session.id[:8]}.md")
+    await opened.export(target)
+    shown = escape_line(shorten_home(target, opened.app.context.home))
+    entries = opened.session.state.seq
+    return notice(f"written to {shown}: {entries} entries, {size(os.path.getsize(target))}")
 
 
 async def _fork(context: CommandContext, _: str) -> CommandResult:
-    if not context.view.prompts or context.facts.commands.fork is None:
+    if not context.view.prompts:
         return notice(f"{NOTHING_SAID}, so there is nothing to fork")
-    return leave("switch", await context.facts.commands.fork())
+    return leave("switch", await context.opened.fork())
 
 
 def _add_dir(context: CommandContext, path: str) -> CommandResult:
-    known = context.facts.commands.folders()
+    known = context.opened.folders
     if not path:
         shown = escape_line(", ".join(known) or context.session.state.cwd)
         return notice(f"longrein works in {shown}; /add-dir FOLDER adds one")
-    folder = context.facts.commands.folder(path)
+    folder = context.opened.resolve_folder(path)
     if folder in known:
         return notice(f"{escape_line(folder)} is one of the folders already")
     spoken = bool(context.view.prompts)
@@ -85,22 +135,15 @@ def _add_dir(context: CommandContext, path: str) -> CommandResult:
 
 
 def _effort(context: CommandContext, level: str) -> CommandResult:
-    commands = context.facts.commands
-    now = commands.effort() or "the provider's default"
+    now = context.opened.effort or "the provider's default"
     if not level:
-        rows = [Row(one, one, "now" if one == now else "") for one in commands.efforts]
-        return (
-            CommandResult(choices=Choices(f"how much should the model think? now: {now}", rows))
-            if rows
-            else notice(f"the effort is {now}")
-        )
-    if level not in commands.efforts:
-        return notice(
-            f"there is no effort {escape_line(level)}; it is one of {', '.join(commands.efforts)}"
-        )
+        rows = [Row(one, one, "now" if one == now else "") for one in EFFORTS]
+        return CommandResult(choices=Choices(f"how much should the model think? now: {now}", rows))
+    if level not in EFFORTS:
+        return notice(f"there is no effort {escape_line(level)}; it is one of {', '.join(EFFORTS)}")
     if level == now:
         return notice(f"the effort is {level} already")
-    model = commands.set_effort(level)
+    model = context.opened.set_effort(level)
     told = (
         f"effort: {now} → {level}, from the next request of this session on; it writes the "
         "cache anew"
@@ -113,11 +156,17 @@ def _resume(context: CommandContext, session: str) -> MaybeAwaitable:
 
 
 async def _sessions(context: CommandContext) -> CommandResult:
-    rows = await context.facts.sessions() if context.facts.sessions is not None else ()
+    app = context.opened.app
+    rows = await session_rows(app)
     others = [row for row in rows if row.value != context.session.id]
     if not others:
         return notice("there is no other session of this folder")
-    preview = context.facts.commands.preview
+
+    async def preview(session: str) -> Sequence[str]:
+        from longrein.frontends.reports.session_preview import preview_lines
+
+        return await app.read(session, preview_lines)
+
     return CommandResult(choices=Choices("which session?", others, search=True, preview=preview))
 
 
@@ -128,7 +177,7 @@ def _chosen(context: CommandContext, session: str) -> CommandResult:
     name, _, how = session.partition(" ")
     if how.strip() in ("watch", "copy"):
         return CommandResult(outcome=Outcome("watch" if how.strip() == "watch" else "copy", name))
-    if not context.facts.commands.is_open(name):
+    if not context.opened.app.is_open(name):
         return leave("switch", name)
     rows = [
         Row(f"{name} watch", "watch it", "read-only, as it goes on there"),

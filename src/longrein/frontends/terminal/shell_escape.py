@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from longrein.agent import CommandRun
 from longrein.events import LongreinError
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.terminal.event_lines import Line, user_command_lines
 from longrein.frontends.terminal.view_model import CallRow
+from longrein.steps.human_text import escape_line
 
 if TYPE_CHECKING:
     from longrein.frontends.terminal.conversation import Conversation

@@ -13,15 +13,6 @@ import msgspec
 from longrein.agent import PendingMessage, SubagentView
 from longrein.events import ChildEnded, ChildStarted, TaskEnded, TaskStarted
 from longrein.events.escape import shortened
-from longrein.frontends import human_text
-from longrein.frontends.human_text import (
-    activity_text,
-    escape,
-    escape_line,
-    first_line,
-    joined,
-    key_argument,
-)
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
@@ -34,6 +25,15 @@ from longrein.steps import (
     Step,
     SubagentStep,
     TaskStep,
+    human_text,
+)
+from longrein.steps.human_text import (
+    activity_text,
+    escape,
+    escape_line,
+    first_line,
+    joined,
+    key_argument,
 )
 from longrein.tools import TaskView
 

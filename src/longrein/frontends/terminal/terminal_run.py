@@ -20,7 +20,7 @@ from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from longrein.agent import SessionPort
+from longrein.app import AppSession
 from longrein.events import Entry
 from longrein.frontends import first_frame
 from longrein.frontends.localization import language_of, use_language
@@ -29,7 +29,7 @@ from longrein.frontends.terminal import input_state
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
+from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.key_bindings import (
     bind_keys,
     bind_panel_keys,
@@ -37,7 +37,7 @@ from longrein.frontends.terminal.key_bindings import (
     suspend,
 )
 from longrein.frontends.terminal.key_protocol import KeyProtocol
-from longrein.frontends.terminal.keymap import keymap
+from longrein.frontends.terminal.keymap import chosen_keys, keymap
 from longrein.frontends.terminal.plain import run_plain
 from longrein.frontends.terminal.screen import Screen, ScreenContent
 from longrein.frontends.terminal.terminal_input import TerminalInput
@@ -52,38 +52,40 @@ REPLAYED_PROMPTS = 3
 
 
 async def run_terminal(
-    session: SessionPort,
+    opened: AppSession,
     *,
-    facts: TerminalFacts,
-    complete_files: CompleteFiles | None = None,
-    history: str = "",
     plain: bool = False,
     prompt: str = "",
+    choosing: bool = False,
     mono_s: Callable[[], float] = time.monotonic,
 ) -> Outcome:
     """Run the terminal until the user leaves. The session must be open and not running; it is
     closed here.
 
-    `history` is the file of sent messages of this project; `prompt` is sent at once. With `plain`,
+    `prompt` is sent at once; `choosing` opens the list of sessions first. With `plain`,
     or when stdin or stdout is not a terminal, or the encoding is not UTF-8, the plain terminal is
     used. The terminal settings are always restored. SIGTERM and SIGHUP give the exit code 128 +
     their number. Raises `LongreinError` (such as `StoreFull`) after that. Needs the main thread.
     """
+    context = opened.app.context
+    os.makedirs(os.path.dirname(opened.app.kept_file("history")), mode=0o700, exist_ok=True)
     if plain or not _can_redraw():
         first_frame.close()
     before, typed = first_frame.take_over()
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     use_language(
-        (facts.options.language or language_of(facts.environ)) if encoding == "utf8" else "en"
+        (context.settings.terminal.language or language_of(context.environ))
+        if encoding == "utf8"
+        else "en"
     )
     with _settings_kept(before):
         try:
             if plain or not _can_redraw():
-                return await run_plain(session, facts=facts, prompt=prompt, mono_s=mono_s)
-            conversation = _open_screen(session, facts, complete_files, history, mono_s)
-            return await _run_screen(conversation, prompt, before, typed)
+                return await run_plain(opened, prompt=prompt, choosing=choosing, mono_s=mono_s)
+            conversation = _open_screen(opened, mono_s)
+            return await _run_screen(conversation, prompt, before, typed, choosing=choosing)
         finally:
-            await session.close()
+            await opened.session.close()
 
 
 def _can_redraw() -> bool:
@@ -91,14 +93,8 @@ def _can_redraw() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and encoding == "utf8"
 
 
-def _open_screen(
-    session: SessionPort,
-    facts: TerminalFacts,
-    complete_files: CompleteFiles | None,
-    history: str,
-    mono_s: Callable[[], float],
-) -> Conversation:
-    conversation = Conversation(session, facts, complete_files, history, mono_s)
+def _open_screen(opened: AppSession, mono_s: Callable[[], float]) -> Conversation:
+    conversation = Conversation(opened, mono_s)
     output = Vt100_Output(sys.stdout, _size, enable_cpr=False)
     content = ScreenContent(
         conversation.prompt,
@@ -119,9 +115,9 @@ def _open_screen(
         keys,
         panel_keys,
         output,
-        colour=facts.colour,
+        colour=conversation.colour,
         keys_from=keys_from,
-        vim=facts.input.vim,
+        vim=opened.app.context.settings.keys.vim,
     )
     conversation.keyboard = KeyProtocol(screen.app)
     screen.app.key_processor.before_key_press += lambda _: conversation.key_pressed()
@@ -138,7 +134,12 @@ def _size() -> Size:
 
 
 async def _run_screen(
-    conversation: Conversation, prompt: str, before: list[Any] | None, typed: bytes
+    conversation: Conversation,
+    prompt: str,
+    before: list[Any] | None,
+    typed: bytes,
+    *,
+    choosing: bool,
 ) -> Outcome:
     """Run the screen. `before`, `typed`: from the first frame, if there was one."""
     raw = ExitStack()
@@ -149,7 +150,7 @@ async def _run_screen(
     if conversation.keyboard is not None:
         conversation.keyboard.begin()
         raw.callback(conversation.keyboard.end)
-    _take_early_keys(conversation, typed, in_raw_mode=before is not None)
+    _take_early_keys(conversation, typed, in_raw_mode=before is not None, choosing=choosing)
     conversation.window.enter()
     conversation.print_header()
 
@@ -158,13 +159,13 @@ async def _run_screen(
         asyncio.get_running_loop().call_soon(
             input_state.restore_draft, conversation
         )  # after keys that came early
-        for problem in keymap(conversation.facts.input.keys)[1]:
+        for problem in keymap(chosen_keys(conversation.opened.app.context.settings))[1]:
             conversation.notice(problem)
         conversation.spawn(conversation.show_later_notices())
         asyncio.get_running_loop().call_later(PREPARE_S, conversation.markdown_painter)
         if prompt:
             conversation.say(prompt)
-        elif conversation.facts.choosing:
+        elif choosing:
             run_command(conversation, ParsedCommand(BY_NAME["resume"], "resume", ""))
 
     drawing = conversation.screen.app.run_async(set_exception_handler=False, pre_run=begin)
@@ -205,7 +206,9 @@ def _handlers(conversation: Conversation) -> dict[int, Callable[[], object]]:
     }
 
 
-def _take_early_keys(conversation: Conversation, typed: bytes, *, in_raw_mode: bool) -> None:
+def _take_early_keys(
+    conversation: Conversation, typed: bytes, *, in_raw_mode: bool, choosing: bool
+) -> None:
     """Hand keys that were typed before the screen to the input. Without raw mode the kernel made an
     Enter a line break.
 
@@ -222,7 +225,7 @@ def _take_early_keys(conversation: Conversation, typed: bytes, *, in_raw_mode: b
         keys: list[KeyPress] = []
         parser = Vt100Parser(keys.append)
         text = data.decode("utf-8", "surrogateescape")
-        parser.feed(first_frame.keys_of(text, as_text=conversation.facts.choosing))
+        parser.feed(first_frame.keys_of(text, as_text=choosing))
         parser.flush()
         store_typeahead(conversation.screen.app.input, keys)
         conversation.screen.app.output.write_raw("\r\x1b[K")  # the kernel has echoed what was typed

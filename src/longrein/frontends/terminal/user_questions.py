@@ -4,8 +4,8 @@ after the other.
 
 from typing import Any
 
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.terminal.event_lines import Line, line
+from longrein.steps.human_text import escape_line
 
 OPTIONS_MAX = 9
 

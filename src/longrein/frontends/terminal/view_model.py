@@ -26,7 +26,6 @@ from longrein.events import (
     unwrapped,
     without_attachments,
 )
-from longrein.frontends.human_text import escape, escape_line, key_argument
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
 from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, line
@@ -49,6 +48,7 @@ from longrein.steps import (
     TaskStep,
     TurnEndStep,
 )
+from longrein.steps.human_text import escape, escape_line, key_argument
 
 Phase = Literal[
     "idle", "thinking", "writing", "calling", "running", "waiting", "retrying", "compacting"

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from longrein.events.escape import shortened
-from longrein.frontends.human_text import escape_line
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import themes
 from longrein.settings_schema import TerminalOptions
+from longrein.steps.human_text import escape_line
 
 ST = "\x1b\\"
 FOCUS_ON, FOCUS_OFF = "\x1b[?1004h", "\x1b[?1004l"

@@ -9,7 +9,7 @@ import msgspec
 
 from longrein.context.state.quoting import quote_external
 from longrein.events import ATTACHED, AnyPart, Document, Image, Text
-from longrein.frontends.human_text import counted, escape_line
+from longrein.steps.human_text import counted, escape_line
 from longrein.tools.read import binary_kind, image_info, is_pdf
 from longrein.workspace import ResolvedPath, Workspace
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from longrein.run_context import RunContext
+from longrein.app.run_context import RunContext
 from longrein.store import SessionLog
 from longrein.workspace import Workspace
 

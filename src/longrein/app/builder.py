@@ -27,17 +27,31 @@ from longrein.agent.git_metadata import current_branch, find_git_folder
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.agent.skills import SessionSkills
-from longrein.composition.additions import NOTHING_ADDED, Additions
-from longrein.composition.checkpoint_place import checkpoint_opener
-from longrein.composition.execution import (
+from longrein.app.additions import Additions
+from longrein.app.app_session import AppSession
+from longrein.app.checkpoint_place import checkpoint_opener
+from longrein.app.execution import (
     hook_table,
     make_sandbox,
     make_spawner,
     open_workspaces,
     variables,
 )
-from longrein.composition.model_offer import make_offer, search_note, with_plugins
-from longrein.composition.observers import Finish, finish_observers, start_observers
+from longrein.app.model_offer import make_offer, search_note, with_plugins
+from longrein.app.observers import start_observers
+from longrein.app.run_context import (
+    CLOCK,
+    RunContext,
+    check_depth,
+    chosen_model,
+    found_in,
+    found_notes,
+    kept_keys,
+    key_source,
+    session_of,
+    stored_model,
+    sweep_orphans,
+)
 from longrein.config import (
     Plugins,
     door_points,
@@ -62,19 +76,6 @@ from longrein.events import (
 from longrein.extension_points import SESSION_PARTS_DOOR, absent_extensions
 from longrein.models import Model, ModelOptions, forget_encoded, look_up, open_model
 from longrein.permissions import Rules
-from longrein.run_context import (
-    CLOCK,
-    RunContext,
-    check_depth,
-    chosen_model,
-    found_in,
-    found_notes,
-    kept_keys,
-    key_source,
-    session_of,
-    stored_model,
-    sweep_orphans,
-)
 from longrein.settings_schema import MIB
 from longrein.store import (
     Goals,
@@ -96,56 +97,12 @@ from longrein.workspace import (
 if TYPE_CHECKING:
     from longrein.agent.background.task_control import BackgroundControl
     from longrein.agent.subagents.runner import SubagentRunner
-    from longrein.frontends.attachments import AttachmentReader
+    from longrein.app.app import App
 
 
-class Composition(msgspec.Struct):
-    """An open session with the parts that a frontend needs."""
-
-    run_context: RunContext
-    session: OpenSession
-    deps: Dependencies
-    log: SessionLog
-    key_source: str
-    notes: tuple[str, ...]
-    finishes: tuple[Finish, ...] = ()
-
-    async def finish(self) -> None:
-        """Let the observers of the session finish, such as send the last traces. Call it when the
-        session has closed.
-        """
-        await finish_observers(self.finishes)
-
-    def attachments(self) -> "AttachmentReader":
-        """Return the reader of the files that a message names with `@`."""
-        from longrein.frontends.attachments import AttachmentReader
-        from longrein.permissions.verdict import is_read_denied
-
-        session = self.session
-        return AttachmentReader(
-            workspace=self.deps.workspace,
-            cwd=lambda: session.state.cwd,
-            nonce=session.state.nonce,
-            keep_blob=self.log.put_blob,
-            is_denied=lambda path, real: is_read_denied(
-                path, real, session.rules, session.state.cwd
-            ),
-        )
-
-
-async def build(
-    run_context: RunContext,
-    session: str = "",
-    *,
-    fresh: bool = False,
-    additions: Additions = NOTHING_ADDED,
-) -> Composition:
-    """Open a session and build everything around it.
-
-    The session is the one the options ask for, or `session`, or with `fresh` a new one. Raises
-    longrein's own errors: `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`,
-    `BudgetError` …
-    """
+async def build(app: "App", session: str, *, fresh: bool, additions: Additions) -> AppSession:
+    """Open a session and build everything around it; see `App.open`."""
+    run_context = app.context
     check_depth(run_context)
     if fresh:
         session = str(uuid.uuid4())
@@ -162,12 +119,12 @@ async def build(
     ended = sweep_orphans(run_context)
     log = await _open_log(run_context, session, create=fresh)
     try:
-        built = _around(run_context, log, ended, given, additions, parts)
+        opened = _around(app, log, ended, given, additions, parts)
     except BaseException:
         await log.close()
         raise
-    built.finishes = start_observers(run_context, built.session)
-    return built
+    opened.finishes = start_observers(run_context, opened.session, app.say)
+    return opened
 
 
 async def _open_log(run_context: RunContext, session: str, *, create: bool) -> SessionLog:
@@ -191,13 +148,14 @@ async def _open_log(run_context: RunContext, session: str, *, create: bool) -> S
 
 
 def _around(
-    run_context: RunContext,
+    app: "App",
     log: SessionLog,
     ended: list[str],
     given: Model | ModelOptions | None,
     additions: Additions,
     parts: tuple[ExtensionPart, ...],
-) -> Composition:
+) -> AppSession:
+    run_context = app.context
     state = resumed_state(log)
     settings = run_context.settings
     allowed = run_context.settings.permissions
@@ -281,9 +239,8 @@ def _around(
         *moved,
         *_left_behind(ended, roots, state),
     )
-    return Composition(
-        run_context, session, deps, log, key_from, _notes(run_context, session, log, later)
-    )
+    notes = _notes(run_context, session, log, later)
+    return AppSession(app, session, deps, log, key_from, notes)
 
 
 def _extension_parts(run_context: RunContext, additions: Additions) -> tuple[ExtensionPart, ...]:

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 
 from longrein.agent import OpenSession
+from longrein.app.run_context import CLOCK, RunContext
 from longrein.config import door_points
 from longrein.extension_points import OBSERVERS_DOOR
-from longrein.frontends.stdio import say
-from longrein.run_context import CLOCK, RunContext
 from longrein.settings_schema import Settings
 
 FINISH_S = 10.0
@@ -32,10 +31,13 @@ class ObservedSession(msgspec.Struct, frozen=True):
     """The time in microseconds."""
 
 
-def start_observers(run_context: RunContext, session: OpenSession) -> tuple[Finish, ...]:
+def start_observers(
+    run_context: RunContext, session: OpenSession, say: Callable[[str], None]
+) -> tuple[Finish, ...]:
     """Call the observers of all extensions; return what they do at the end.
 
-    The user is told of one that fails, and the session goes on without it.
+    The user is told of one that fails, and the session goes on without it; by `say` once the
+    session is closed.
     """
 
     def notice(line: str) -> None:
@@ -55,7 +57,7 @@ def start_observers(run_context: RunContext, session: OpenSession) -> tuple[Fini
     return tuple(finishes)
 
 
-async def finish_observers(finishes: Sequence[Finish]) -> None:
+async def finish_observers(finishes: Sequence[Finish], say: Callable[[str], None]) -> None:
     """Let the observers finish, after the session has closed."""
     for finish in finishes:
         try:

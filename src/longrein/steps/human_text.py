@@ -10,7 +10,7 @@ import msgspec
 from longrein.context import State
 from longrein.events import Replied, Text, ToolCall, unwrapped
 from longrein.permissions import escape
-from longrein.steps import CallStep, QuestionStep, RequestStep, Step
+from longrein.steps.steps import CallStep, QuestionStep, RequestStep, Step
 
 if TYPE_CHECKING:
     from longrein.tools.patch_text import FilePatch

@@ -3,15 +3,16 @@ model.
 """
 
 import asyncio
-import os
 import socket
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from longrein.agent import BYPASS, bypass_warning
+from longrein.app import App, AppSession
+from longrein.app.run_context import RunContext
 from longrein.config.model_choice import provider_address
 from longrein.frontends.stdio import show
 from longrein.models import known_provider, known_providers, offered_models
-from longrein.run_context import RunContext
 
 CONNECT_S = 0.05
 """Longest wait for a server on this machine to take a connection."""
@@ -34,23 +35,28 @@ def chosen_line(model: str, key_source: str) -> str:
     return f"{model}, key from {key_source}"
 
 
-async def first_run_notices(place: RunContext) -> Sequence[str]:
+def start_notices(opened: AppSession) -> Sequence[str]:
+    """Return the lines for the user at the start."""
+    is_warned = opened.app.is_root and opened.session.mode == BYPASS
+    return (*((bypass_warning(is_root=True),) if is_warned else ()), *opened.notes)
+
+
+def confinement(opened: AppSession) -> str:
+    """Return how commands are confined, for the footer."""
+    if opened.sandbox == "none":
+        return "no sandbox"
+    return f"{opened.sandbox}, no network" if opened.network_problem else opened.sandbox
+
+
+async def first_run_notices(app: App) -> Sequence[str]:
     """Name the keys and local servers, on the first run; asking the servers takes up to a second
     each.
     """
     return (
-        await asyncio.get_running_loop().run_in_executor(None, found_lines, place)
-        if is_first_run(place)
+        await asyncio.get_running_loop().run_in_executor(None, found_lines, app.context)
+        if app.is_first_run()
         else ()
     )
-
-
-def is_first_run(place: RunContext) -> bool:
-    """Return True if no session has been stored yet but the present one."""
-    try:
-        return len(os.listdir(f"{place.state_dir}/sessions")) <= 1
-    except OSError:
-        return True
 
 
 def found_lines(place: RunContext) -> list[str]:

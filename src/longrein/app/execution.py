@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from longrein.agent.hooks import HookHandler, HookTable
+from longrein.app.run_context import CLOCK, RunContext
 from longrein.config import expanded_headers, fingerprint, project_root
 from longrein.events import UsageError
 from longrein.permissions import Hook
-from longrein.run_context import CLOCK, RunContext
 from longrein.settings_schema import SandboxOptions
 from longrein.store import SessionLog
 from longrein.workspace import (

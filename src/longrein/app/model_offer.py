@@ -9,7 +9,8 @@ import msgspec
 
 from longrein.agent import builtin_kinds, compose_system
 from longrein.agent.extension_part import ExtensionPart
-from longrein.composition.additions import Additions
+from longrein.app.additions import Additions
+from longrein.app.run_context import RunContext
 from longrein.config import (
     SkillFiles,
     describe_environment,
@@ -23,7 +24,6 @@ from longrein.context import DOCUMENT_NAMES, State
 from longrein.events import PrefixSet, UsageError, framed, marker_sign
 from longrein.models import WEB_SEARCH, Model, can_search_web, is_trained_on_patches
 from longrein.permissions import Call, Rules, denies_every_call, escape, with_tool_names
-from longrein.run_context import RunContext
 from longrein.tools import (
     ASK_USER,
     EDITORS,

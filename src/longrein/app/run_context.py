@@ -30,8 +30,6 @@ from longrein.config.bounded_file import read_bounded
 from longrein.config.other_agents import OtherSettings, read_given
 from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
-from longrein.frontends.human_text import age
-from longrein.frontends.options import Options
 from longrein.models import (
     ModelOptions,
     known_models,
@@ -40,8 +38,10 @@ from longrein.models import (
     look_up,
     offered_models,
 )
+from longrein.options import Options
 from longrein.permissions import escape
 from longrein.settings_schema import InstructionOptions, Settings
+from longrein.steps.human_text import age
 from longrein.store import (
     Reader,
     discard_empty,

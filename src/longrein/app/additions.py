@@ -1,7 +1,7 @@
 """Parts that a program adds to those of options and settings."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -11,8 +11,15 @@ from longrein.models import Model
 from longrein.tools import Tool
 
 if TYPE_CHECKING:
-    from longrein.frontends.headless.control_lines import ControlChannel
     from longrein.tools.editor_services import Editor
+
+
+class ProgramChannel(Protocol):
+    """Requests to the program that runs longrein."""
+
+    async def request(self, subtype: str, fields: Mapping[str, Any]) -> Any:
+        """Send a request and return its answer."""
+        ...
 
 
 class Additions(msgspec.Struct, frozen=True):
@@ -46,7 +53,7 @@ class Additions(msgspec.Struct, frozen=True):
     """Place that names them, for messages."""
     refuses_wrong_servers: bool = False
     """True if a wrong entry is an error; else a line tells of it."""
-    channel: "ControlChannel | None" = None
+    channel: ProgramChannel | None = None
     """Channel to the program that runs longrein, which may have MCP servers inside."""
     skills: tuple[str, ...] | None = None
     """Names of the skills and commands that the model may load; None for all."""
