@@ -36,7 +36,7 @@ PRODUCED = [
     ("queued_command", "queued_command", "agent/inbox.py", "UserSpoke("),
     ("user_steer", "user_steer", "agent/inbox.py", '"steer" if state.turn_open'),
     ("user_interrupt", "user_interrupt", "agent/session.py", "Interrupted("),
-    ("user_command", "user_command", "agent/user_command_events.py", "Reminded(KIND"),
+    ("user_command", "user_command", "agent/inbox.py", "Reminded(USER_COMMAND"),
     ("pins", "pins", "agent/inbox.py", "PinsSet("),
     ("new_file", "new_file", "frontends/terminal/input_completion.py", "@"),
     ("new_directory", "new_directory", "frontends/terminal/input_completion.py", "@"),
@@ -54,7 +54,7 @@ PRODUCED = [
     (
         "subagent_progress",
         "subagent_progress",
-        "agent/subagents/status.py",
+        "agent/subagents/subagent_report.py",
         'external_event("subagent_progress"',
     ),
     ("subagent_done", "subagent_done", "agent/subagents/subagent_report.py", "ChildEnded("),
