@@ -22,7 +22,7 @@ PRODUCED = [
         "agent/project_start.py",
         '"project_start"',
     ),
-    ("todo", "todo", "tools/todo.py", "TodoSet("),
+    ("todo", "todo", "tools/planning.py", "TodoSet("),
     ("edited_text_file", "file_changed", "agent/file_watcher.py", "FileChanged("),
     ("plan_mode", "mode", "agent/inbox.py", "ModeSet("),
     ("mcp_resource", "mcp_resource", "extensions/mcp/session_part.py", "external_event(RESOURCE"),

@@ -32,7 +32,7 @@ from longrein.events import (
     ToolEnded,
 )
 from longrein.models import ReadBlob
-from longrein.workspace.atomic_temp_files import recover_temp_files
+from longrein.workspace.atomic_write import recover_temp_files
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.shadow_repository import ShadowRepository
 from longrein.workspace.supervisor.openat import open_folder

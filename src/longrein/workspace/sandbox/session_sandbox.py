@@ -102,8 +102,7 @@ class SessionSandbox:
         """Protected paths that commands must not make; where they can be changed, also those
         that exist.
         """
-        from longrein.workspace.sandbox.protected import MissingPaths
-        from longrein.workspace.sandbox.restored import RestoredPaths
+        from longrein.workspace.sandbox.protected import MissingPaths, RestoredPaths
 
         kind = RestoredPaths if self.rung.name == "landlock" else MissingPaths
         return kind(os.path.join(self._folder, "moved"))
