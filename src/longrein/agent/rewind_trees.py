@@ -8,29 +8,26 @@ is somebody else's, unless the log holds the edit; such files are kept.
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from longrein.agent.messages import Rewind, RewindPreview
-from longrein.agent.rewind import FilesInLog, RestoredTrees, put_back, step_end
+from longrein.agent.rewind import CHANGED_SINCE, RestoredTrees, put_back
+from longrein.agent.rewind_log import (
+    FilesInLog,
+    Gap,
+    first_checkpoint,
+    gaps,
+    has_tree_changes,
+    step_end,
+)
 from longrein.agent.session import Session
 from longrein.agent.session_part import Checkpoints
 from longrein.context import State
-from longrein.events import (
-    CheckpointTaken,
-    ChildEnded,
-    ChildStarted,
-    Entry,
-    FileChanged,
-    FilePut,
-    TaskEnded,
-    TaskStarted,
-    ToolEnded,
-)
+from longrein.events import CheckpointTaken, Entry, FilePut
 from longrein.models import ReadBlob
 from longrein.workspace.atomic_write import recover_temp_files
 from longrein.workspace.root_copies import CheckpointStore
@@ -44,88 +41,8 @@ from longrein.workspace.tree_restore import (
     remove_files,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-FOREIGN = "it was changed since by somebody else"
 NOT_KEPT = "its old content was not kept"
 IGNORED = "`.gitignore` excluded it then, so it may be older"
-REWIND = "(rewind)"
-"""Stands for a call while a rewind runs."""
-
-
-# --- Timeline -------------------------------------------------------------------------------------
-
-
-class Gap(msgspec.Struct):
-    """Time between two checkpoints while nothing of the session ran."""
-
-    first: str
-    """Name of the checkpoint at its beginning."""
-    last: str
-    """Name of the one at its end; '' for now."""
-    edits: dict[str, list[FileChanged]]
-    """Path -> changes by the agent's own edits meanwhile."""
-
-
-def first_checkpoint(entries: Iterable[Entry], to: int) -> tuple[int, str]:
-    """Return seq and name of the checkpoint from before the first change after entry `to`; (0,
-    '') for none.
-    """
-    for entry in entries:
-        event = entry.event
-        if entry.seq <= to or not isinstance(event, CheckpointTaken):
-            continue
-        if event.checkpoint and event.when in ("before", "rewind"):
-            return entry.seq, event.checkpoint
-    return 0, ""
-
-
-def gaps(entries: Iterable[Entry], since: int) -> list[Gap]:
-    """Return the gaps from the checkpoint at entry `since` until now."""
-    found: list[Gap] = []
-    running: set[str] = set()  # calls
-    over: set[str] = set()  # calls that have ended, perhaps in a crash
-    beside: set[str] = set()  # background tasks and subagents
-    last, busy = "", False
-    edits: dict[str, list[FileChanged]] = {}
-    for entry in entries:
-        match entry.event:
-            case TaskStarted(task=name) | ChildStarted(child=name):
-                beside.add(name)
-                busy = True
-            case TaskEnded(task=name) | ChildEnded(child=name):
-                beside.discard(name)
-            case ToolEnded(call=call):
-                over.add(call)
-            case FileChanged(by="agent", path=path) as change:
-                edits.setdefault(path, []).append(change)
-            case CheckpointTaken(when, name, calls) if name:
-                if last and not busy and name != last:
-                    found.append(Gap(last, name, edits))
-                _follow(running, when, calls, over)
-                last = name if entry.seq >= since else ""
-                busy = bool(running or beside)
-                edits = {}
-            case _:
-                pass
-    if last and not busy:
-        found.append(Gap(last, "", edits))
-    return found
-
-
-def _follow(running: set[str], when: str, calls: Iterable[str], over: set[str]) -> None:
-    """Update the calls that run after a checkpoint."""
-    if when == "before":
-        running -= {*over, REWIND}
-        running |= set(calls)
-    elif when == "after":
-        running -= set(calls)
-    elif when == "rewind":
-        running.clear()  # nothing else runs
-        running.add(REWIND)
-    else:
-        running.discard(REWIND)
 
 
 # --- Plan -----------------------------------------------------------------------------------------
@@ -140,7 +57,7 @@ class OldContent(msgspec.Struct, frozen=True):
     """Hash of the content to restore; '' for no file."""
     replaced: str
     """Hash of the content that the edits left."""
-    read: "Callable[[], bytes] | None" = None
+    read: Callable[[], bytes] | None = None
     """Reads the content; None where it was not kept."""
 
 
@@ -246,7 +163,7 @@ def _plan_root(
             continue
         why = _left_out(path, was) or _left_out(path, now)
         if path in foreign:
-            plan.kept[full] = FOREIGN
+            plan.kept[full] = CHANGED_SINCE
         elif why:
             plan.kept[full] = f"{NOT_KEPT}: {why}"
         else:
@@ -268,7 +185,7 @@ def _older(
         (sha256(data or b"").hexdigest() for _, data in plan.repository.contents(blobs)), ""
     )
     if left != content.replaced:
-        plan.kept[full] = FOREIGN
+        plan.kept[full] = CHANGED_SINCE
     elif not content.hash:
         wanted.pop(path, None)
     elif content.read is None:
@@ -366,11 +283,7 @@ async def restore_trees(session: Session, message: Rewind) -> RestoredTrees | No
     """
     kept, entries = session.open(Checkpoints), session.entries_from(1)
     to = step_end(entries, message.to) if message.conversation else message.to
-    if kept is None or not any(
-        isinstance(entry.event, FileChanged | CheckpointTaken)
-        for entry in entries
-        if entry.seq > to
-    ):
+    if kept is None or not has_tree_changes(entries, to):
         return None
     now = await kept.keep("rewind")
     await session.commit(flush=True)
@@ -396,9 +309,7 @@ async def preview_rewind(
     kept, entries = session.open(Checkpoints), session.entries_from(1)
     to = step_end(entries, to) if conversation else to
     notes, plans = _notes(session.state, entries, to), list[RootPlan]()
-    if kept is not None and any(
-        isinstance(one.event, FileChanged | CheckpointTaken) for one in entries if one.seq > to
-    ):
+    if kept is not None and has_tree_changes(entries, to):
         name, now, problem = await kept.copy_tree()
         try:
             plans = (
