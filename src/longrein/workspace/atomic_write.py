@@ -14,6 +14,7 @@ A program that still writes to the file is waited for. If it keeps the file open
 """
 
 import errno
+import fcntl
 import os
 import signal
 import time
@@ -161,8 +162,6 @@ def is_open_for_writing(descriptor: int) -> bool:
     The lease is given back at once. A writer that comes just then causes a signal with no effect
     (SIGURG).
     """
-    import fcntl
-
     if not hasattr(fcntl, "F_SETLEASE"):
         return False
     try:
@@ -182,7 +181,6 @@ def folder_lock(folder: Folder) -> Iterator[None]:
     Without the lock two writers would each displace and restore the other's text. Where the folder
     cannot be locked within `LOCK_WAIT_S`, the write goes on without: nothing is lost then either.
     """
-    import fcntl
 
     def is_locked() -> bool:
         try:

@@ -5,6 +5,7 @@ the pipe.
 """
 
 import asyncio
+import fcntl
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -200,8 +201,6 @@ class OutputReader:
 
     def _widen(self) -> None:
         """Enlarge the pipe, to save switches between reader and writer."""
-        import fcntl
-
         self._wide = True
         with suppress(AttributeError, OSError):  # macOS, or this user's pipes hold enough already
             fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
