@@ -622,7 +622,6 @@ FOLLOWS_PATHS = {
     "sandbox/protected": "looks up where links lead, to protect that too; acts by descriptors",
     "sandbox/proxy": "its socket in the state",
     "sandbox/proxy_forwarder": "runs inside the sandbox",
-    "sandbox/restored": "wraps descriptors that were opened without links",
     "sandbox/secret_places": "home, which commands cannot change",
     "sandbox/session_sandbox": "the session's folder in the state; looks up roots and home",
     "sandbox/tool_caches": "looks up the cache folder",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Compact, Continue, Pin, Uncompact, Unpin, UserMessage
-from longrein.agent.summary_request import SummaryRequest
+from longrein.agent.model_request import SummaryRequest
 from longrein.context import Budget, Price, Request, fold
 from longrein.events import (
     Asked,

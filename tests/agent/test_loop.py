@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Answer, OpenSession, RetryPause, Rewind, UserMessage
-from longrein.agent.summary_request import SummaryRequest
+from longrein.agent.model_request import SummaryRequest
 from longrein.context import Budget, Request, fold
 from longrein.events import (
     Entry,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from longrein.agent.rewind import step_end
+from longrein.agent.rewind_log import step_end
 from longrein.context import Budget, State, advance, fold, step, window_of
 from longrein.context.fold import rejoin, rejoin_restored
 from longrein.events import (

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.events import marker, redact, redactor
-from longrein.events.redact import _PLACES, TOKENS, _token, secret_forms, suspicious
+from longrein.events.redact import _PLACES, TOKENS, _suspects, _token, secret_forms
 
 NONCE = "5ca1ab1e"
 RED = "\x00"  # Stands for one marker in the tables below
@@ -472,7 +472,7 @@ def test_redaction_is_idempotent_and_complete(text: str) -> None:
 
 @given(st.text(max_size=200), st.sampled_from([text for text, _ in SHAPES]))
 def test_the_quick_look_never_misses(around: str, token: str) -> None:
-    assert suspicious(f"{around} {token} {around}")
+    assert _suspects(f"{around} {token} {around}")
 
 
 def test_a_clean_text_costs_a_third_of_looking_for_every_shape() -> None:

@@ -10,7 +10,7 @@ from tests.tools.conftest import NONCE, ToolHarness
 from longrein.events import GoalChanged, marker, text_of
 from longrein.store import Goals, owner_of
 from longrein.tools import Outcome, Tool, ToolContext, fit_arguments
-from longrein.tools.goals import GOAL_ADD, GOAL_LIST, GOAL_UPDATE, goal_tools
+from longrein.tools.planning import GOAL_ADD, GOAL_LIST, GOAL_UPDATE, goal_tools
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.workspace import ReplaceResult, atomic_temp_files, atomic_write, recover_temp_files
+from longrein.workspace import ReplaceResult, atomic_write, recover_temp_files
 from longrein.workspace.atomic_write import replace
 from longrein.workspace.files import read
 from longrein.workspace.supervisor.openat import Folder, open_folder
@@ -53,7 +53,7 @@ class WriteBeforeExchange:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
         self.acts = list(acts)
-        real = atomic_temp_files.exchange
+        real = atomic_write.exchange
 
         def late(folder: Folder, one: str, other: str) -> bool:
             if self.acts:
@@ -66,7 +66,7 @@ class WriteBeforeExchange:
 @pytest.fixture(params=["exchange", "second name"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param != "exchange":
-        monkeypatch.setattr(atomic_temp_files, "_renameat2", lambda: None)
+        monkeypatch.setattr(atomic_write, "_renameat2", lambda: None)
     return str(request.param)
 
 
@@ -155,7 +155,7 @@ def test_a_text_that_comes_while_theirs_is_put_back_is_kept_beside(
 def test_a_program_that_opened_the_file_before_and_writes_after_is_waited_for(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(atomic_temp_files, "WRITER_WAIT_S", HANG_S)
+    monkeypatch.setattr(atomic_write, "WRITER_WAIT_S", HANG_S)
     opened: list[threading.Thread] = []
 
     def begin() -> None:
@@ -179,7 +179,7 @@ def test_a_program_that_opened_the_file_before_and_writes_after_is_waited_for(
 def test_a_program_that_keeps_the_file_open_keeps_it(
     path: Path, late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(atomic_temp_files, "WRITER_WAIT_S", 0.01)
+    monkeypatch.setattr(atomic_write, "WRITER_WAIT_S", 0.01)
     with contextlib.ExitStack() as stack:
         opened = []
         begin = lambda: opened.append(stack.enter_context(path.open("ab", 0)))  # noqa: E731
@@ -221,8 +221,8 @@ def test_a_file_system_that_can_neither_exchange_nor_link_still_writes(
     def refused(*_: object, **__: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(atomic_temp_files, "_renameat2", lambda: None)
-    monkeypatch.setattr(atomic_temp_files.os, "link", refused)
+    monkeypatch.setattr(atomic_write, "_renameat2", lambda: None)
+    monkeypatch.setattr(atomic_write.os, "link", refused)
     assert put(path) == ReplaceResult(OURS)
     assert replace(str(path) + "2", OURS, expect="") == ReplaceResult(OURS)
     in_place(path, THEIRS)
@@ -252,7 +252,7 @@ def killed_at(step: int, act: Callable[[], object]) -> bool:
 
     for name in ("open", "write", "fsync", "rename", "link", "unlink"):
         setattr(os, name, counted(getattr(os, name)))
-    atomic_write.exchange = counted(atomic_temp_files.exchange)  # type: ignore[assignment]
+    atomic_write.exchange = counted(atomic_write.exchange)  # type: ignore[assignment]
     try:
         act()
     finally:
@@ -297,7 +297,7 @@ def test_killed_at_any_instant_somebodys_text_that_was_taken_out_comes_back(
 
         def late(folder: Folder, one: str, other: str) -> bool:
             if not done:
-                done.append(atomic_temp_files.os.replace(str(path) + ".new", path))
+                done.append(atomic_write.os.replace(str(path) + ".new", path))
             return real(folder, one, other)
 
         atomic_write.exchange = late
@@ -325,7 +325,7 @@ def test_what_was_taken_out_and_whose_place_was_written_since_is_kept_beside(
     path.write_bytes(b"somebody else again\n")
     pid = os.fork()
     if not pid:
-        from longrein.workspace.atomic_temp_files import name_hash, new_temp_file, short_hash
+        from longrein.workspace.atomic_write import name_hash, new_temp_file, short_hash
 
         half = new_temp_file()
         name = (
@@ -364,11 +364,11 @@ def test_what_a_living_process_makes_is_left_alone(tmp_path: Path) -> None:
 def test_two_longreins_write_in_a_folder_one_after_the_other(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(atomic_temp_files, "LOCK_WAIT_S", HANG_S)
+    monkeypatch.setattr(atomic_write, "LOCK_WAIT_S", HANG_S)
     done: list[str] = []
 
     def other() -> None:
-        with open_folder(str(path.parent)) as folder, atomic_temp_files.folder_lock(folder):
+        with open_folder(str(path.parent)) as folder, atomic_write.folder_lock(folder):
             done.append("other begins")
             time.sleep(0.03)
             done.append("other ends")
@@ -381,8 +381,8 @@ def test_two_longreins_write_in_a_folder_one_after_the_other(
     done.append("ours")
     thread.join()
     assert done == ["other begins", "other ends", "ours"]
-    monkeypatch.setattr(atomic_temp_files, "LOCK_WAIT_S", 0.01)
-    with open_folder(str(path.parent)) as folder, atomic_temp_files.folder_lock(folder):
+    monkeypatch.setattr(atomic_write, "LOCK_WAIT_S", 0.01)
+    with open_folder(str(path.parent)) as folder, atomic_write.folder_lock(folder):
         assert replace(str(path), b"x\n", expect=sha(OURS)) == ReplaceResult(b"x\n"), (
             "it does not wait for ever"
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from longrein.workspace import PlainSpawner, atomic_temp_files, atomic_write, open_workspace
+from longrein.workspace import PlainSpawner, atomic_write, open_workspace
 from longrein.workspace.atomic_write import replace
 from longrein.workspace.files import content_hash, read, remove, resolve_path, stamp
 from longrein.workspace.supervisor import openat
@@ -189,7 +189,7 @@ def test_racer_between_look_and_use(world: Path, way: str, seed: int) -> None:
     def race() -> None:
         with open_folder(str(root)) as folder:
             while not over.is_set():
-                atomic_temp_files.exchange(folder, "sub", ".sub")
+                atomic_write.exchange(folder, "sub", ".sub")
 
     racer = threading.Thread(target=race)
     racer.start()

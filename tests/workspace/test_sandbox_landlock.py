@@ -17,7 +17,7 @@ from longrein.workspace import CommandExit, CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import landlock
 from longrein.workspace.sandbox.policy import SandboxPolicy
-from longrein.workspace.sandbox.restored import RestoredPaths
+from longrein.workspace.sandbox.protected import RestoredPaths
 from longrein.workspace.supervisor import landlock_process
 from tests.load import escapes
 from tests.load.escape_calls import Outside

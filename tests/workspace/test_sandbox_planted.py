@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from longrein.agent.rewind_plan import carry_out, make_plan
+from longrein.agent.rewind_trees import carry_out, make_plan
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import CommandSpec, PlainSpawner, make_worktree, open_workspace
 from longrein.workspace.child_process import CollectingSink

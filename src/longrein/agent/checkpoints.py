@@ -1,7 +1,7 @@
 """Checkpoints of a session: the work tree is kept before and after each call that may change files.
 
 The copies lie in the session's folder (`workspace.checkpoints`); `CheckpointTaken` in the log says
-which belongs to which call. `agent.rewind_plan` reads them.
+which belongs to which call. `agent.rewind_log` reads them.
 """
 
 import asyncio

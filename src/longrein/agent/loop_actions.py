@@ -23,12 +23,11 @@ from longrein.agent.messages import (
     approval_digest,
     for_child,
 )
-from longrein.agent.model_request import retry_pause
+from longrein.agent.model_request import SummaryRequest, retry_pause
 from longrein.agent.ports import MoveContext
 from longrein.agent.rewind import restore_files, rewind, uncompact
 from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import Session
-from longrein.agent.summary_request import SummaryRequest
 from longrein.events import AnyEvent, AskFailed, LongreinError, ModeSet
 
 if TYPE_CHECKING:

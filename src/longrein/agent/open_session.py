@@ -19,13 +19,13 @@ from longrein.agent.messages import (
     SetMode,
     SubagentView,
 )
+from longrein.agent.model_request import SummaryRequest
 from longrein.agent.moves import events_after_loss
 from longrein.agent.ports import Dependencies
 from longrein.agent.redaction import redacted
 from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import CLOSE_WAIT_S, Session
 from longrein.agent.session_part import BackgroundTasks, Skills, Subagents
-from longrein.agent.summary_request import SummaryRequest
 from longrein.context import State, fold, step
 from longrein.context.snapshot_codec import decode_state
 from longrein.events import ModeSet, Opened, PrefixSet, Restored, Rewound, text_of

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import msgspec
 
 from longrein.agent.extension_part import ExtensionPart
-from longrein.agent.rate_limit import RateLimit
 from longrein.agent.session_part import ParentPolicy, PartFactory, SessionPart
 from longrein.agent.shared_files import FileWriters, PathLocks
+from longrein.agent.shared_limits import RateLimit
 from longrein.context import Budget, Decision, State, decide
 from longrein.events import Entry, PrefixSet
 from longrein.models import Clock, Model

@@ -5,27 +5,13 @@ changed is restored from checkpoints (`agent.rewind_trees`); what the log alone 
 of ignored files, from its blobs.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
 from longrein.agent.moves import call_ended
+from longrein.agent.rewind_log import FilesInLog, step_end
 from longrein.agent.session import Session
 from longrein.context import OpenCall, fold, window_of
-from longrein.events import (
-    AnyEvent,
-    Entry,
-    FileChanged,
-    FilePut,
-    FileSeen,
-    Replied,
-    Restored,
-    Rewound,
-    ToolCall,
-    ToolEnded,
-    TurnEnded,
-    UserSpoke,
-)
+from longrein.events import Entry, FilePut, Restored, Rewound, ToolEnded
 from longrein.models import ReadBlob
 from longrein.workspace import Workspace
 
@@ -115,79 +101,6 @@ def _left(call: OpenCall) -> ToolEnded:
         ("interrupted", "interrupted; it may have run") if call.started else ("not_run", "not run")
     )
     return call_ended(call, status, f"{what}: the user went back")
-
-
-def step_end(entries: list[Entry], to: int) -> int:
-    """Return the last entry up to `to` at which no call is open: a turn's end, or the entry
-    before a prompt.
-    """
-    last, waiting = 1, 0
-    for entry in entries:
-        event = entry.event
-        if entry.seq > to:
-            break
-        if isinstance(event, Replied) and event.stop != "interrupted":
-            waiting += sum(isinstance(part, ToolCall) for part in event.parts)
-        elif isinstance(event, ToolEnded):
-            waiting -= 1
-        elif isinstance(event, Rewound):
-            last, waiting = entry.seq, 0
-        elif not waiting and isinstance(event, TurnEnded):
-            last = entry.seq
-        elif not waiting and isinstance(event, UserSpoke) and event.origin != "steer":
-            last = entry.seq - 1
-    return last
-
-
-class FilesInLog:
-    """Contents of files over time, as a log records them.
-
-    A content is named by its hash; '' stands for no file.
-    """
-
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self.ours: dict[str, tuple[int, str]] = {}
-        """Path -> last entry at which the agent or a rewind wrote it, and the hash."""
-        self.merged: dict[str, int] = {}
-        """Path -> last entry at which another's change was merged into the agent's."""
-        self.kept: dict[str, str] = {}
-        """Hash -> blob, for contents stored byte for byte: not too large and without secrets."""
-        self._past: dict[str, list[tuple[int, str]]] = {}
-        self._replaced: dict[str, list[tuple[int, str]]] = {}
-        """Path -> contents that the agent's changes replaced."""
-        for entry in entries:
-            self._take(entry.seq, entry.event)
-
-    def at(self, path: str, to: int) -> str:
-        """Return the content of `path` at entry `to`; if not known then, what the agent's first
-        change replaced.
-        """
-        known = (content for seq, content in reversed(self._past.get(path, ())) if seq <= to)
-        replaced = (content for seq, content in self._replaced.get(path, ()) if seq > to)
-        return next(known, next(replaced, ""))
-
-    def _is_known(self, path: str) -> bool:
-        """Return True for a file of which the log has contents."""
-        return path in self._past or path in self._replaced
-
-    def _take(self, seq: int, event: AnyEvent) -> None:
-        match event:
-            case FileSeen() | FileChanged():
-                if event.hash and event.blob == event.hash:
-                    self.kept[event.hash] = event.blob
-                if isinstance(event, FileChanged) and event.by == "agent":
-                    self._replaced.setdefault(event.path, []).append((seq, event.before))
-                    self.ours[event.path] = (seq, event.hash)
-                    if event.over:
-                        self.merged[event.path] = seq
-                self._past.setdefault(event.path, []).append((seq, event.hash))
-            case Rewound(to, files):
-                for path in (put.path for put in files if put.done and self._is_known(put.path)):
-                    content = self.at(path, to)
-                    self.ours[path] = (seq, content)
-                    self._past.setdefault(path, []).append((seq, content))
-            case _:
-                pass
 
 
 def put_back(

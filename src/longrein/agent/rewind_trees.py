@@ -1,26 +1,278 @@
-"""Rewind of the work tree from checkpoints, and the preview of a rewind."""
+"""Rewind of the work tree from checkpoints, and the preview of a rewind.
 
-from collections.abc import Iterable, Mapping
+The log holds checkpoints of the work tree from before and after each call that may change files. A
+rewind to an entry wants the tree of the first checkpoint after it, without the edits made between
+the two. What changed while calls of the session ran is the session's own. What changed in between
+is somebody else's, unless the log holds the edit; such files are kept.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
+
+import msgspec
 
 from longrein.agent.messages import Rewind, RewindPreview
-from longrein.agent.rewind import FilesInLog, RestoredTrees, put_back, step_end
-from longrein.agent.rewind_plan import (
-    OldContent,
-    RootPlan,
-    carry_out,
+from longrein.agent.rewind import CHANGED_SINCE, RestoredTrees, put_back
+from longrein.agent.rewind_log import (
+    FilesInLog,
+    Gap,
     first_checkpoint,
     gaps,
-    make_plan,
-    printable,
+    has_tree_changes,
+    step_end,
 )
 from longrein.agent.session import Session
 from longrein.agent.session_part import Checkpoints
 from longrein.context import State
-from longrein.events import CheckpointTaken, Entry, FileChanged, FilePut
+from longrein.events import CheckpointTaken, Entry, FilePut
 from longrein.models import ReadBlob
+from longrein.workspace.atomic_write import recover_temp_files
 from longrein.workspace.root_copies import CheckpointStore
-from longrein.workspace.tree_records import CheckpointError, TreeRecord
+from longrein.workspace.shadow_repository import ShadowRepository
+from longrein.workspace.supervisor.openat import open_folder
+from longrein.workspace.tree_records import CheckpointError, TreeFile, TreeRecord, usual_mode
+from longrein.workspace.tree_restore import (
+    FileTarget,
+    put_files,
+    remove_empty_folders,
+    remove_files,
+)
+
+NOT_KEPT = "its old content was not kept"
+IGNORED = "`.gitignore` excluded it then, so it may be older"
+
+
+# --- Plan -----------------------------------------------------------------------------------------
+
+
+class OldContent(msgspec.Struct, frozen=True):
+    """Content of an edited file at the entry that a rewind goes back to, where the checkpoint is
+    younger.
+    """
+
+    hash: str
+    """Hash of the content to restore; '' for no file."""
+    replaced: str
+    """Hash of the content that the edits left."""
+    read: Callable[[], bytes] | None = None
+    """Reads the content; None where it was not kept."""
+
+
+class RootPlan(msgspec.Struct):
+    """Plan for the files of one root."""
+
+    root: str
+    repository: ShadowRepository
+    targets: list[FileTarget] = []
+    kept: dict[str, str] = {}
+    """Path -> why it stays as it is."""
+    folders: list[str] = []
+    """Empty folders to be made."""
+    extra_folders: list[str] = []
+    """Empty folders that did not exist then."""
+    keep_folders: set[str] = set()
+    """Folders that existed then."""
+    covered: set[str] = set()
+    """Files of both checkpoints."""
+
+
+def make_plan(
+    store: CheckpointStore,
+    name: str,
+    now: Mapping[str, TreeRecord],
+    between: Sequence[Gap],
+    older: Mapping[str, OldContent],
+    *,
+    overwrite: bool = False,
+) -> list[RootPlan]:
+    """Plan the way from the tree `now` to the checkpoint `name`. Raises `CheckpointError`, OSError.
+
+    `older`: files that are to become older than the checkpoint. `overwrite`: also those that others
+    have changed.
+    """
+    then = store.load(name)
+    plans = []
+    for root, record in then.items():
+        if root in now:
+            repository = store.repository(root)
+            foreign = set() if overwrite else _foreign(store, repository, root, now[root], between)
+            plans.append(_plan_root(repository, root, (record, now[root]), foreign, older))
+    return plans
+
+
+def _foreign(
+    store: CheckpointStore,
+    repository: ShadowRepository,
+    root: str,
+    now: TreeRecord,
+    between: Sequence[Gap],
+) -> set[str]:
+    """Return the files that somebody else has changed."""
+    found: set[str] = set()
+    for gap in between:
+        first = store.load(gap.first).get(root)
+        last = store.load(gap.last).get(root) if gap.last else now
+        if first is None or last is None:
+            continue
+        changed = repository.changed(first, last)
+        edited = {
+            path: gap.edits[full]
+            for path in changed
+            if (full := os.path.join(root, path)) in gap.edits
+        }
+        blobs = {blob for path in edited for blob in changed[path] if blob not in ("", "?")}
+        hashes = {
+            blob: sha256(data or b"").hexdigest() for blob, data in repository.contents(blobs)
+        } | {"": ""}
+        for path, (before, after) in changed.items():
+            edits = edited.get(path)
+            own = edits is not None and not any(one.over for one in edits)
+            if not (
+                own
+                and edits
+                and hashes.get(before) == edits[0].before
+                and hashes.get(after) == edits[-1].hash
+            ):
+                found.add(path)
+    return found
+
+
+def _plan_root(
+    repository: ShadowRepository,
+    root: str,
+    records: tuple[TreeRecord, TreeRecord],
+    foreign: set[str],
+    older: Mapping[str, OldContent],
+) -> RootPlan:
+    was, now = records
+    plan = RootPlan(root, repository)
+    then_files, now_files = repository.files(was), repository.files(now)
+    plan.covered = {os.path.join(root, path) for path in {*then_files, *now_files}}
+    wanted: dict[str, TreeFile] = dict(then_files)
+    for full, content in older.items():
+        if full in plan.covered:
+            _older(plan, wanted, os.path.relpath(full, root), content, was.umask)
+    for path in sorted({*wanted, *now_files}):
+        full = os.path.join(root, path)
+        present = now_files.get(path)
+        target = wanted.get(path)
+        if present == target or full in plan.kept:
+            continue
+        why = _left_out(path, was) or _left_out(path, now)
+        if path in foreign:
+            plan.kept[full] = CHANGED_SINCE
+        elif why:
+            plan.kept[full] = f"{NOT_KEPT}: {why}"
+        else:
+            plan.targets.append(FileTarget(full, present, target))
+    for path, why in was.skipped.items():
+        if not os.path.lexists(os.path.join(root, path)):
+            plan.kept[os.path.join(root, path)] = f"{NOT_KEPT}: {why}"
+    _plan_folders(plan, was, now, wanted)
+    return plan
+
+
+def _older(
+    plan: RootPlan, wanted: dict[str, TreeFile], path: str, content: OldContent, umask: int
+) -> None:
+    """Replace the content of the checkpoint by an older one."""
+    full, known = os.path.join(plan.root, path), wanted.get(path)
+    blobs = [known.blob] if known is not None else []
+    left = next(
+        (sha256(data or b"").hexdigest() for _, data in plan.repository.contents(blobs)), ""
+    )
+    if left != content.replaced:
+        plan.kept[full] = CHANGED_SINCE
+    elif not content.hash:
+        wanted.pop(path, None)
+    elif content.read is None:
+        plan.kept[full] = NOT_KEPT
+    else:
+        kind = stat.S_IFREG | 0o644 if known is None else known.kind
+        permissions = usual_mode(kind, umask) if known is None else known.permissions
+        wanted[path] = TreeFile(kind, plan.repository.store(content.read()), permissions)
+
+
+def _left_out(path: str, record: TreeRecord) -> str:
+    """Return why a checkpoint has no content of a file, or of a folder above it; '' where it
+    has.
+    """
+    while path:
+        if path in record.skipped:
+            return record.skipped[path]
+        path = os.path.dirname(path)
+    return ""
+
+
+def _plan_folders(plan: RootPlan, was: TreeRecord, now: TreeRecord, wanted: Iterable[str]) -> None:
+    for path in [*wanted, *(f"{folder}/." for folder in was.folders), *was.skipped]:
+        above = os.path.dirname(path)
+        while above and os.path.join(plan.root, above) not in plan.keep_folders:
+            plan.keep_folders.add(os.path.join(plan.root, above))
+            above = os.path.dirname(above)
+    plan.folders = [os.path.join(plan.root, path) for path in was.folders]
+    extra = (os.path.join(plan.root, path) for path in now.folders)
+    plan.extra_folders = [path for path in extra if path not in plan.keep_folders]
+
+
+# --- Carrying out ---------------------------------------------------------------------------------
+
+
+def printable(path: str) -> str:
+    """Return a path for the log and the screen: bytes that are not UTF-8 are replaced."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def carry_out(plan: RootPlan) -> list[FilePut]:
+    """Restore the files of one root; return what was done."""
+    recover_temp_files(
+        {os.path.dirname(target.path) for target in plan.targets}
+    )  # of a restore that was killed
+    rules = [target for target in plan.targets if os.path.basename(target.path) == ".gitignore"]
+    others = [target for target in plan.targets if os.path.basename(target.path) != ".gitignore"]
+    failed = dict(plan.kept)
+    if rules:  # first, so that the rules of then tell which files are left alone
+        failed |= _restore(plan, rules)
+        failed |= _ignored_then(plan, others)
+        others = [target for target in others if target.path not in failed]
+    failed |= _restore(plan, others)
+    for folder in plan.folders:
+        try:
+            open_folder(folder, make=True).close()
+        except OSError:
+            failed[folder] = "a file is in its place"
+    done = [target for target in plan.targets if target.path not in failed]
+    puts = [FilePut(printable(target.path), True, removed=target.then is None) for target in done]
+    return [*puts, *(FilePut(printable(path), False, why) for path, why in sorted(failed.items()))]
+
+
+def _restore(plan: RootPlan, targets: list[FileTarget]) -> dict[str, str]:
+    failed = remove_files(
+        [target for target in targets if target.then is None], plan.root, plan.keep_folders
+    )
+    for folder in plan.extra_folders:
+        remove_empty_folders(folder, plan.root, plan.keep_folders)
+    by_blob: dict[str, list[FileTarget]] = {}
+    for target in targets:
+        if target.then is not None:
+            by_blob.setdefault(target.then.blob, []).append(target)
+    return failed | put_files(by_blob, plan.repository.contents)
+
+
+def _ignored_then(plan: RootPlan, targets: Iterable[FileTarget]) -> dict[str, str]:
+    """Return the files that would be removed although they may have been there, ignored."""
+    paths = {
+        os.path.relpath(target.path, plan.root): target.path
+        for target in targets
+        if target.then is None
+    }
+    return {paths[path]: IGNORED for path in plan.repository.ignored(paths)}
+
+
+# --- Rewind of a session --------------------------------------------------------------------------
 
 
 async def restore_trees(session: Session, message: Rewind) -> RestoredTrees | None:
@@ -31,11 +283,7 @@ async def restore_trees(session: Session, message: Rewind) -> RestoredTrees | No
     """
     kept, entries = session.open(Checkpoints), session.entries_from(1)
     to = step_end(entries, message.to) if message.conversation else message.to
-    if kept is None or not any(
-        isinstance(entry.event, FileChanged | CheckpointTaken)
-        for entry in entries
-        if entry.seq > to
-    ):
+    if kept is None or not has_tree_changes(entries, to):
         return None
     now = await kept.keep("rewind")
     await session.commit(flush=True)
@@ -61,9 +309,7 @@ async def preview_rewind(
     kept, entries = session.open(Checkpoints), session.entries_from(1)
     to = step_end(entries, to) if conversation else to
     notes, plans = _notes(session.state, entries, to), list[RootPlan]()
-    if kept is not None and any(
-        isinstance(one.event, FileChanged | CheckpointTaken) for one in entries if one.seq > to
-    ):
+    if kept is not None and has_tree_changes(entries, to):
         name, now, problem = await kept.copy_tree()
         try:
             plans = (

@@ -4,9 +4,9 @@ import asyncio
 
 import msgspec
 
+from longrein.agent.inbox import shortened_output
 from longrein.agent.messages import CommandRun
 from longrein.agent.session import Session
-from longrein.agent.user_command_events import shortened_output
 from longrein.events import AnyPart, CwdSet, Document, ToolError, UsageError, text_of
 
 TIMEOUT_MS = 600_000

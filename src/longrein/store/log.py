@@ -18,9 +18,8 @@ from longrein.events import Entry, SessionError, StoreDamaged
 from longrein.store import store_port
 from longrein.store.blobs import Blobs, GrowingBlob
 from longrein.store.daemon_threads import run_in_thread
-from longrein.store.database import ROOT, SEQ_MAX, Database, Write
+from longrein.store.database import ROOT, SEQ_MAX, Database, SessionRows, Write
 from longrein.store.disk_errors import mark_suspect, store_failure
-from longrein.store.pending_writes import SessionRows
 from longrein.store.reader import Reader, StoredEntries, truncate_spans
 from longrein.store.repair import LogDamage, LogSummary, check_rows, open_or_repair
 from longrein.store.session_folder import (

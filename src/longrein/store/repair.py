@@ -34,6 +34,7 @@ from longrein.store.database import (
     ROOT,
     SELECT_ROWS,
     TABLES,
+    About,
     Database,
     LogHash,
     Row,
@@ -46,13 +47,20 @@ from longrein.store.database import (
     key_number,
     last_key,
     read_only,
+    updated_about,
 )
 from longrein.store.disk_errors import SUSPECT, is_damage, is_damage_at_open
-from longrein.store.high_water_mark import HighWaterMark, read_mark, write_mark
 from longrein.store.page_scan import PageScan
-from longrein.store.pending_writes import About, updated_about
 from longrein.store.reader import stored_body
-from longrein.store.session_folder import DATABASE, damaged_databases, new_file, unlink
+from longrein.store.session_folder import (
+    DATABASE,
+    HighWaterMark,
+    damaged_databases,
+    new_file,
+    read_mark,
+    unlink,
+    write_mark,
+)
 from longrein.store.snapshot import read_snapshot
 from longrein.store.store_port import Snapshot
 

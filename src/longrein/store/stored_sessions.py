@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 
 from longrein.events import Entry, ModeSet, Opened, PrefixSet, SessionError, SessionUnknown
 from longrein.store.database import ROOT
-from longrein.store.high_water_mark import MARK_FILE as MARK
-from longrein.store.high_water_mark import HighWaterMark, read_mark
 from longrein.store.reader import Reader
 from longrein.store.repair import salvage_cwd
 from longrein.store.session_folder import (
@@ -18,12 +16,15 @@ from longrein.store.session_folder import (
     DATABASE,
     INBOX,
     LOCK,
+    HighWaterMark,
     existing_folder,
     is_held,
+    read_mark,
     session_id,
     sessions_folder,
     take_lock,
 )
+from longrein.store.session_folder import MARK_FILE as MARK
 from longrein.store.store_port import SessionInfo
 
 TIE_NS = 1_000_000_000

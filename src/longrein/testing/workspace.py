@@ -77,8 +77,6 @@ class MemorySpawner:
         """Every command line that was run, in order."""
         self.running: list[str] = []
         """Command lines that have not ended."""
-        self.drained = False
-        """True once a session was closed."""
         self._commands: Commands = {} if commands is None else commands
         self._clock = clock
 
@@ -126,7 +124,7 @@ class MemorySpawner:
             await self._clock.sleep(seconds)
 
     async def drain(self) -> None:
-        self.drained = True
+        """See `workspace.Spawner.drain`: nothing is left to end."""
 
 
 class MemoryWorkspace:

@@ -8,8 +8,7 @@ from longrein.tools.arguments import edit_distance, fit_arguments, malformed_arg
 from longrein.tools.ask_user import ASK_USER
 from longrein.tools.builtin import builtin_tools, own_tools
 from longrein.tools.cron import SCHEDULE_TOOLS
-from longrein.tools.goals import goal_tools
-from longrein.tools.plan import EXIT_PLAN_MODE
+from longrein.tools.planning import EXIT_PLAN_MODE, goal_tools
 from longrein.tools.registry import make_tool, tool
 from longrein.tools.skill import (
     SKILL,

@@ -7,15 +7,13 @@ from longrein.tools.background_tasks import TASK_TOOLS
 from longrein.tools.bash import BASH
 from longrein.tools.cron import SCHEDULE_TOOLS
 from longrein.tools.edit import EDIT
-from longrein.tools.goals import goal_tools
-from longrein.tools.plan import EXIT_PLAN_MODE
+from longrein.tools.planning import EXIT_PLAN_MODE, TODO_WRITE, goal_tools
 from longrein.tools.read import READ
 from longrein.tools.recall import RECALL
 from longrein.tools.registry import make_tool
 from longrein.tools.search import GLOB, GREP
 from longrein.tools.skill import SKILL
 from longrein.tools.subagent import AGENT
-from longrein.tools.todo import TODO_WRITE
 from longrein.tools.tool_port import Outcome, Tool, ToolContext
 from longrein.tools.tool_search import CALL_TOOL_ENTRY, tool_search
 from longrein.tools.web_fetch import WEB_FETCH

@@ -9,7 +9,7 @@ from longrein.events import ToolError
 from longrein.tools.registry import make_tool
 from longrein.tools.tool_port import Outcome, ToolContext
 from longrein.workspace import CommandSpec
-from longrein.workspace.piped_command import run_with_input
+from longrein.workspace.stream_process import run_with_input
 
 if TYPE_CHECKING:
     from longrein.workspace.http import Response

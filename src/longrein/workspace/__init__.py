@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from longrein.lazy_names import names_at_first_use
-from longrein.workspace.atomic_temp_files import recover_temp_files
+from longrein.workspace.atomic_write import recover_temp_files
 from longrein.workspace.child_process import CollectingSink, PlainSpawner
 from longrein.workspace.command_environment import nesting_depth
 from longrein.workspace.files import read as read_file
@@ -54,15 +54,13 @@ if TYPE_CHECKING:
         remove_worktree,
         worktree_changes,
     )
-    from longrein.workspace.piped_command import PipedResult, run_with_input
-    from longrein.workspace.stream_process import StreamProcess
+    from longrein.workspace.stream_process import PipedResult, StreamProcess, run_with_input
 
 __getattr__ = names_at_first_use(
     __name__,
     {
         "git": "GIT_CUT run_git",
-        "piped_command": "PipedResult run_with_input",
-        "stream_process": "StreamProcess",
+        "stream_process": "PipedResult StreamProcess run_with_input",
         "file_search": "Line Query SearchResult glob grep",
         "git_worktrees": (
             "FinishedWorktree Worktree finish_worktree list_worktrees make_worktree merge_worktree "

@@ -2,38 +2,374 @@
 
 The new content is written to a temporary file beside the target and exchanged with it in one step.
 The replaced content is then checked. Where it is not the expected one, another program has written
-meanwhile: its file is put back, and both texts are merged once. Until then its file has a temporary
-name that tells what it is (see `temp_files`), so a crash loses nothing.
+meanwhile: its file is put back, and both texts are merged once.
+
+The name of a temporary file holds its owner, a process, and once it is complete hashes of the
+target's name, of the new content and of the expected content. So recovery can tell what the file
+is: content that was to be written, content that was rightly replaced, or another program's text
+that a killed process had displaced. Such a text goes back to the target, or beside it when the
+target has been written since.
 
 A program that still writes to the file is waited for. If it keeps the file open, the file stays.
 """
 
+import errno
+import fcntl
 import os
-from contextlib import nullcontext, suppress
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from hashlib import sha256
+from itertools import count
 
 import msgspec
 
-from longrein.workspace.atomic_temp_files import (
-    TempFile,
-    exchange,
-    folder_lock,
-    free_name_beside,
-    link_new,
-    name_hash,
-    new_temp_file,
-    read_closed,
-    recover_temp_files,
-    short_hash,
-)
 from longrein.workspace.files import (
+    READ_BYTES_MAX,
     check_writable,
     content_hash,
+    open_regular,
     read,
+    read_up_to,
     write_and_close,
 )
-from longrein.workspace.supervisor.openat import Folder, open_parent
+from longrein.workspace.supervisor.openat import Folder, open_folder, open_parent
+from longrein.workspace.supervisor.process_tree import LINUX, owner_mark, process
 from longrein.workspace.workspace_port import Merge, ReplaceResult
+
+# --- Exchange of two files ------------------------------------------------------------------------
+#
+# One step, so that a write sees what it replaced. Linux has `renameat2`; elsewhere, and on file
+# systems without it, a second hard link keeps the replaced file.
+
+RENAMEAT2_NUMBERS = {
+    "x86_64": 316,
+    "aarch64": 276,
+    "riscv64": 276,
+    "loongarch64": 276,
+    "i686": 353,
+    "armv7l": 382,
+}
+"""System call numbers, for C libraries without a `renameat2` function."""
+NO_REPLACE, EXCHANGE = 1, 2
+"""Flags of `renameat2`."""
+UNSUPPORTED_ERRORS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
+"""Errors where the system, its sandbox or the file system does not support the call."""
+LOCK_WAIT_S = 2.0
+"""Longest wait for another longrein that writes in the same folder."""
+PAUSE_S, PAUSE_MAX_S = 0.0005, 0.002
+"""First and longest pause between two tries."""
+
+
+def exchange(folder: Folder, name: str, other: str) -> bool:
+    """Exchange two files of one folder. True when `name` now holds what `other` was.
+
+    False where neither an exchange nor a second link is possible: `name` has become `other`, whose
+    old content is lost. Raises OSError, `FileNotFoundError` when either does not exist; then
+    nothing was done.
+    """
+    if _rename(folder, name, other, EXCHANGE):
+        return True
+    kept = name.removesuffix(".tmp") + ".old.tmp"
+    try:
+        _link(folder, other, kept)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        folder.rename(name, other)
+        return False
+    folder.rename(name, other)
+    folder.rename(kept, name)
+    return True
+
+
+def _link(folder: Folder, name: str, other: str) -> None:
+    at = folder.descriptor
+    os.link(name, other, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
+
+
+def link_new(folder: Folder, name: str, other: str) -> None:
+    """Give the file `name` the name `other`, which must be free.
+
+    The file may keep its old name. Raises `FileExistsError` when `other` exists, and other
+    OSErrors.
+    """
+    path = folder.path_of(other)
+    try:
+        _link(folder, name, other)
+    except FileExistsError:
+        raise FileExistsError(errno.EEXIST, "exists already", path) from None
+    except OSError:  # no hard links on this file system
+        if _rename(folder, name, other, NO_REPLACE):
+            return
+        if folder.has(other):
+            raise FileExistsError(errno.EEXIST, "exists already", path) from None
+        folder.rename(name, other)
+
+
+def _rename(folder: Folder, name: str, other: str, flag: int) -> bool:
+    """Call `renameat2`; False where it is not supported. Raises OSError for other failures."""
+    call = _renameat2()
+    if call is None:
+        return False
+    code = call(folder.descriptor, os.fsencode(name), os.fsencode(other), flag)
+    if code in UNSUPPORTED_ERRORS:
+        return False
+    if code:
+        raise OSError(code, os.strerror(code), folder.path_of(other))
+    return True
+
+
+@cache
+def _renameat2() -> Callable[[int, bytes, bytes, int], int] | None:
+    """Return the call, which gives 0 or an error number; None where there is none. Loads ctypes
+    on first use.
+    """
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    number = RENAMEAT2_NUMBERS.get(os.uname().machine, 0) if os.uname().sysname == "Linux" else 0
+    function = getattr(library, "renameat2", None) or (library.syscall if number else None)
+    if function is None:
+        return None
+    first = () if hasattr(library, "renameat2") else (ctypes.c_long(number),)
+
+    def call(folder: int, name: bytes, other: bytes, flag: int) -> int:
+        failed = function(
+            *first, folder, ctypes.c_char_p(name), folder, ctypes.c_char_p(other), flag
+        )
+        return ctypes.get_errno() if failed else 0
+
+    return call
+
+
+def _poll(is_ready: Callable[[], bool], wait_s: float) -> bool:
+    """Wait in growing pauses until `is_ready()`; False after `wait_s`."""
+    until, pause_s = time.monotonic() + wait_s, PAUSE_S
+    while not is_ready():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, PAUSE_MAX_S)
+    return True
+
+
+def is_open_for_writing(descriptor: int) -> bool:
+    """Tell whether a process has the file open for writing: then no lease is granted on it (2 µs).
+
+    The lease is given back at once. A writer that comes just then causes a signal with no effect
+    (SIGURG).
+    """
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    return False
+
+
+@contextmanager
+def folder_lock(folder: Folder) -> Iterator[None]:
+    """Let only one longrein of this machine write files of a folder at a time; the folder is the
+    lock.
+
+    Without the lock two writers would each displace and restore the other's text. Where the folder
+    cannot be locked within `LOCK_WAIT_S`, the write goes on without: nothing is lost then either.
+    """
+
+    def is_locked() -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # this folder cannot be locked
+            pass
+        return True
+
+    try:
+        descriptor = folder.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        yield
+        return
+    try:
+        _poll(is_locked, LOCK_WAIT_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+# --- Files that another program writes ------------------------------------------------------------
+
+WRITER_WAIT_S = 0.15
+"""Longest wait for a program that has the file open for writing."""
+READS_MAX = 8
+BUSY = "is open for writing in another program"
+
+
+def read_closed(folder: Folder, name: str) -> bytes:
+    """Read a file once no process writes to it. Raises OSError, also when that takes too long."""
+    descriptor, _ = open_regular(name, folder)
+    try:
+        for _ in range(READS_MAX):
+            if not _poll(lambda: not is_open_for_writing(descriptor), WRITER_WAIT_S):
+                break
+            before = _numbers(descriptor)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            data = read_up_to(descriptor, READ_BYTES_MAX, before[0])
+            if before == _numbers(descriptor) and not is_open_for_writing(descriptor):
+                return data
+    finally:
+        os.close(descriptor)
+    raise OSError(errno.EBUSY, BUSY, folder.path_of(name))
+
+
+def _numbers(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_size, status.st_mtime_ns
+
+
+# --- Temporary files and their recovery -----------------------------------------------------------
+
+PREFIX, SUFFIX = ".longrein-", ".tmp"
+HASH_CHARS = 16
+"""Length of a hash in a file name."""
+
+_serial = count(1)
+
+
+class TempFile(msgspec.Struct, frozen=True):
+    """A temporary file, as described by its name."""
+
+    owner: str
+    """`<pid>.<start>` of the process that writes it."""
+    number: str
+    target_hash: str = ""
+    """Hash of the target's name; '' until the file is complete."""
+    new_hash: str = ""
+    """Hash of the new content."""
+    expected_hash: str = ""
+    """Hash of the content that it replaces."""
+
+    @property
+    def name(self) -> str:
+        """Name in the folder of the target, built from the fields."""
+        return PREFIX + "-".join(filter(None, msgspec.structs.astuple(self))) + SUFFIX
+
+
+def new_temp_file() -> TempFile:
+    """Return an unused temporary file of this process."""
+    return TempFile(*_own_name())
+
+
+def short_hash(digest: str) -> str:
+    """Shorten a content hash for a file name."""
+    return digest[:HASH_CHARS]
+
+
+def name_hash(name: str) -> str:
+    """Hash of a target's name, for the name of a temporary file."""
+    return short_hash(sha256(os.fsencode(name)).hexdigest())
+
+
+def _own_name() -> tuple[str, str]:
+    """Return the owner and the number of a new temporary file."""
+    return _owner_of(os.getpid()), str(next(_serial))
+
+
+@cache
+def _owner_of(_pid: int) -> str:  # once a process, also after a fork
+    return owner_mark().strip("/") if LINUX else f"{os.getpid()}.0"
+
+
+def recover_temp_files(folders: Iterable[str]) -> list[str]:
+    """Remove or restore what killed processes left in `folders` (real paths); files of live
+    processes stay.
+
+    Returns a sentence for each file with another program's text that had to be kept beside its
+    target.
+    """
+    said: list[str] = []
+    for path in folders:
+        with suppress(OSError), open_folder(path) as folder:
+            for temp in _abandoned_files(folder):
+                with suppress(
+                    OSError
+                ):  # another process recovers it too, or the folder is not writable
+                    said += _recover(folder, temp)
+    return said
+
+
+def _abandoned_files(folder: Folder) -> Iterator[TempFile]:
+    for name in folder.names():
+        if not name.startswith(PREFIX) or not name.endswith(SUFFIX):
+            continue
+        parts = name[len(PREFIX) : -len(SUFFIX)].removesuffix(".old").split("-")
+        pid, _, start = parts[0].partition(".")
+        if pid.isdigit() and not _is_alive(int(pid), int(start) if start.isdigit() else 0):
+            yield _claim(folder, name, TempFile(*parts[:5]))
+
+
+def _claim(folder: Folder, name: str, temp: TempFile) -> TempFile:
+    """Rename the file to one of this process, so that no other process recovers it too."""
+    owner, number = _own_name()
+    own = msgspec.structs.replace(temp, owner=owner, number=number)
+    with suppress(OSError):
+        folder.rename(name, own.name)
+    return own
+
+
+def _is_alive(pid: int, start: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    now = process(pid) if LINUX and start else None
+    return now is None or now.start == start
+
+
+def _recover(folder: Folder, temp: TempFile) -> list[str]:
+    """Remove a file whose content is elsewhere, restore one whose content is not. Raises
+    OSError.
+    """
+    digest = short_hash(sha256(read_closed(folder, temp.name)).hexdigest())
+    if not temp.expected_hash or digest in (temp.new_hash, temp.expected_hash):
+        folder.unlink(temp.name)
+        return []
+    target = next((name for name in folder.names() if name_hash(name) == temp.target_hash), "")
+    if (
+        target
+        and short_hash(content_hash(target, folder)) == temp.new_hash
+        and exchange(folder, temp.name, target)
+    ):
+        return _recover(folder, temp)  # what came out is ours, or was written at that moment
+    return [_move_beside(folder, temp, target)]
+
+
+def _move_beside(folder: Folder, temp: TempFile, target: str) -> str:
+    """Rename to a name that the user sees."""
+    kept = free_name_beside(folder, target or "kept")
+    folder.rename(temp.name, kept)
+    of = folder.path_of(target) if target else "a file"
+    return (
+        f"{folder.path_of(kept)} holds a change of {of} by another program, which a crash had "
+        "cut: compare the two"
+    )
+
+
+def free_name_beside(folder: Folder, target: str) -> str:
+    """Return a free visible name beside `target` for another program's text."""
+    names = (f"{target}.theirs{number or ''}" for number in count())
+    return next(name for name in names if not folder.has(name))
+
+
+# --- Writing --------------------------------------------------------------------------------------
 
 TRIES_MAX = 2
 """Writes by others at the very moment before the replacement is refused and their content stays."""

@@ -5,7 +5,9 @@ the pipe.
 """
 
 import asyncio
+import fcntl
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
@@ -17,6 +19,8 @@ from longrein.workspace.supervisor.process_tree import (
     COMMAND_MARK,
     GRACE_S,
     SANDBOX_MARK,
+    Terminations,
+    Tree,
     owner_mark,
 )
 from longrein.workspace.supervisor.shell_lines import (
@@ -33,7 +37,6 @@ from longrein.workspace.supervisor.shell_lines import (
     start_error_text,
 )
 from longrein.workspace.supervisor.start_process import launch
-from longrein.workspace.terminate import TreeTerminator
 from longrein.workspace.workspace_port import (
     BackgroundOptions,
     CommandExit,
@@ -42,6 +45,63 @@ from longrein.workspace.workspace_port import (
     SpooledTask,
     Streams,
 )
+
+# --- End of a process tree ------------------------------------------------------------------------
+
+
+class TreeTerminator:
+    """The process trees that are being ended: TERM, a grace period, KILL, until none is left.
+
+    Processes that ignore TERM, fork away or hide are found too. One task handles all trees, with
+    one look at the process table per round.
+    """
+
+    def __init__(self, grace_s: float = GRACE_S) -> None:
+        self._grace_s = grace_s
+        self._trees = Terminations(time.monotonic)
+        self._task: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+
+    def end(self, mark: str, root: int) -> asyncio.Future[None]:
+        """Begin to end a tree; the future is done when no process is left.
+
+        The process group gets TERM now, the rest within a round. `root` is the pid of the session's
+        leader, 0 when only the mark counts.
+        """
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def done() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        self._trees.end(Tree(mark, root, time.monotonic() + self._grace_s), done)
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._walk())
+        self._news.set()
+        return ended
+
+    def hurry(self) -> None:
+        """Look again now, because a process has just exited."""
+        self._trees.hurry()
+        self._news.set()
+
+    async def wait_all(self) -> None:
+        """Wait until every tree has ended."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+
+    async def _walk(self) -> None:
+        try:
+            while (wait_s := self._trees.wait_s()) is not None:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), wait_s)
+                self._news.clear()
+                self._trees.walk()
+        except asyncio.CancelledError:  # the loop is closing
+            self._trees.kill_now()
+            raise
+
 
 # --- Reading a command's output -------------------------------------------------------------------
 
@@ -141,8 +201,6 @@ class OutputReader:
 
     def _widen(self) -> None:
         """Enlarge the pipe, to save switches between reader and writer."""
-        import fcntl
-
         self._wide = True
         with suppress(AttributeError, OSError):  # macOS, or this user's pipes hold enough already
             fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -329,7 +387,7 @@ class ChildCommand(RunningCommand):
         )
 
 
-# --- Child processes ------------------------------------------------------------------------------
+# --- Start of a child -----------------------------------------------------------------------------
 
 POLL_FIRST_S = 0.002
 POLL_LAST_S = 0.03

@@ -7,6 +7,7 @@ other ignore file, follow no links, and skip binary files.
 """
 
 import asyncio
+import binascii
 import os
 import stat
 import sys
@@ -255,8 +256,6 @@ def _split(event: dict[str, Any], wanted: Callable[[str], bool]) -> list[Line]:
 
 def _text(value: dict[str, str]) -> str:
     """Decode `{"text": …}`, or `{"bytes": …}` in base64 for what is not UTF-8."""
-    import binascii
-
     return value["text"] if "text" in value else os.fsdecode(binascii.a2b_base64(value["bytes"]))
 
 

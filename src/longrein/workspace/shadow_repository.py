@@ -16,7 +16,7 @@ from itertools import islice
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.workspace.atomic_temp_files import PREFIX, SUFFIX
+from longrein.workspace.atomic_write import PREFIX, SUFFIX
 from longrein.workspace.files import find_program, read, spellings
 from longrein.workspace.folder_stamps import FolderStamps
 from longrein.workspace.git import NO_PROGRAMS, quiet_environment

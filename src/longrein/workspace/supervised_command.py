@@ -29,6 +29,12 @@ from longrein.workspace.child_process import (
 )
 from longrein.workspace.command_environment import DEFAULT_PATH, nesting_depth
 from longrein.workspace.spool_reader import EARLY_PREFIX, remove_task
+from longrein.workspace.stream_process import (
+    ERROR_OUTPUT_BYTES_MAX,
+    StreamProcess,
+    TailSink,
+    connect_streams,
+)
 from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
 from longrein.workspace.supervisor.shell_lines import close
@@ -52,7 +58,6 @@ from longrein.workspace.workspace_port import (
 )
 
 if TYPE_CHECKING:
-    from longrein.workspace.stream_process import StreamProcess
     from longrein.workspace.supervisor.spool_writer import SpoolWriter
 
 
@@ -496,17 +501,11 @@ class SupervisedSpawner(BackgroundTasks):
         self.commands.pop(running.number, None)
         return TimeoutError()
 
-    async def start_streams(self, spec: CommandSpec) -> "StreamProcess | CommandExit":
+    async def start_streams(self, spec: CommandSpec) -> StreamProcess | CommandExit:
         """Start a program that this process talks with over its standard input and output.
 
         Returns a `CommandExit` with cause `not_started` when it cannot start.
         """
-        from longrein.workspace.stream_process import (
-            ERROR_OUTPUT_BYTES_MAX,
-            TailSink,
-            connect_streams,
-        )
-
         try:
             ours, theirs = open_stream_pipes()
         except OSError as error:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from longrein.workspace import spool_reader
+from longrein.workspace.child_process import TreeTerminator
 from longrein.workspace.spool_reader import SPOOL, has_end, usable_id
 from longrein.workspace.supervisor.process_tree import GRACE_S, environment_of, process
 from longrein.workspace.supervisor_client import HELLO_S, SupervisorConnection, connect
-from longrein.workspace.terminate import TreeTerminator
 from longrein.workspace.workspace_port import SpooledTask
 
 FOREIGN_POLL_S = 0.5

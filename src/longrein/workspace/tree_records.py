@@ -1,5 +1,7 @@
 """Records of a work tree at one moment, and their form on disk."""
 
+import json
+
 import msgspec
 
 
@@ -43,15 +45,11 @@ def usual_mode(mode: int, umask: int) -> int:
 
 def encode(value: object) -> str:
     """Return JSON; file names may have bytes that are not UTF-8, which `msgspec` refuses."""
-    import json
-
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def decode(data: bytes) -> "list[object]":
     """Return what `encode` wrote. Raises ValueError."""
-    import json
-
     found = json.loads(data)
     if not isinstance(found, list) or len(found) != 2:
         raise ValueError("not a record")

@@ -13,7 +13,7 @@ from hashlib import sha1
 import msgspec
 
 from longrein.atomic_file import write_all
-from longrein.workspace.atomic_temp_files import new_temp_file
+from longrein.workspace.atomic_write import new_temp_file
 from longrein.workspace.supervisor.openat import Folder, open_parent
 from longrein.workspace.tree_records import TreeFile
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent.background.carried import carry
 from longrein.agent.background.output_excerpts import Slice, last_lines, matching, pieces, since
 from longrein.agent.background.session_tasks import UNKNOWN, SessionTasks, is_output_stored
 from longrein.agent.background.start import (
+    carry,
     finish_despite_cancel,
     queue_task,
     run_in_background,

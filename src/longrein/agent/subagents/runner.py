@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
-from longrein.agent.fair_semaphore import FairSemaphore
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import (
     Answer,
@@ -23,9 +22,11 @@ from longrein.agent.messages import (
     UserMessage,
     for_child,
 )
+from longrein.agent.model_request import SummaryRequest
 from longrein.agent.moves import Record, check_idle
 from longrein.agent.session import Session, resolved_future, retrieve_error
 from longrein.agent.session_part import Subagents
+from longrein.agent.shared_limits import FairSemaphore
 from longrein.agent.subagents.budget import limits_under, limits_within, share_budget
 from longrein.agent.subagents.spawn import (
     AGENT,
@@ -37,16 +38,16 @@ from longrein.agent.subagents.spawn import (
     shared_entries,
     start_subagent,
 )
-from longrein.agent.subagents.status import progress_events, subagent_views
 from longrein.agent.subagents.subagent_report import (
     child_ended,
     closing_events,
+    progress_events,
     report_of,
+    subagent_views,
     synthesis_job,
 )
 from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import make_worktrees
-from longrein.agent.summary_request import SummaryRequest
 from longrein.context import SubagentState
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError, Reminded
 from longrein.models import Clock

@@ -16,6 +16,8 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
+from longrein.workspace.supervisor.landlock_process import c_library
+
 Forbidden = Callable[[str, str], bool]
 """(path, real path) -> whether a rule forbids it."""
 SETTLED_S = 0.05
@@ -178,8 +180,6 @@ def identity_of(path: str) -> bytes:
     Raises OSError. The source is name_to_handle_at(2).
     """
     import ctypes
-
-    from longrein.workspace.supervisor.landlock_process import c_library
 
     found, mounted = os.lstat(path), ctypes.c_int()
     inode = struct.pack("=QQ", found.st_dev, found.st_ino)

@@ -1,14 +1,11 @@
 """HTTP proxy that lets commands reach allowed domains only.
 
-Commands in a network namespace reach it through a Unix socket (`proxy_forwarder`), others on a
-loopback port with a token. The proxy looks each name up itself, refuses addresses that are not
-public, and connects to the address that it has checked, so that a second look-up cannot lead
-elsewhere.
+Commands in a network namespace reach it through a Unix socket (`proxy_forwarder`). The proxy looks
+each name up itself, refuses addresses that are not public, and connects to the address that it has
+checked, so that a second look-up cannot lead elsewhere.
 """
 
 import asyncio
-import base64
-import hmac
 import ipaddress
 import os
 import re
@@ -69,13 +66,13 @@ def _acceptable(target: Target, address: str, entries: Sequence[str]) -> bool:
     return any(matches_entry(entry, Target(address, target.port)) for entry in entries)
 
 
-def proxy_environment(port: int, token: str = "", entries: Sequence[str] = ()) -> dict[str, str]:
+def proxy_environment(port: int, entries: Sequence[str] = ()) -> dict[str, str]:
     """Return the variables by which commands find the proxy on a loopback port.
 
     The loopback of a command's own network is reached without the proxy, unless `entries` name that
     of this machine.
     """
-    url = f"http://longrein:{token}@127.0.0.1:{port}" if token else f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{port}"
     own = [host for host in OWN_LOOPBACK if not any(host in entry for entry in entries)]
     direct = ",".join(own)
     found = {"NODE_USE_ENV_PROXY": "1"}
@@ -107,22 +104,19 @@ class Proxy:
         decide: Callable[[Target], Awaitable[str]],
         refused: Callable[[str], None] = lambda _reason: None,
         *,
-        token: str = "",
         resolve: Callable[[str, int], Awaitable[list[str]]] = resolve,
         connect: Callable[[str, int], Awaitable[Connection]] = asyncio.open_connection,
     ) -> None:
         """Make a proxy. `decide` returns why a host is refused, '' where it is allowed; `refused`
         is told refusals.
 
-        Addresses that are not public need one of `entries` (those of `sandbox.network`). `token`
-        must then be sent by clients.
+        Addresses that are not public need one of `entries` (those of `sandbox.network`).
         """
         self.entries = tuple(entries)
         self._decide = decide
         self._refused = refused
         self._resolve = resolve
         self._connect = connect
-        self._token = b"Basic " + base64.b64encode(f"longrein:{token}".encode()) if token else b""
         self._servers: list[asyncio.Server] = []
         self._starting: list[asyncio.Task[None]] = []
         self._open: set[asyncio.Task[None]] = set()
@@ -139,12 +133,6 @@ class Proxy:
         self._servers.append(
             await asyncio.start_unix_server(self._serve, sock=listening, backlog=BACKLOG)
         )
-
-    async def listen_loopback(self) -> int:
-        """Listen on a free port of 127.0.0.1 and return it."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """Stop listening and cut all connections."""
@@ -186,9 +174,6 @@ class Proxy:
             return
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
             raise RefusedError(400, "a request with two lengths")
-        sent = [value for name, value in request.headers if name == b"proxy-authorization"]
-        if self._token and not (len(sent) == 1 and hmac.compare_digest(sent[0], self._token)):
-            raise RefusedError(407, "the proxy's token is missing")
         if request.method == b"CONNECT":
             target = _target(_text(request.target), 0)
             upstream = await self._open_target(target)
@@ -295,8 +280,6 @@ def _target(written: str, port: int) -> Target:
 def _refusal(error: RefusedError) -> bytes:
     body = f"longrein: {error.reason}\n".encode()
     head = f"HTTP/1.1 {error.status} {error.reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-    if error.status == 407:
-        head += 'Proxy-Authenticate: Basic realm="longrein"\r\n'
     return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 

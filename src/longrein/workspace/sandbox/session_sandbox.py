@@ -15,7 +15,19 @@ import msgspec
 
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace.files import is_inside, places_of, spellings
+from longrein.workspace.sandbox.bubblewrap import (
+    EMPTIED,
+    PROXY_SOCKET,
+    bubblewrap_arguments,
+    plan_of,
+)
 from longrein.workspace.sandbox.policy import SandboxPolicy
+from longrein.workspace.sandbox.rungs import Probe, Rung
+from longrein.workspace.sandbox.tool_caches import (
+    cache_environment,
+    cache_folder,
+    make_cache_folder,
+)
 from longrein.workspace.supervisor.shell_lines import FILTER, LANDLOCK, MOUNTS
 from longrein.workspace.workspace_port import Confinement, SharedFolders
 
@@ -23,7 +35,6 @@ if TYPE_CHECKING:
     from longrein.permissions.network_hosts import Target
     from longrein.workspace.sandbox.protected import MissingPaths, NewFiles
     from longrein.workspace.sandbox.proxy import Proxy
-    from longrein.workspace.sandbox.rungs import Probe, Rung
 
 ADDRESS_FAMILIES = (1, 2, 10, 16)
 """Families of sockets in the sandbox: Unix, IPv4, IPv6, netlink. Others reach devices or the
@@ -44,16 +55,10 @@ ENVIRONMENT = ("pyvenv.cfg", *INSTALLED)
 """What a virtual environment of Python consists of; its first file marks it."""
 
 
-def network_problem(options: SandboxOptions, rung: "Rung") -> str:
+def network_problem(options: SandboxOptions, rung: Rung) -> str:
     """Return why a rung cannot give the network that the settings name; '' where it can."""
     named = bool(options.network) and ALL_DOMAINS not in options.network
     return LANDLOCK_DOMAINS if named and rung.name == "landlock" else ""
-
-
-def _start_probe(environ: Mapping[str, str], roots: Sequence[str]) -> "Probe":
-    from longrein.workspace.sandbox.rungs import Probe
-
-    return Probe(environ, roots)
 
 
 class SessionSandbox:
@@ -84,15 +89,13 @@ class SessionSandbox:
         self._problems_told: set[str] = set()
         self._submodule_problem = ""
         self._proxies: dict[str, Proxy] = {}
-        self._probe = None if options.mode == "off" else _start_probe(environ, roots)
+        self._probe = None if options.mode == "off" else Probe(environ, roots)
 
     @cached_property
-    def rung(self) -> "Rung":
+    def rung(self) -> Rung:
         """Way in which commands are confined. The first use may wait some milliseconds for a
         trial run.
         """
-        from longrein.workspace.sandbox.rungs import Rung
-
         if self._probe is None:
             return Rung("none", "sandbox.mode is off")
         return self._probe.rung
@@ -102,8 +105,7 @@ class SessionSandbox:
         """Protected paths that commands must not make; where they can be changed, also those
         that exist.
         """
-        from longrein.workspace.sandbox.protected import MissingPaths
-        from longrein.workspace.sandbox.restored import RestoredPaths
+        from longrein.workspace.sandbox.protected import MissingPaths, RestoredPaths
 
         kind = RestoredPaths if self.rung.name == "landlock" else MissingPaths
         return kind(os.path.join(self._folder, "moved"))
@@ -143,15 +145,11 @@ class SessionSandbox:
     @cached_property
     def cache(self) -> str:
         """Folder for the caches of tool chains, the same for all sessions of the project."""
-        from longrein.workspace.sandbox.tool_caches import cache_folder
-
         root = os.path.realpath(self._roots[0])
         return cache_folder(self.home, self._environ, root) or os.path.join(self._folder, "cache")
 
     def environment(self) -> dict[str, str]:
         """Return the variables that lead tool chains to the cache folder."""
-        from longrein.workspace.sandbox.tool_caches import cache_environment
-
         written = [name.removeprefix("~/") for name in self._options.home_writable]
         return cache_environment(self.cache, self.home, self._environ, written)
 
@@ -260,19 +258,15 @@ class SessionSandbox:
         return Confinement((LANDLOCK,), path, env)
 
     def _mounted(self, policy: SandboxPolicy, cwd: str) -> Confinement:
-        from longrein.workspace.sandbox import bubblewrap
-
-        plan = self._write_plan(bubblewrap.plan_of(policy))
-        words = bubblewrap.bubblewrap_arguments(
-            self.rung.reason, cwd, network=policy.network, seccomp=FILTER
-        )
+        plan = self._write_plan(plan_of(policy))
+        words = bubblewrap_arguments(self.rung.reason, cwd, network=policy.network, seccomp=FILTER)
         filter_path = os.path.join(self._folder, "filter")
         if not policy.proxy_socket:
             return Confinement((MOUNTS, plan, *words), filter_path, self.environment())
         from longrein.workspace.sandbox.proxy import proxy_environment
         from longrein.workspace.sandbox.proxy_forwarder import PORT, forwarder_words
 
-        words += forwarder_words(os.path.realpath(sys.executable), bubblewrap.PROXY_SOCKET)
+        words += forwarder_words(os.path.realpath(sys.executable), PROXY_SOCKET)
         env = {**self.environment(), **proxy_environment(PORT, entries=self.entries)}
         return Confinement((MOUNTS, plan, *words), filter_path, env)
 
@@ -349,7 +343,6 @@ class SessionSandbox:
 
     def _make_folders(self) -> None:
         from longrein.workspace.sandbox.seccomp import filter_bytes
-        from longrein.workspace.sandbox.tool_caches import make_cache_folder
 
         if not os.path.isdir(self.cache):
             make_cache_folder(self.cache, self.home)
@@ -381,8 +374,6 @@ class SessionSandbox:
 
         The settings name them, or programs on the search path come from there.
         """
-        from longrein.workspace.sandbox.bubblewrap import EMPTIED
-
         folders = self._program_folders
         places = [places_of(f"{one}/{name}") for one in folders for name in INTERPRETERS]
         programs = [one[-1] for one in places if not self._are_changeable(one)]

@@ -1,15 +1,89 @@
-"""Tools for the project's goals: `GoalAdd`, `GoalUpdate`, `GoalList`.
+"""Tools for plans: `TodoWrite`, `ExitPlanMode`, and the project's goals (`GoalAdd`, `GoalUpdate`,
+`GoalList`).
 
-Goals outlive sessions and are shared by them. Each change that a session makes or sees is also
-logged as `GoalChanged`.
+The todo list is kept in the log and through every compaction. Goals outlive sessions and are shared
+by them. Each change that a session makes or sees is also logged as `GoalChanged`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, NotRequired, TypedDict
 
-from longrein.events import Goal, GoalChanged, ToolError, marker_sign
+from longrein.events import Goal, GoalChanged, ModeSet, Todo, TodoSet, ToolError, marker_sign
 from longrein.tools.registry import make_tool
-from longrein.tools.tool_port import GoalPort, Outcome, Tool, ToolContext
+from longrein.tools.tool_port import GoalPort, Outcome, Tool, ToolContext, UserAnswer
+
+# --- Todo list ------------------------------------------------------------------------------------
+
+TODOS_MAX = 20
+"""Maximum number of todos."""
+
+
+class TodoItem(TypedDict):
+    """A task.
+
+    activeForm: As it runs (Running tests).
+    """
+
+    content: str
+    status: Literal["pending", "in_progress", "completed"]
+    activeForm: NotRequired[str]
+
+
+async def TodoWrite(context: ToolContext, todos: list[TodoItem]) -> Outcome:
+    """Replace the todo list, which the user sees; for work of three steps or more. One task is
+    in_progress; mark each completed once done and checked, not in batches. Send the whole list, at
+    most 20.
+    """
+    if len(todos) > TODOS_MAX:
+        raise ToolError(
+            f"[too-many] {len(todos)} todos; at most {TODOS_MAX}. Join small ones. The list is "
+            "unchanged."
+        )
+    if any(not item["content"].strip() for item in todos):
+        raise ToolError("[empty] A todo has no content. The list is unchanged.")
+    new = tuple(Todo(item["content"], item["status"], item.get("activeForm", "")) for item in todos)
+    active = [todo.content for todo in new if todo.status == "in_progress"]
+    if len(active) > 1:
+        raise ToolError(
+            f"[two-active] {len(active)} todos are in_progress; at most one may be. The list is "
+            "unchanged."
+        )
+    if new == context.todos:
+        return Outcome.of("The todo list is that already.")
+    return Outcome.of(counts_by_status(new), TodoSet(new))
+
+
+def counts_by_status(todos: tuple[Todo, ...]) -> str:
+    """Return a result such as `Todo list set: 1 done, 1 in progress, 3 to do.`"""
+    if not todos:
+        return "Todo list cleared."
+    words = {"completed": "done", "in_progress": "in progress", "pending": "to do"}
+    counts = {status: sum(todo.status == status for todo in todos) for status in words}
+    said = ", ".join(f"{count} {words[status]}" for status, count in counts.items() if count)
+    return f"Todo list set: {said}."
+
+
+TODO_WRITE = make_tool(TodoWrite, access="none", aliases=("write_todos", "settodolist"), quiet=True)
+
+
+# --- Plan mode ------------------------------------------------------------------------------------
+
+
+async def ExitPlanMode(plan: str, mode: str = "default") -> Outcome:  # noqa: ARG001 - the question shows the plan
+    """In plan mode: show your plan (Markdown). The user's yes ends it."""
+    then = "acceptEdits" if mode == "acceptEdits" else "default"
+    return Outcome.of("The user agreed: plan mode is over. Do what the plan says.", ModeSet(then))
+
+
+EXIT_PLAN_MODE = make_tool(
+    ExitPlanMode,
+    access="none",
+    unlisted=True,
+    user=UserAnswer("the plan is ready; yes ends plan mode", ("mode",)),
+)
+
+
+# --- Goals ----------------------------------------------------------------------------------------
 
 BODY_CHARS = 300
 """Characters of a body in a list that would be too long with whole bodies."""

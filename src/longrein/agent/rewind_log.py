@@ -1,0 +1,182 @@
+"""The log as a rewind reads it: ends of steps, contents of files, and checkpoints over time."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from longrein.events import (
+    AnyEvent,
+    CheckpointTaken,
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    FileChanged,
+    FileSeen,
+    Replied,
+    Rewound,
+    TaskEnded,
+    TaskStarted,
+    ToolCall,
+    ToolEnded,
+    TurnEnded,
+    UserSpoke,
+)
+
+REWIND = "(rewind)"
+"""Stands for a call while a rewind runs."""
+
+
+def step_end(entries: list[Entry], to: int) -> int:
+    """Return the last entry up to `to` at which no call is open: a turn's end, or the entry
+    before a prompt.
+    """
+    last, waiting = 1, 0
+    for entry in entries:
+        event = entry.event
+        if entry.seq > to:
+            break
+        if isinstance(event, Replied) and event.stop != "interrupted":
+            waiting += sum(isinstance(part, ToolCall) for part in event.parts)
+        elif isinstance(event, ToolEnded):
+            waiting -= 1
+        elif isinstance(event, Rewound):
+            last, waiting = entry.seq, 0
+        elif not waiting and isinstance(event, TurnEnded):
+            last = entry.seq
+        elif not waiting and isinstance(event, UserSpoke) and event.origin != "steer":
+            last = entry.seq - 1
+    return last
+
+
+class FilesInLog:
+    """Contents of files over time, as a log records them.
+
+    A content is named by its hash; '' stands for no file.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.ours: dict[str, tuple[int, str]] = {}
+        """Path -> last entry at which the agent or a rewind wrote it, and the hash."""
+        self.merged: dict[str, int] = {}
+        """Path -> last entry at which another's change was merged into the agent's."""
+        self.kept: dict[str, str] = {}
+        """Hash -> blob, for contents stored byte for byte: not too large and without secrets."""
+        self._past: dict[str, list[tuple[int, str]]] = {}
+        self._replaced: dict[str, list[tuple[int, str]]] = {}
+        """Path -> contents that the agent's changes replaced."""
+        for entry in entries:
+            self._take(entry.seq, entry.event)
+
+    def at(self, path: str, to: int) -> str:
+        """Return the content of `path` at entry `to`; if not known then, what the agent's first
+        change replaced.
+        """
+        known = (content for seq, content in reversed(self._past.get(path, ())) if seq <= to)
+        replaced = (content for seq, content in self._replaced.get(path, ()) if seq > to)
+        return next(known, next(replaced, ""))
+
+    def _is_known(self, path: str) -> bool:
+        """Return True for a file of which the log has contents."""
+        return path in self._past or path in self._replaced
+
+    def _take(self, seq: int, event: AnyEvent) -> None:
+        match event:
+            case FileSeen() | FileChanged():
+                if event.hash and event.blob == event.hash:
+                    self.kept[event.hash] = event.blob
+                if isinstance(event, FileChanged) and event.by == "agent":
+                    self._replaced.setdefault(event.path, []).append((seq, event.before))
+                    self.ours[event.path] = (seq, event.hash)
+                    if event.over:
+                        self.merged[event.path] = seq
+                self._past.setdefault(event.path, []).append((seq, event.hash))
+            case Rewound(to, files):
+                for path in (put.path for put in files if put.done and self._is_known(put.path)):
+                    content = self.at(path, to)
+                    self.ours[path] = (seq, content)
+                    self._past.setdefault(path, []).append((seq, content))
+            case _:
+                pass
+
+
+# --- Checkpoints ----------------------------------------------------------------------------------
+
+
+def has_tree_changes(entries: Iterable[Entry], to: int) -> bool:
+    """Return True if files were changed or kept in a checkpoint after entry `to`."""
+    return any(
+        isinstance(entry.event, FileChanged | CheckpointTaken)
+        for entry in entries
+        if entry.seq > to
+    )
+
+
+class Gap(msgspec.Struct):
+    """Time between two checkpoints while nothing of the session ran."""
+
+    first: str
+    """Name of the checkpoint at its beginning."""
+    last: str
+    """Name of the one at its end; '' for now."""
+    edits: dict[str, list[FileChanged]]
+    """Path -> changes by the agent's own edits meanwhile."""
+
+
+def first_checkpoint(entries: Iterable[Entry], to: int) -> tuple[int, str]:
+    """Return seq and name of the checkpoint from before the first change after entry `to`; (0,
+    '') for none.
+    """
+    for entry in entries:
+        event = entry.event
+        if entry.seq <= to or not isinstance(event, CheckpointTaken):
+            continue
+        if event.checkpoint and event.when in ("before", "rewind"):
+            return entry.seq, event.checkpoint
+    return 0, ""
+
+
+def gaps(entries: Iterable[Entry], since: int) -> list[Gap]:
+    """Return the gaps from the checkpoint at entry `since` until now."""
+    found: list[Gap] = []
+    running: set[str] = set()  # calls
+    over: set[str] = set()  # calls that have ended, perhaps in a crash
+    beside: set[str] = set()  # background tasks and subagents
+    last, busy = "", False
+    edits: dict[str, list[FileChanged]] = {}
+    for entry in entries:
+        match entry.event:
+            case TaskStarted(task=name) | ChildStarted(child=name):
+                beside.add(name)
+                busy = True
+            case TaskEnded(task=name) | ChildEnded(child=name):
+                beside.discard(name)
+            case ToolEnded(call=call):
+                over.add(call)
+            case FileChanged(by="agent", path=path) as change:
+                edits.setdefault(path, []).append(change)
+            case CheckpointTaken(when, name, calls) if name:
+                if last and not busy and name != last:
+                    found.append(Gap(last, name, edits))
+                _follow(running, when, calls, over)
+                last = name if entry.seq >= since else ""
+                busy = bool(running or beside)
+                edits = {}
+            case _:
+                pass
+    if last and not busy:
+        found.append(Gap(last, "", edits))
+    return found
+
+
+def _follow(running: set[str], when: str, calls: Iterable[str], over: set[str]) -> None:
+    """Update the calls that run after a checkpoint."""
+    if when == "before":
+        running -= {*over, REWIND}
+        running |= set(calls)
+    elif when == "after":
+        running -= set(calls)
+    elif when == "rewind":
+        running.clear()  # nothing else runs
+        running.add(REWIND)
+    else:
+        running.discard(REWIND)
