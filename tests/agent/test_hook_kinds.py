@@ -144,8 +144,9 @@ async def test_a_function_of_a_program_is_one_more_kind_of_handler(harness: Hook
     [(lambda _: 1 / 0, HANG_S), (lambda _: asyncio.sleep(600), 0.2), (lambda _: [1], HANG_S)],
 )
 async def test_a_function_that_fails_blocks_nothing(
-    harness: HookHarness, answer: Any, timeout_s: float
+    harness: HookHarness, monkeypatch: pytest.MonkeyPatch, answer: Any, timeout_s: float
 ) -> None:
+    monkeypatch.setattr("longrein.agent.hooks.KILL_S", 0.0)
     table = HookTable()
     table.add(Callback(answer, timeout_s=timeout_s))
     await harness.play_call(table)
