@@ -64,15 +64,14 @@ def imported(node: ast.AST) -> list[str]:
 
 def imports_of_functions(tree: ast.AST) -> set[ast.Import | ast.ImportFrom]:
     """The import statements inside functions, also in those of classes and of other functions."""
-    found = set()
-    for function in functions(tree):
-        nodes: list[ast.AST] = [function]
-        while nodes:
-            for node in ast.iter_child_nodes(nodes.pop()):
-                if isinstance(node, ast.Import | ast.ImportFrom):
-                    found.add(node)
-                elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
-                    nodes.append(node)
+    found = {node for node in walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)}
+    nodes = [tree]
+    while nodes:
+        for node in ast.iter_child_nodes(nodes.pop()):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found.discard(node)
+            elif not isinstance(node, ast.expr | ast.FunctionDef | ast.AsyncFunctionDef):
+                nodes.append(node)
     return found
 
 

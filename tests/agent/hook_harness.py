@@ -4,6 +4,7 @@ scripted model.
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ from longrein.agent.hook_models import handler_of
 from longrein.agent.hooks import HookTable
 from longrein.agent.messages import UserNotice
 from longrein.config.hook_files import HookFile, expanded_headers, parse_hooks
-from longrein.events import HookAnswered, Text, ToolEnded, ToolStarted, text_of
+from longrein.events import HookAnswered, Text, ToolCall, ToolEnded, ToolStarted, text_of
 from longrein.permissions import Rules
 from longrein.testing.harness import Approver
-from longrein.testing.scripted_model import ScriptedModel
+from longrein.testing.scripted_model import ScriptedModel, call, says
 
 from .disk_harness import DiskHarness
 
 NO_RULES = Rules()
+TOUCH = call("Bash", command="touch ran.txt")
+ALLOW = {"Bash": "allow", "Write": "allow"}
 
 
 def command(event: str, line: str, matcher: str = "", **more: Any) -> dict[str, Any]:
@@ -37,10 +40,14 @@ def joined(*tables: dict[str, Any]) -> dict[str, Any]:
 
 
 class HookHarness(DiskHarness):
-    """A session with hooks. After `run`: what the user saw, was asked, and the log."""
+    """A session with hooks. After `run`: what the user saw, was asked, and the log.
 
-    def __init__(self, folder: Path) -> None:
+    `made` is the call of `play_call`.
+    """
+
+    def __init__(self, folder: Path, made: ToolCall = TOUCH) -> None:
         super().__init__(folder)
+        self.made = made
         self.notices: list[str] = []
         self.approver = Approver()
         self.table = HookTable()
@@ -80,6 +87,18 @@ class HookHarness(DiskHarness):
             await asyncio.sleep(0)
             listening.cancel()
         return session
+
+    async def play_call(
+        self,
+        hooks: dict[str, Any] | HookTable,
+        *replies: Any,
+        made: Sequence[ToolCall] = (),
+        **more: Any,
+    ) -> ScriptedModel:
+        """Play a reply with calls, `replies` and the end of the turn."""
+        model = ScriptedModel(says(*(made or (self.made,))), *replies, says("done"))
+        await self.run(hooks, model, "go", **{"answers": ALLOW, **more})
+        return model
 
     async def _listen(self, session: OpenSession) -> None:
         async for heard in session.follow(0, streaming=False):

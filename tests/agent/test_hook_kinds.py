@@ -25,24 +25,15 @@ from longrein.testing.scripted_model import call, says
 from tests.timeouts import HANG_S
 
 from .disk_harness import said
-from .hook_harness import NO_RULES, HookHarness, command, joined
+from .hook_harness import NO_RULES, TOUCH, HookHarness, command, joined
 
 pytestmark = pytest.mark.anyio
-TOUCH = call("Bash", command="touch ran.txt")
 PRE = "PreToolUse"
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> HookHarness:
     return HookHarness(tmp_path)
-
-
-async def play(
-    harness: HookHarness, hooks: dict[str, Any] | HookTable, *calls: Any, **more: Any
-) -> Script:
-    model = Script(says(*(calls or (TOUCH,))), says("done"))
-    await harness.run(hooks, model, "go", **{"answers": {"Bash": "allow"}, **more})
-    return model
 
 
 # --- Addresses ------------------------------------------------------------------------------------
@@ -99,7 +90,7 @@ async def test_http_hooks(
     asked: list[bytes] = []
     async with server(answer, asked, status) as url:
         headers = {"Authorization": "Bearer $KEY", "Other": "$OTHER"}
-        await play(harness, http(url, headers=headers, allowedEnvVars=["KEY"]))
+        await harness.play_call(http(url, headers=headers, allowedEnvVars=["KEY"]))
     assert (harness.tree / "ran.txt").exists() == runs
     assert said_to_user in "".join(harness.notices)
     assert b"authorization: bearer k1" in asked[0].lower()
@@ -110,13 +101,13 @@ async def test_http_hooks(
 async def test_a_rule_that_denies_an_address_denies_it_to_hooks(harness: HookHarness) -> None:
     asked: list[bytes] = []
     async with server(DENY, asked) as url:
-        await play(harness, http(url), rules=Rules(deny=("WebFetch(domain:127.0.0.1)",)))
+        await harness.play_call(http(url), rules=Rules(deny=("WebFetch(domain:127.0.0.1)",)))
     assert asked == []
     assert "forbids it" in harness.notices[0]
 
 
 async def test_an_address_that_nobody_serves_blocks_nothing(harness: HookHarness) -> None:
-    await play(harness, http("http://127.0.0.1:9/x"))
+    await harness.play_call(http("http://127.0.0.1:9/x"))
     assert (harness.tree / "ran.txt").exists()
     assert "cannot be reached" in harness.notices[0]
 
@@ -143,7 +134,7 @@ async def test_a_function_of_a_program_is_one_more_kind_of_handler(harness: Hook
     handler = Callback(lambda _: json.loads(DENY))
     table = HookTable()
     table.add(handler)
-    await play(harness, table)
+    await harness.play_call(table)
     assert handler.told[0]["tool_input"] == {"command": "touch ran.txt"}
     assert "by post" in harness.results[0]
 
@@ -153,11 +144,12 @@ async def test_a_function_of_a_program_is_one_more_kind_of_handler(harness: Hook
     [(lambda _: 1 / 0, HANG_S), (lambda _: asyncio.sleep(600), 0.2), (lambda _: [1], HANG_S)],
 )
 async def test_a_function_that_fails_blocks_nothing(
-    harness: HookHarness, answer: Any, timeout_s: float
+    harness: HookHarness, monkeypatch: pytest.MonkeyPatch, answer: Any, timeout_s: float
 ) -> None:
+    monkeypatch.setattr("longrein.agent.hooks.KILL_S", 0.0)
     table = HookTable()
     table.add(Callback(answer, timeout_s=timeout_s))
-    await play(harness, table)
+    await harness.play_call(table)
     assert (harness.tree / "ran.txt").exists()
 
 
@@ -168,7 +160,7 @@ async def test_what_a_function_allows_is_not_asked(harness: HookHarness) -> None
             lambda _: {"hookSpecificOutput": {"hookEventName": PRE, "permissionDecision": "allow"}}
         )
     )
-    await play(harness, table, answers=None)
+    await harness.play_call(table, answers=None)
     assert harness.of(PermissionAsked) == []
     assert (harness.tree / "ran.txt").exists()
 
@@ -191,7 +183,7 @@ def test_a4_2_what_hooks_are_told_has_the_fields_of_the_sdk(harness: HookHarness
 
     table = HookTable([Callback(note, event) for event in EVENTS])
     calls = (TOUCH, call("Read", file_path="missing"), call("Bash", command="chmod 1 x"))
-    asyncio.run(play(harness, table, *calls))
+    asyncio.run(harness.play_call(table, made=calls))
     assert {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "Stop"} <= set(
         told
     )
@@ -261,7 +253,7 @@ async def test_a_script_that_was_changed_meanwhile_is_not_run(harness: HookHarne
     script.write_text("exit 0")
     table = harness.load(command(PRE, "bash guard.sh"))
     script.write_text("touch evil.txt")
-    await play(harness, table, answers={"Bash": "deny"})
+    await harness.play_call(table, answers={"Bash": "deny"})
     assert not (harness.tree / "evil.txt").exists()
     assert "guard.sh has changed" in harness.approver.asked[0].reason
 
@@ -286,7 +278,7 @@ async def test_hooks_in_the_background_tell_later(harness: HookHarness) -> None:
 async def test_secrets_in_the_answer_of_a_hook_are_not_stored(harness: HookHarness) -> None:
     secret = "sk-ant-" + "a1B2" * 10
     table = harness.load(command(PRE, f"echo the key {secret} is bad >&2; exit 2"))
-    await play(harness, table, redact=lambda text: text.replace(secret, "[secret]"))
+    await harness.play_call(table, redact=lambda text: text.replace(secret, "[secret]"))
     assert secret not in str(harness.entries())
     assert harness.of(HookAnswered)[0].text == "the key [secret] is bad"
 
@@ -356,7 +348,7 @@ async def test_a12_the_transcript_holds_the_conversation_so_far(harness: HookHar
     if not shutil.which("jq"):
         pytest.skip("the hook needs jq")
     (harness.state / "copy").mkdir(parents=True)
-    await play(harness, hooks, hook_files=HookFiles(str(harness.state / "copy")))
+    await harness.play_call(hooks, hook_files=HookFiles(str(harness.state / "copy")))
     lines = [json.loads(line) for line in (harness.tree / "end.jsonl").read_text().splitlines()]
     assert [line["type"] for line in lines] == ["user", "assistant", "user", "assistant"]
     assert lines[0]["message"] == {"role": "user", "content": "go"}

@@ -15,10 +15,9 @@ from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 
 from .disk_harness import said
-from .hook_harness import HookHarness
+from .hook_harness import TOUCH, HookHarness
 
 pytestmark = pytest.mark.anyio
-TOUCH = call("Bash", command="touch ran.txt")
 PRE = "PreToolUse"
 
 
@@ -29,13 +28,6 @@ def harness(tmp_path: Path) -> HookHarness:
 
 def asking(event: str, prompt: str, kind: str = "prompt", **more: Any) -> dict[str, Any]:
     return {event: [{"hooks": [{"type": kind, "prompt": prompt, **more}]}]}
-
-
-async def play(harness: HookHarness, hooks: Any, *answers: Any, **more: Any) -> Script:
-    model = Script(says(TOUCH), *answers, says("done"))
-    await harness.run(hooks, model, "go", **{"answers": {"Bash": "allow"}, **more})
-    model.check_done()
-    return model
 
 
 @pytest.mark.parametrize(
@@ -54,7 +46,7 @@ async def play(harness: HookHarness, hooks: Any, *answers: Any, **more: Any) -> 
 async def test_what_the_model_says_decides(
     harness: HookHarness, answer: Any, runs: bool, line: str
 ) -> None:
-    model = await play(harness, asking(PRE, "Is this safe? $ARGUMENTS"), answer)
+    model = await harness.play_call(asking(PRE, "Is this safe? $ARGUMENTS"), answer)
     assert (harness.tree / "ran.txt").exists() == runs
     assert [line in notice for notice in harness.notices] == [True] * bool(line)
     request = model.requests[1]
@@ -69,7 +61,9 @@ async def test_what_the_model_says_decides(
 
 
 async def test_the_reason_reaches_the_model(harness: HookHarness) -> None:
-    await play(harness, asking(PRE, "Is this safe?"), says('{"ok": false, "reason": "it touches"}'))
+    await harness.play_call(
+        asking(PRE, "Is this safe?"), says('{"ok": false, "reason": "it touches"}')
+    )
     assert harness.results == ["denied: Denied: a hook refused this call: it touches"]
 
 
@@ -103,7 +97,7 @@ async def test_it_may_have_a_model_of_its_own(harness: HookHarness) -> None:
     more = {"open_model": opened.__getitem__, "child_model": lambda asked: (f"test/{asked}", "")}
     deps = harness.deps
     harness.deps = lambda model, log, **given: _replaced(deps(model, log, **given), more)  # type: ignore[method-assign]
-    await play(harness, asking(PRE, "Safe?", model="small"))
+    await harness.play_call(asking(PRE, "Safe?", model="small"))
     small.check_done()
     assert small.closed
 
@@ -132,7 +126,7 @@ async def test_an_agent_reads_files_before_it_decides(harness: HookHarness) -> N
         says(call("Read", file_path="rules.txt"), call("Grep", pattern="touched")),
         says('{"ok": false, "reason": "rules.txt forbids it"}'),
     )
-    model = await play(harness, asking(PRE, "See rules.txt", "agent"), *answers)
+    model = await harness.play_call(asking(PRE, "See rules.txt", "agent"), *answers)
     assert {spec.name for spec in model.requests[1].prefix.tools} == {"Read", "Grep", "Glob"}
     read, found = (
         text_of(one.part.parts)
@@ -157,7 +151,9 @@ async def test_an_agent_may_read_no_more_than_the_rules_allow_and_do_nothing_els
         call("Grep", pattern="TOP"),
     )
     more = {"rules": Rules(deny=("Read(./secret.txt)",), base=str(harness.tree))}
-    model = await play(harness, asking(PRE, "Look", "agent"), tries, says('{"ok": true}'), **more)
+    model = await harness.play_call(
+        asking(PRE, "Look", "agent"), tries, says('{"ok": true}'), **more
+    )
     told = [
         text_of(one.part.parts)
         for one in model.requests[2].items
@@ -171,7 +167,7 @@ async def test_an_agent_may_read_no_more_than_the_rules_allow_and_do_nothing_els
 
 async def test_an_agent_that_never_decides_is_ended(harness: HookHarness) -> None:
     looking = [says(call("Glob", pattern="*")) for _ in range(50)]
-    await play(harness, asking(PRE, "Look", "agent"), *looking)
+    await harness.play_call(asking(PRE, "Look", "agent"), *looking)
     assert harness.notices == [f"{PRE} hook `Look`: the model did not decide within 50 requests"]
     assert (harness.tree / "ran.txt").exists()
 

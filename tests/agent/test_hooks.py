@@ -18,11 +18,10 @@ from longrein.tools import agent_tool
 from tests.timeouts import HANG_S
 
 from .disk_harness import said
-from .hook_harness import HookHarness, command, joined
+from .hook_harness import ALLOW, HookHarness, command, joined
 
 pytestmark = pytest.mark.anyio
 BASH = call("Bash", command="echo ran > ran.txt; echo fine")
-ALLOW = {"Bash": "allow", "Write": "allow"}
 
 
 def answer(**fields: Any) -> str:
@@ -32,13 +31,7 @@ def answer(**fields: Any) -> str:
 
 @pytest.fixture
 def harness(tmp_path: Path) -> HookHarness:
-    return HookHarness(tmp_path)
-
-
-async def play(harness: HookHarness, hooks: dict[str, Any], **more: Any) -> Script:
-    model = Script(says(BASH), says("done"))
-    await harness.run(hooks, model, "go", **{"answers": ALLOW, **more})
-    return model
+    return HookHarness(tmp_path, BASH)
 
 
 # --- PreToolUse (A18.6) ---------------------------------------------------------------------------
@@ -50,7 +43,7 @@ async def check(
     """Play one Bash call under hooks: whether it runs, what its result and what a notice to the
     user says.
     """
-    await play(harness, hooks)
+    await harness.play_call(hooks)
     assert (harness.tree / "ran.txt").exists() == runs
     assert text in harness.results[0]
     assert any(notice in line for line in harness.notices) if notice else harness.notices == [], (
@@ -155,7 +148,7 @@ async def test_a_hook_that_leaves_a_process_behind_hangs_nothing(harness: HookHa
 
 async def test_a18_6_changed_input_is_shown_and_runs(harness: HookHarness) -> None:
     changed = {"command": "echo safe > safe.txt", "description": "safer"}
-    await play(harness, command(PRE, answer(updatedInput=changed)))
+    await harness.play_call(command(PRE, answer(updatedInput=changed)))
     assert [question.shown.count("safe.txt") for question in harness.approver.asked] == [1]
     assert (harness.tree / "safe.txt").exists()
     assert not (harness.tree / "ran.txt").exists()
@@ -164,14 +157,14 @@ async def test_a18_6_changed_input_is_shown_and_runs(harness: HookHarness) -> No
 
 
 async def test_changed_input_that_the_tool_cannot_take_does_not_run(harness: HookHarness) -> None:
-    await play(harness, command(PRE, answer(updatedInput={"comand": "x"})))
+    await harness.play_call(command(PRE, answer(updatedInput={"comand": "x"})))
     assert "a hook has changed the input" in harness.results[0]
     assert harness.started == []
 
 
 async def test_a_hook_that_asks_asks_although_a_rule_allows(harness: HookHarness) -> None:
-    await play(
-        harness, command(PRE, ASK), rules=Rules(allow=("Bash(*)",)), answers={"Bash": "deny"}
+    await harness.play_call(
+        command(PRE, ASK), rules=Rules(allow=("Bash(*)",)), answers={"Bash": "deny"}
     )
     assert len(harness.approver.asked) == 1
     assert "a hook asks" in harness.approver.asked[0].reason
@@ -212,7 +205,7 @@ async def test_an_allowing_hook_does_not_pass_a_protected_path(harness: HookHarn
 
 async def test_a4_2_what_a_hook_is_told_and_its_environment(harness: HookHarness) -> None:
     line = "cat > told.json; env > env.txt; pwd > pwd.txt"
-    await play(harness, command(PRE, line))
+    await harness.play_call(command(PRE, line))
     told = json.loads((harness.tree / "told.json").read_text())
     assert (told["hook_event_name"], told["tool_name"]) == ("PreToolUse", "Bash")
     assert told["tool_input"]["command"] == BASH.arguments["command"]
@@ -226,7 +219,7 @@ async def test_hooks_of_an_event_run_in_parallel_and_the_same_command_once(
 ) -> None:
     all_three = "until [ $(wc -l < lines.txt) -ge 3 ]; do sleep 0.05; done"
     each = [command(PRE, f"echo {n} >> lines.txt; {all_three}") for n in (1, 2, 2, 3)]
-    await play(harness, joined(*each))
+    await harness.play_call(joined(*each))
     assert sorted((harness.tree / "lines.txt").read_text().split()) == ["1", "2", "3"]
     assert harness.notices == [], "each ended, which it does when all have begun"
     assert [one.elapsed_ms > 0 for one in harness.of(HookAnswered)] == [True] * 3
@@ -236,8 +229,8 @@ async def test_hooks_of_an_event_run_in_parallel_and_the_same_command_once(
 
 
 async def test_post_tool_use_tells_the_model(harness: HookHarness) -> None:
-    model = await play(
-        harness, command("PostToolUse", "cat > told.json; echo 2 lint errors >&2; exit 2", "Bash")
+    model = await harness.play_call(
+        command("PostToolUse", "cat > told.json; echo 2 lint errors >&2; exit 2", "Bash")
     )
     told = json.loads((harness.tree / "told.json").read_text())
     assert told["tool_response"]["stdout"].startswith("fine")
@@ -253,7 +246,7 @@ async def test_post_tool_use_can_replace_the_output(harness: HookHarness) -> Non
             "updatedToolOutput": {"stdout": "masked"},
         }
     }
-    await play(harness, command("PostToolUse", f"echo '{json.dumps(output)}'"))
+    await harness.play_call(command("PostToolUse", f"echo '{json.dumps(output)}'"))
     assert harness.results == ["ok: masked"]
 
 
@@ -304,14 +297,16 @@ def decision(**fields: Any) -> str:
 
 
 async def test_permission_request_can_deny(harness: HookHarness) -> None:
-    await play(harness, command("PermissionRequest", decision(behavior="deny", message="ask Bob")))
+    await harness.play_call(
+        command("PermissionRequest", decision(behavior="deny", message="ask Bob"))
+    )
     assert "a hook refused this call. ask Bob" in harness.results[0]
     assert harness.started == []
 
 
 async def test_permission_request_allows_only_where_the_user_said_so(harness: HookHarness) -> None:
     hooks = command("PermissionRequest", decision(behavior="allow"))
-    await play(harness, hooks, answers={"Bash": "deny"})
+    await harness.play_call(hooks, answers={"Bash": "deny"})
     assert (len(harness.approver.asked), harness.started) == (1, [])
 
 

@@ -25,7 +25,7 @@ from benchmarks.context.playing import (
     small_tools,
 )
 
-from longrein.agent import Compact, OpenSession, UserMessage
+from longrein.agent import Compact, OpenSession
 from longrein.context import Budget, Request, decide, fold, window_of
 from longrein.events import (
     AnyEvent,
@@ -35,7 +35,6 @@ from longrein.events import (
     Interrupted,
     Replied,
     Summarized,
-    Text,
     ToolCall,
     ToolStarted,
     TurnEnded,
@@ -46,6 +45,7 @@ from longrein.models import Failure
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk
+from tests.agent.disk_harness import turn
 
 TALK = Budget(8_000, 1_000, budget_of(8_000).price, clears=())
 """Nothing may be cleared, so that the view can only be summarised."""
@@ -237,19 +237,14 @@ def told(
     return disk
 
 
-async def say(session: OpenSession, *prompts: str) -> None:
-    for prompt in prompts:
-        session.tell(UserMessage((Text(prompt),)))
-        await session.run(once=True)
-
-
 def test_A7_two_compactions_in_one_second_lose_nothing() -> None:
     async def words(session: OpenSession) -> None:
-        await say(session, "first the tests", "then the page")
+        await turn(session, "first the tests")
+        await turn(session, "then the page")
         session.tell(Compact())
         session.tell(Compact("the page"))
         await session.run(once=True)
-        await say(session, "and on")
+        await turn(session, "and on")
 
     provider = Provider(TALK, talker(3))
     disk = told(words, provider)
@@ -267,7 +262,8 @@ def test_E8_a_cancel_in_the_middle_of_a_summary_leaves_the_log_whole() -> None:
         await gate.wait()
 
     async def words(session: OpenSession) -> None:
-        await say(session, "first", "second")
+        await turn(session, "first")
+        await turn(session, "second")
         provider.wait = waiting
         session.tell(Compact())
         walk = asyncio.ensure_future(session.run(once=True))
@@ -275,7 +271,7 @@ def test_E8_a_cancel_in_the_middle_of_a_summary_leaves_the_log_whole() -> None:
         session.interrupt()
         gate.set()
         await walk
-        await say(session, "go on then")
+        await turn(session, "go on then")
 
     provider = Provider(TALK, talker(4))
     disk = told(words, provider)

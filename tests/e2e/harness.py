@@ -178,6 +178,8 @@ class CliHarness:
         self.home, self.state, self.project = folder / "home", folder / "state", folder / "project"
         self.tag = f"e2e-{os.getpid()}-{folder.name}"
         self.command = list(command)
+        self.forks = True
+        """False: each start is a new interpreter."""
         self._forked: dict[int, bytes] = {}
         """Pid -> command line of each fork, which has those of the process that it comes from."""
         self.env = {
@@ -231,7 +233,8 @@ class CliHarness:
             "stderr": subprocess.PIPE,
             "bufsize": 0,  # `communicate` does not see what `readline` has buffered
         }
-        if more or self.command != list(COMMAND) or not can_fork(argv, variables):
+        forks = self.forks and not more and self.command == list(COMMAND)
+        if not forks or not can_fork(argv, variables):
             return RunningCommand(subprocess.Popen(argv, start_new_session=True, **how, **more))
         forked = ForkedProcess("longrein", argv, **how)
         self._forked[forked.pid] = b"\0".join(map(os.fsencode, argv))

@@ -2,6 +2,8 @@
 nothing.
 """
 
+from pathlib import Path
+
 import pytest
 
 from longrein.events import Cleared, Replied, Thinking
@@ -19,12 +21,20 @@ MODELS = {
 
 def look(step: int) -> Turn:
     """A reply that thinks, speaks and calls twice at once."""
-    commands = (f"seq -f 'part {step} of list {side} holds the value %g here' 60" for side in "ab")
     return Turn(
         thinking=f"Step {step}: " + f"I compare value_{step} with what came before. " * 20,
         text=f"I look at list {step}.",
-        calls=tuple(Call("Bash", {"command": command}) for command in commands),
+        calls=tuple(Call("Read", {"file_path": f"{step}{side}.txt"}) for side in "ab"),
     )
+
+
+def make_lists(project: Path, count: int) -> None:
+    """Write what `look` reads."""
+    for step in range(count):
+        for side in "ab":
+            part = f"part {step} of list {side} holds the value"
+            lines = [f"{part} {value} here\n" for value in range(60)]
+            (project / f"{step}{side}.txt").write_text("".join(lines))
 
 
 @pytest.mark.parametrize("wire", MODELS)
@@ -32,6 +42,7 @@ def test_old_replies_leave_with_their_thinking_and_the_provider_accepts_it(
     cli: CliHarness, wire: str
 ) -> None:
     name = MODELS[wire]
+    make_lists(cli.project, STEPS)
     with Provider(*map(look, range(STEPS)), Turn(text="done")) as provider:
         limits = f'[models."served/{name}"]\nwindow = 40000\nmax_output = 6000\neffort = "medium"\n'
         cli.config.write_text(f'model = "served/{name}"\n{limits}' + provider.settings(wire))
@@ -65,6 +76,7 @@ def test_calls_and_thinking_of_earlier_turns_are_cleared_and_the_provider_accept
         "".join(f"line {n} of the draft says value_{n}\n" for n in range(150)),
     )
     calls = (Call("Bash", {"command": f"cat > draft.txt <<END\n{draft}END"}),)
+    make_lists(cli.project, 2 * STEPS)
     first = Turn(thinking="I plan the draft_outline. " * 60, text="I write it.", calls=calls)
     with Provider(
         first, Turn(text="written"), *map(look, range(2 * STEPS)), Turn(text="done")

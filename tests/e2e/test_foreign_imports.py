@@ -31,6 +31,7 @@ PYTHON = str(Path(sys.executable))
 @pytest.fixture
 def tripwires(cli: CliHarness) -> Path:
     """The project full of modules; importing one creates the returned file."""
+    cli.forks = False  # a fork finds all imported
     tripped = cli.folder / "tripped"
     trap = f"open({str(tripped)!r}, 'a').write(__name__ + '\\n')\n"
     for name in {*NAMES, "sitecustomize"} - {"__future__"}:

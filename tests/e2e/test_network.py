@@ -39,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
 def server() -> Iterator[str]:
     """`127.0.0.1:PORT` of a server outside the sandbox."""
     made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=made.serve_forever, daemon=True).start()
+    threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
     yield f"127.0.0.1:{made.server_port}"
     made.shutdown()
     made.server_close()
@@ -63,7 +63,7 @@ def repository(cli: CliHarness) -> Iterator[str]:
     ):
         subprocess.run(["git", *words], check=True, capture_output=True)
     made = ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(folder)))
-    threading.Thread(target=made.serve_forever, daemon=True).start()
+    threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
     yield f"127.0.0.1:{made.server_port}"
     made.shutdown()
     made.server_close()

@@ -5,13 +5,17 @@ and no port is opened.
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.timeouts import HANG_S
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SIZE = (1200, 900)
@@ -49,6 +53,9 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 """The browser reads commands from descriptor 3 and writes answers to descriptor 4."""
 
+POLL_S = 0.02
+"""Pause between two looks at a page that is waited for."""
+
 Json = dict[str, Any]
 
 
@@ -59,6 +66,14 @@ def find_chromium() -> str | None:
 
 class ScriptError(Exception):
     """A script of the page or of the test has thrown."""
+
+
+class RefusedError(Exception):
+    """The browser has answered a command with an error."""
+
+
+class BrowserError(Exception):
+    """The browser has ended, or does not answer."""
 
 
 class Page:
@@ -96,18 +111,20 @@ class Page:
         return answer["result"].get("value")
 
     def wait_until(self, expression: str) -> None:
-        """Wait until an expression of the page is true; a problem of the page or the test's
-        timeout ends the wait.
+        """Wait until an expression of the page is true; a problem of the page ends the wait.
+
+        An expression may throw while one page replaces another, whose document is not there yet.
         """
+        until, found = time.monotonic() + HANG_S, ""
         while not self.problems:
             try:
-                if self.run(
-                    f"new Promise((done) => setTimeout(() => done(Boolean({expression})), 20))"
-                ):
+                if self.run(f"Boolean({expression})"):
                     return
-            except (ScriptError, RuntimeError) as error:  # a page that is replaced by the next one
-                if "Error" in str(error) and "context" not in str(error).lower():
-                    raise
+            except (ScriptError, RefusedError) as error:
+                found = str(error)
+            if time.monotonic() > until:
+                raise ScriptError(f"not true after {HANG_S} s: {expression} {found}")
+            time.sleep(POLL_S)
         raise ScriptError("\n".join(self.problems))
 
     def emulate(self, feature: str, value: str) -> None:
@@ -209,22 +226,29 @@ class Chromium:
         if session:
             message["sessionId"] = session
         os.write(self.commands, json.dumps(message).encode() + b"\0")
+        until = time.monotonic() + HANG_S
         while True:
-            answer = self.receive()
+            answer = self.receive(until)
+            if answer is None:
+                raise BrowserError(f"Chromium has not answered {method} in {HANG_S} s: {params}")
             if answer.get("id") == self.last:
                 if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']['message']}")
+                    raise RefusedError(f"{method}: {answer['error']['message']}")
                 result: Json = answer["result"]
                 return result
             page = self.pages.get(answer.get("sessionId", ""))
             if page and "method" in answer:
                 page.note(answer["method"], answer["params"])
 
-    def receive(self) -> Json:
+    def receive(self, until: float) -> Json | None:
+        """Return the next message; None if none came until then."""
         while b"\0" not in self.buffer:
+            left_s = max(0.0, until - time.monotonic())
+            if not select.select([self.answers], [], [], left_s)[0]:
+                return None
             more = self.answers.read(1 << 20)
             if not more:
-                raise RuntimeError("Chromium has ended")
+                raise BrowserError("Chromium has ended")
             self.buffer += more
         message, _, self.buffer = self.buffer.partition(b"\0")
         answer: Json = json.loads(message)
@@ -268,8 +292,9 @@ def chromium(folder: Path) -> Iterator[Chromium]:
     finally:
         try:
             browser.call("Browser.close")
-        except (RuntimeError, OSError):
+            process.wait(HANG_S)
+        except (BrowserError, OSError, subprocess.TimeoutExpired):
             process.kill()
-        process.wait()
+            process.wait()
         os.close(command_in)
         browser.answers.close()

@@ -51,14 +51,19 @@ def found(sample: SampleSession) -> Inspection:
 
 
 def states(sample: SampleSession) -> list[tuple[Entry, State]]:
-    """Each request for a turn, with a state of its own that was folded up to it."""
+    """Each third request for a turn, with a state of its own that was folded up to it."""
     folded = []
-    for at, entry in enumerate(sample.entries):
-        if isinstance(entry.event, Asked) and entry.event.purpose == "turn":
-            state = State()
-            for one in sample.entries[: at + 1]:
-                state = advance(state, one, lambda to: sample.entries[:to])
-            folded.append((entry, state))
+    turns = [
+        at
+        for at, entry in enumerate(sample.entries)
+        if isinstance(entry.event, Asked) and entry.event.purpose == "turn"
+    ]
+    for at in turns[::3]:
+        entry = sample.entries[at]
+        state = State()
+        for one in sample.entries[: at + 1]:
+            state = advance(state, one, lambda to: sample.entries[:to])
+        folded.append((entry, state))
     return folded
 
 
@@ -174,7 +179,7 @@ def test_the_stages_of_items_tell_what_each_request_showed(
             assert item.form in ("full", "summary") or stages[-1].text == text_of_item(item)
             checked += 1
         assert shown.keys() <= items.keys()
-    assert checked > 1_000
+    assert checked > 400
     forms = {stage.form for item in found.items for stage in item.stages}
     assert forms >= {"full", "trimmed", "folded", "summarised", "recalled", "restored", "gone"}
     assert all(
@@ -358,7 +363,7 @@ def comparable(inspection: Inspection) -> object:
     )
 
 
-@pytest.mark.parametrize("steps", [1, 7, 60])
+@pytest.mark.parametrize("steps", [1, 7, 20])
 def test_reading_on_gives_what_reading_anew_gives(sample: SampleSession, steps: int) -> None:
     logs = SampleLogs(sample, upto=40)
     inspector = SessionInspector(logs, lambda _: sample.budget)

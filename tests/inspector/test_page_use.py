@@ -390,7 +390,7 @@ def live_server(document: Json) -> Iterator[tuple[str, "queue.Queue[tuple[str, J
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/", events

@@ -163,7 +163,7 @@ def test_a_server_leads_no_request_into_the_private_network(cli: CliHarness) -> 
     own, other = (server.server_address[1] for server in servers)
     challenge = f'Bearer resource_metadata="http://127.0.0.1:{other}/inside"'
     for server in servers:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     serve(cli, guarded={"type": "http", "url": f"http://127.0.0.1:{own}/mcp"})
     told = cli.run("mcp", "login", "guarded")
     for server in servers:

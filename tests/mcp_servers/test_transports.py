@@ -99,7 +99,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def base() -> Iterator[str]:
     Handler.seen = []
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
 

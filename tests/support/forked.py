@@ -9,6 +9,7 @@ session of a real start; its command line in `/proc` is that of the process it c
 import array
 import atexit
 import fcntl
+import gc
 import importlib
 import json
 import os
@@ -23,17 +24,18 @@ import termios
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from pkgutil import iter_modules, walk_packages
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).parent.parent.parent
-PRELOADED = (
-    *(ROOT / "tests/start_modules.txt").read_text(encoding="utf-8").split(),
-    "longrein.frontends.terminal.terminal_run",
-)
+NOT_PRELOADED = ("__main__", "extensions", "integrations", "testing")
+"""Parts of longrein that few runs import, and the program itself."""
+LIBRARIES = ("ctypes", "tomllib", "tree_sitter_bash")
+"""Libraries that longrein imports inside functions."""
 FORKING = __file__.encode()
 """Part of the command line of the process that forks, and of its forks."""
 REQUEST_BYTES_MAX = 100_000
@@ -139,11 +141,23 @@ def _parent() -> socket.socket:
 # --- The process that forks -----------------------------------------------------------------------
 
 
+def preloaded() -> Iterator[str]:
+    """Yield the modules that a fork finds imported."""
+    yield from LIBRARIES
+    package = ROOT / "src/longrein"
+    for module in iter_modules([str(package)]):
+        if module.name not in NOT_PRELOADED:
+            yield f"longrein.{module.name}"
+            found = walk_packages([str(package / module.name)], f"longrein.{module.name}.")
+            yield from (inner.name for inner in found)
+
+
 def serve(requests: socket.socket) -> None:
     """Fork for each request, and tell the end of each fork."""
-    for name in PRELOADED:
-        if name != "longrein.__main__":
-            importlib.import_module(name)
+    for name in preloaded():
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy the pages of all that it has from here
     wake_read, wake_write = os.pipe()
     for fd in (wake_read, wake_write):
         os.set_blocking(fd, False)

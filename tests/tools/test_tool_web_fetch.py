@@ -23,7 +23,7 @@ PAGE = (
     "<b>2</b> min"
 )
 JSON = b'{"a": [1, 2]}'
-BOMB = gzip.compress(b"\0" * (200 << 20))
+BOMB = gzip.compress(b"\0" * (64 << 20), 1)
 pytestmark = pytest.mark.anyio
 ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/": (200, {"Content-Type": "text/html; charset=utf-8"}, PAGE.encode()),
@@ -81,7 +81,7 @@ class Site:
 def site() -> Iterator[Site]:
     server = ThreadingHTTPServer(("localhost", 0), Handler)
     server.seen = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield Site(server)
     server.shutdown()

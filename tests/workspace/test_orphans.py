@@ -174,14 +174,13 @@ def test_a_mark_whose_longrein_is_dead_protects_nobody(
 def test_a_longrein_started_inside_a_lost_session_spares_itself_and_who_started_it(
     crashed: CrashedSession, tmp_path: Path
 ) -> None:
-    ready, went = tmp_path / "ready", tmp_path / "went"
+    went = tmp_path / "went"
     program = (
         "from longrein.workspace import end_orphans\n"
         f"said = end_orphans(lambda session: session != {crashed.session!r})\n"
         f"open({str(went)!r}, 'w').write(repr(said))\n"
     )
-    other = crashed.start_orphan(f"touch {ready}; exec sleep 999")
-    wait_for(ready)
+    other = crashed.start_orphan()
     crashed.start_orphan(f'{sys.executable} -c "$PROGRAM"; sleep 999; true', PROGRAM=program)
     wait_until(lambda: went.exists() and bool(went.read_text()))
     assert f"sleep ({other})" in went.read_text()
