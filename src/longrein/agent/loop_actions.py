@@ -25,7 +25,6 @@ from longrein.agent.messages import (
 )
 from longrein.agent.model_request import SummaryRequest, retry_pause
 from longrein.agent.ports import MoveContext
-from longrein.agent.rewind import restore_files, rewind, uncompact
 from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import Session
 from longrein.events import AnyEvent, AskFailed, LongreinError, ModeSet
@@ -88,12 +87,8 @@ def _take(session: Session, message: InboxMessage, trees: "RestoredTrees | None"
     match message:
         case SetModel(model):
             switch_model(session, model)
-        case Rewind(to, files, conversation=False):
-            restore_files(session, to, trees)
-        case Rewind(to, files):
-            rewind(session, to, files=files, trees=trees)
-        case Uncompact(seq):
-            uncompact(session, seq)
+        case Rewind() | Uncompact():
+            _go_back(session, message, trees)
         case Continue() | UserMessage():
             session.paused = False
         case Answer():
@@ -104,6 +99,18 @@ def _take(session: Session, message: InboxMessage, trees: "RestoredTrees | None"
     for part in session.parts:
         part.take(message)
     session.append(*events_of(message, session.state))
+
+
+def _go_back(session: Session, message: Rewind | Uncompact, trees: "RestoredTrees | None") -> None:
+    from longrein.agent.rewind import restore_files, rewind, uncompact
+
+    match message:
+        case Rewind(to, _, conversation=False):
+            restore_files(session, to, trees)
+        case Rewind(to, files):
+            rewind(session, to, files=files, trees=trees)
+        case Uncompact(seq):
+            uncompact(session, seq)
 
 
 def _approve(session: Session, answer: Answer) -> Answer:
