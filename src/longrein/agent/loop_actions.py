@@ -87,8 +87,17 @@ def _take(session: Session, message: InboxMessage, trees: "RestoredTrees | None"
     match message:
         case SetModel(model):
             switch_model(session, model)
-        case Rewind() | Uncompact():
-            _go_back(session, message, trees)
+        case Rewind(to, files, whole):
+            from longrein.agent.rewind import restore_files, rewind
+
+            if whole:
+                rewind(session, to, files=files, trees=trees)
+            else:
+                restore_files(session, to, trees)
+        case Uncompact(seq):
+            from longrein.agent.rewind import uncompact
+
+            uncompact(session, seq)
         case Continue() | UserMessage():
             session.paused = False
         case Answer():
@@ -99,18 +108,6 @@ def _take(session: Session, message: InboxMessage, trees: "RestoredTrees | None"
     for part in session.parts:
         part.take(message)
     session.append(*events_of(message, session.state))
-
-
-def _go_back(session: Session, message: Rewind | Uncompact, trees: "RestoredTrees | None") -> None:
-    from longrein.agent.rewind import restore_files, rewind, uncompact
-
-    match message:
-        case Rewind(to, _, conversation=False):
-            restore_files(session, to, trees)
-        case Rewind(to, files):
-            rewind(session, to, files=files, trees=trees)
-        case Uncompact(seq):
-            uncompact(session, seq)
 
 
 def _approve(session: Session, answer: Answer) -> Answer:
