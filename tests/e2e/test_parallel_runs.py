@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from longrein.events import PrefixSet
+from tests.timeouts import wait_until
 
 from .harness import (
     BYPASS,
@@ -21,7 +22,6 @@ from .harness import (
     calls,
     fails,
     says,
-    wait_until,
 )
 
 KEY = "sk-proj-4fJ8mN2qXw7LtR9vBz6KhD3s"

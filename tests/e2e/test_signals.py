@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.timeouts import HANG_S
+from tests.timeouts import HANG_S, wait_until
 
-from .harness import CliHarness, bash, calls, says, wait_until
+from .harness import CliHarness, bash, calls, says
 
 BYPASS = (
     "--dangerously-skip-permissions",

@@ -30,7 +30,7 @@ from longrein.workspace.sandbox.rungs import Rung, find_rung
 from longrein.workspace.supervisor import landlock_process, mount_process, openat
 from longrein.workspace.supervisor.posix_spawn import spawn
 from tests.seeds import TIMES
-from tests.timeouts import HANG_S
+from tests.timeouts import HANG_S, until
 from tests.workspace.conftest import supervised
 
 assert ctypes
@@ -524,11 +524,6 @@ async def test_masks_and_locks_are_made_anew_when_the_user_replaces_a_file(tmp_p
     assert os.listdir(root / ".claude") == []
     assert str(os.getuid()) in printed
     await spawner.drain()
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    while not happened():  # noqa: ASYNC110 - files of another process
-        await asyncio.sleep(0.01)
 
 
 # --- Files that are obeyed later ------------------------------------------------------------------
