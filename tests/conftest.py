@@ -6,11 +6,17 @@ import gc
 import os
 import signal
 import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.seeds import TIMES
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import CliHarness
 
 for name in [
     n for n in os.environ if n.endswith("_API_KEY") or n.startswith(("LONGREIN_", "XDG_"))
@@ -47,6 +53,19 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator["CliHarness"]:
+    """A harness in a temporary folder; a process that outlives its test fails it."""
+    from tests.e2e.harness import CliHarness  # most tests start no process
+
+    harness = CliHarness(tmp_path)
+    try:
+        yield harness
+        assert harness.wait_survivors() == []
+    finally:
+        harness.clean_up()
 
 
 def pytest_collection_finish() -> None:

@@ -1,23 +1,13 @@
 """The page for users of other agents: its commands run, its files are found, its pages exist."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from longrein.config.other_agent_files import KINDS
 from tests.e2e.harness import CliHarness
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "coming-from.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Iterator[CliHarness]:
-    harness = CliHarness(tmp_path)
-    yield harness
-    harness.clean_up()
 
 
 def test_every_command_of_the_page_runs(cli: CliHarness) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from longrein.extensions.acp.editor_commands import COMMANDS
-from tests.e2e.conftest import cli as cli  # noqa: PLC0414 - the fixture
 from tests.e2e.harness import CliHarness, says
 
 PAGE = (Path(__file__).parent.parent / "docs/editors.md").read_text(encoding="utf-8")

@@ -11,7 +11,6 @@ from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX
 from longrein.context import KINDS, PROGRAM_KINDS
 from longrein.context.fold_notices import EVENT_CHARS_MAX
 from longrein.events import Reminded, SchedulesSet
-from tests.e2e.conftest import cli  # noqa: F401 - a fixture
 from tests.e2e.harness import CliHarness, of, says
 from tests.timeouts import HANG_S
 
@@ -23,7 +22,7 @@ def commands() -> list[str]:
     return [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
 
 
-def test_the_commands_of_the_page_do_what_it_says(cli: CliHarness) -> None:  # noqa: F811
+def test_the_commands_of_the_page_do_what_it_says(cli: CliHarness) -> None:
     cli.plays(says("hi"), says("I see"), says("ok"))
     for command in commands():
         piped, _, rest = command.rpartition(" | ")

@@ -5,7 +5,6 @@ import shlex
 from pathlib import Path
 
 from longrein.frontends.command_lookup import bundled_commands
-from tests.e2e.conftest import cli  # noqa: F401 - the fixture
 from tests.e2e.harness import CliHarness, says
 from tests.e2e.test_import import claude_lines
 from tests.transcripts.fixtures import write
@@ -14,7 +13,7 @@ from tests.transcripts.test_codex import conversation
 PAGE = (Path(__file__).parent.parent / "docs/export.md").read_text(encoding="utf-8")
 
 
-def test_the_commands_of_the_export_page_run(cli: CliHarness) -> None:  # noqa: F811 - the fixture
+def test_the_commands_of_the_export_page_run(cli: CliHarness) -> None:
     lines = re.findall(
         r"^\$ (.*)$", "\n".join(re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)), re.MULTILINE
     )

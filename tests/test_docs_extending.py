@@ -9,10 +9,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from longrein.app.run_context import RunContext
 from longrein.extension_points import BUNDLED, DOORS
@@ -27,13 +24,6 @@ def block(start: str) -> str:
     found = re.search(rf"```{re.escape(start)}\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     return found[1]
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Iterator[CliHarness]:
-    harness = CliHarness(tmp_path)
-    yield harness
-    harness.clean_up()
 
 
 def build_wheel(folder: Path) -> Path:

@@ -3,7 +3,6 @@ those of the code.
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ RUNS = re.findall(
 )
 """(turns of the model, commands with their output), in order."""
 COUNT = "for n in range(1, 11):\n    print(n)\n"
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Iterator[CliHarness]:
-    harness = CliHarness(tmp_path)
-    yield harness
-    harness.clean_up()
 
 
 def turns(text: str) -> list[Turn]:

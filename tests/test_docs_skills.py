@@ -3,10 +3,7 @@ the code reads.
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from longrein.config import SkillFiles
 from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
@@ -18,13 +15,6 @@ from tests.e2e.harness import CliHarness, of, says
 
 PAGE = (Path(__file__).parent.parent / "docs/skills.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```markdown (\S+)\n(.*?)```", PAGE, re.DOTALL))
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Iterator[CliHarness]:
-    harness = CliHarness(tmp_path)
-    yield harness
-    harness.clean_up()
 
 
 def written(folder: Path) -> None:

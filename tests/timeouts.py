@@ -1,6 +1,10 @@
-"""Time limits of the tests. They end hung tests; no verdict depends on how long something took."""
+"""Time limits of the tests, and waits within them. They end hung tests; no verdict depends on how
+long something took.
+"""
 
-from collections.abc import Iterator
+import asyncio
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 HANG_S = 60.0
@@ -18,3 +22,18 @@ def growing_limits(first: int | float) -> Iterator[Any]:
     until the machine was fast enough, so that its verdict does not depend on the load.
     """
     yield from (first * 2**n for n in range(10))
+
+
+def wait_until(happened: Callable[[], object], limit_s: float = HANG_S) -> None:
+    """Wait until `happened()` is true; fail after `limit_s` seconds."""
+    end = time.monotonic() + limit_s
+    while not happened():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.001)
+
+
+async def until(happened: Callable[[], object]) -> None:
+    """Let the event loop go on until `happened()` is true; fail after `HANG_S` seconds."""
+    async with asyncio.timeout(HANG_S):
+        while not happened():  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.001)

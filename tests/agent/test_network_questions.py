@@ -17,7 +17,7 @@ from longrein.agent.network_questions import NetworkQuestions
 from longrein.events import Entry, PermissionAnswered, PermissionAsked, ToolEnded, text_of
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from tests.e2e.harness import needs_bubblewrap
-from tests.timeouts import HANG_S
+from tests.timeouts import HANG_S, until
 
 pytestmark = [pytest.mark.anyio, needs_bubblewrap]
 
@@ -132,13 +132,6 @@ async def answering(
 
 def fields(answer: Answer) -> dict[str, Any]:
     return {name: getattr(answer, name) for name in answer.__struct_fields__}
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(HANG_S):
-        while not is_so():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
 
 
 async def turn(session: Session, answer: Callable[[PermissionAsked], Answer | None]) -> Log:

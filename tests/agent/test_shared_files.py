@@ -46,6 +46,7 @@ from tests.agent.subagent_harness import SubagentHarness, tasks
 from tests.agent.test_file_watcher import notes, then
 from tests.load.writers import campaign
 from tests.store.fixtures import store
+from tests.timeouts import until
 from tests.work_counters import files_opened
 
 pytestmark = pytest.mark.anyio
@@ -401,11 +402,6 @@ def sleeper(seconds: float = 300.0) -> tuple[object, list[str]]:
         return Outcome.of(name)
 
     return Wait, seen
-
-
-async def until(true: Callable[[], object]) -> None:
-    while not true():  # noqa: ASYNC110 - what is waited for is told by no event
-        await asyncio.sleep(0.001)
 
 
 async def play_turn(

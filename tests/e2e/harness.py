@@ -369,14 +369,6 @@ def _short(entry: Entry) -> str:
             return type(event).__name__ + (f":{kind}" if kind else "")
 
 
-def wait_until(happened: Any, limit_s: float = HANG_S) -> None:
-    """Wait until `happened()` is true; fail after `limit_s` seconds."""
-    until = time.monotonic() + limit_s
-    while not happened():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.001)
-
-
 # --- Background tasks -----------------------------------------------------------------------------
 
 

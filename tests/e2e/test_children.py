@@ -24,9 +24,8 @@ from tests.e2e.harness import (
     of,
     says,
     told,
-    wait_until,
 )
-from tests.timeouts import HANG_S
+from tests.timeouts import HANG_S, wait_until
 
 NAMES = ["APPLE", "BEECH", "CEDAR"]
 

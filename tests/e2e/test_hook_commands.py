@@ -14,10 +14,10 @@ from tests.e2e.harness import (
     needs_sandbox,
     of,
     says,
-    wait_until,
 )
 from tests.e2e.test_hooks import TOUCH, hooks, write
 from tests.e2e.test_sandbox import broken_program
+from tests.timeouts import wait_until
 
 OUTSIDE = "[hooks]\noutside_sandbox = true"
 LOOK = (

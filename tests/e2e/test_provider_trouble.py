@@ -19,9 +19,15 @@ WORDS = (
     "for what is going on now"
 )
 
+EARLY_SILENCE = "tests.terminal.early_silence"
+
 
 def open_it(
-    tmp_path: Path, provider: Provider, arguments: str = "", wire: str = "anthropic"
+    tmp_path: Path,
+    provider: Provider,
+    arguments: str = "",
+    wire: str = "anthropic",
+    module: str = "longrein",
 ) -> PseudoTerminal:
     """Start longrein with the served provider."""
     settings = tmp_path / "home/.config/longrein"
@@ -30,9 +36,8 @@ def open_it(
     project = tmp_path / "project"
     project.mkdir()
     places = {"HOME": str(tmp_path / "home"), "LONGREIN_STATE_DIR": str(tmp_path / "state")}
-    return PseudoTerminal(
-        "", project, 100, 30, **places, LONGREIN_SANDBOX_MODE="off", ARGS=arguments
-    )
+    places |= {"LONGREIN_SANDBOX_MODE": "off", "ARGS": arguments}
+    return PseudoTerminal("", project, 100, 30, module=module, **places)
 
 
 def error_body(kind: str, message: str) -> str:
@@ -101,7 +106,7 @@ def test_a_wait_can_be_interrupted(tmp_path: Path) -> None:
 
 
 def counts_seconds(tty: PseudoTerminal, words: str) -> PseudoTerminal:
-    """Wait until the screen shows `words` with 5 seconds or more, and then with more than that.
+    """Wait until the screen shows `words` with some seconds, and then with more than that.
 
     A busy machine may draw no frame in a given second.
     """
@@ -112,16 +117,15 @@ def counts_seconds(tty: PseudoTerminal, words: str) -> PseudoTerminal:
 
     tty.until(shown_s)
     first_s = shown_s()
-    assert first_s >= 5
     return tty.until(lambda: shown_s() > first_s)
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat"])
 def test_a_stalled_stream_says_for_how_long(tmp_path: Path, wire: str) -> None:
-    fault = Fault(kind="stall", at=1_500, stall_s=7.5)
+    fault = Fault(kind="stall", at=1_500, stall_s=3.5)
     with (
         Provider(Loopback(text="Here I am. " * 40, deltas=40, fault=fault)) as provider,
-        open_it(tmp_path, provider, "", wire) as tty,
+        open_it(tmp_path, provider, "", wire, EARLY_SILENCE) as tty,
     ):
         counts_seconds(tty.ask("go"), "stalled: nothing has come for ")
         tty.until("idle")
@@ -131,8 +135,8 @@ def test_a_stalled_stream_says_for_how_long(tmp_path: Path, wire: str) -> None:
 
 def test_an_answer_that_does_not_begin_says_for_how_long(tmp_path: Path) -> None:
     with (
-        Provider(Loopback(text="Here I am.", delay_s=7.0)) as provider,
-        open_it(tmp_path, provider) as tty,
+        Provider(Loopback(text="Here I am.", delay_s=3.0)) as provider,
+        open_it(tmp_path, provider, module=EARLY_SILENCE) as tty,
     ):
         counts_seconds(tty.ask("go"), "no answer yet, asked ").until("Here I am.")
 

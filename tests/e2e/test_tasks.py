@@ -18,7 +18,7 @@ import pytest
 from longrein.events import Asked, TaskEnded, TaskStarted, ToolEnded
 from longrein.testing.loopback import Call
 from tests.load.storm import MORE, expand_names
-from tests.timeouts import GONE_S
+from tests.timeouts import GONE_S, wait_until
 
 from .harness import (
     BYPASS,
@@ -37,7 +37,6 @@ from .harness import (
     of,
     says,
     told,
-    wait_until,
 )
 from .test_children import part, serve, tasks
 

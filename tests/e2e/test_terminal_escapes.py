@@ -67,7 +67,7 @@ def test_lines_for_programs_have_the_same_values(flags: tuple[str, ...], cli: Cl
 
 
 @pytest.mark.parametrize(
-    ("status", "flags"), [(401, ()), (401, ("--output-format", "json")), (529, ("--verbose",))]
+    ("status", "flags"), [(401, ()), (401, ("--output-format", "json")), (500, ("--verbose",))]
 )
 def test_an_error_of_the_provider(status: int, flags: tuple[str, ...], cli: CliHarness) -> None:
     cli.plays(fails(status, EVIL, times=99))

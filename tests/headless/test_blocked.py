@@ -4,10 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import cli
 from tests.e2e.harness import CliHarness, bash, call, calls, says
-
-__all__ = ["cli"]
 
 ASK = '{"permissions":{"ask":["Bash(make)"]}}'
 ONLY_A_PERSON = "; to approve it, go on with `longrein -c`"

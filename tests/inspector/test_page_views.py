@@ -200,7 +200,7 @@ def test_time_keys_move_through_spans_and_lanes_and_enter_opens_the_entry(
     assert "what Grep" in value(page)
     page.press("Enter")
     page.wait_until("location.hash === '#transcript/a7:4'")
-    assert page.run("document.activeElement.getAttribute('aria-label')") == "result by tool, a7 r4"
+    page.wait_until("document.activeElement.getAttribute('aria-label') === 'result by tool, a7 r4'")
     assert "src/cart.py:12" in page.run("document.activeElement.textContent")
 
 

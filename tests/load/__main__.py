@@ -32,6 +32,7 @@ SEEDED_TESTS = (
     "tests/permissions",
     "tests/terminal/test_blocks.py",
     "tests/tools/test_merge.py",
+    "tests/workspace/test_sandbox_planted.py",
     "tests/workspace/test_spooling.py",
 )
 """Tests whose seeds and examples are a small slice in the suite; see `tests.seeds`."""

@@ -23,7 +23,8 @@ from pathlib import Path
 from longrein.events.redact import secret_forms, squeezed
 from longrein.testing.loopback import Call, Received
 from longrein.testing.loopback import Turn as Loopback
-from tests.e2e.harness import BYPASS, CliHarness, Provider, wait_until
+from tests.e2e.harness import BYPASS, CliHarness, Provider
+from tests.timeouts import wait_until
 
 PROVIDER_KEY = "zebra-42/quartz+lamp=violet"
 """Not of any vendor's form, and written differently by each encoding."""

@@ -32,7 +32,8 @@ import msgspec
 
 from longrein.events import Reminded, TaskEnded, TaskStarted
 from longrein.store import Reader, list_sessions
-from tests.e2e.harness import COMMAND, CliHarness, RunningCommand, bash, calls, says, wait_until
+from tests.e2e.harness import COMMAND, CliHarness, RunningCommand, bash, calls, says
+from tests.timeouts import wait_until
 
 KINDS = {
     "plain": ("echo first-{n}; sleep {s}; echo last-{n}; exit 3", 3),

@@ -3,8 +3,6 @@ each format.
 """
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,13 +32,10 @@ ALONE = (TURNS[0], calls(bash("echo größer; exit 3")), *TURNS[3:])
 """The same without a subagent, whose answers may come before or after."""
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Iterator[CliHarness]:
-    harness = CliHarness(tmp_path)
-    (harness.project / "a.txt").write_text("one\n")
-    harness.plays(*TURNS)
-    yield harness
-    harness.clean_up()
+@pytest.fixture(autouse=True)
+def script(cli: CliHarness) -> None:
+    (cli.project / "a.txt").write_text("one\n")
+    cli.plays(*TURNS)
 
 
 def lines(cli: CliHarness, *more: str) -> list[dict[str, Any]]:

@@ -52,8 +52,14 @@ async def test_what_was_appended_is_there_again(tmp_path: Path) -> None:
 
 async def test_writes_that_wait_together_are_one_commit(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
-        gate = threading.Event()
-        held = log._writer.call(lambda database: gate.wait(HANG_S))
+        begun, gate = threading.Event(), threading.Event()
+
+        def hold(_: object) -> None:
+            begun.set()
+            gate.wait(HANG_S)
+
+        held = log._writer.call(hold)
+        assert begun.wait(HANG_S), "the writes come when the thread has taken this job alone"
         futures = [log.append([entry(seq)], flush=seq % 7 == 0) for seq in range(1, 31)]
         assert not any(future.done() for future in futures)
         gate.set()

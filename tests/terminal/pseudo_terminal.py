@@ -71,7 +71,7 @@ def fresh_attributes() -> list[Any]:
 class PseudoTerminal:
     """A context manager that runs a program on a pseudo-terminal and kills it at the end.
 
-    The program is the turn NAME of `scripted_terminal.py`, `longrein` for an empty name, or `bash`.
+    The program is the turn NAME of `scripted_terminal.py`, `bash`, or for an empty name `module`.
     `ARGS` among `environ` are its arguments. `forks`: False for a new interpreter, whose imports
     take time.
     """
@@ -84,6 +84,7 @@ class PseudoTerminal:
         rows: int = 24,
         *,
         forks: bool = True,
+        module: str = "longrein",
         **environ: str,
     ) -> None:
         self.folder = folder
@@ -101,7 +102,7 @@ class PseudoTerminal:
         self.before = (
             fresh_attributes()
         )  # the program may have changed its own already when it is asked for
-        module = "tests.terminal.scripted_terminal" if name else "longrein"
+        module = "tests.terminal.scripted_terminal" if name else module
         words = environ.pop("ARGS", "").split()
         arguments = [name, str(folder), *words] if name else words
         env |= environ

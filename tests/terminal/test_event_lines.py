@@ -57,6 +57,7 @@ from longrein.frontends.terminal.event_lines import (
     wrap,
 )
 from longrein.frontends.terminal.live_area import Figures, footer_line, state_line, state_word
+from longrein.frontends.terminal.provider_trouble import silence_text
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
 from longrein.steps import human_text
@@ -100,6 +101,13 @@ def test_the_footer_says_that_a_request_is_made_again_until_the_model_answers(
     assert state_word(view) == footer
     now_s = sum(pause for pause in heard if isinstance(pause, float)) + 1
     assert plain(state_line(view, now_s)).partition("  ")[0].lstrip("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ").startswith(phase)
+
+
+def test_a_silence_is_told_after_five_seconds() -> None:
+    view = ViewModel()
+    apply(view, GO, Asked("turn", 3, 2))
+    assert silence_text(view, view.heard_s + 4.9) == ""
+    assert silence_text(view, view.heard_s + 5) == "no answer yet, asked 5 s ago"
 
 
 SUMMARY, AHEAD = Asked("summary", 1, 1), Asked("summary", 1, 1, reason="ahead")

@@ -5,8 +5,6 @@ leaving.
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,13 +16,6 @@ from tests.e2e.harness import CliHarness, Provider
 from tests.terminal.pseudo_terminal import PseudoTerminal
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="commands need a shell")
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Iterator[CliHarness]:
-    made = CliHarness(tmp_path)
-    yield made
-    made.clean_up()
 
 
 def open_it(cli: CliHarness, provider: Provider, *arguments: str, more: str = "") -> PseudoTerminal:

@@ -54,7 +54,7 @@ def test_the_start(tmp_path: Path, columns: int, rows: int) -> None:
 @at_every_size
 def test_a_streaming_answer(tmp_path: Path, columns: int, rows: int) -> None:
     with PseudoTerminal("slow", tmp_path, columns, rows) as tty:
-        tty.until("say something").send("150\r").until(lambda: "word040" in tty.text())
+        tty.until("say something").send("60\r").until(lambda: "word020" in tty.text())
         tty.until("running")
         assert any(re.search(r"word\d", row) for row in tty.lines()), (
             "the answer is seen while it comes"
@@ -62,7 +62,7 @@ def test_a_streaming_answer(tmp_path: Path, columns: int, rows: int) -> None:
         tty.until(lambda: "The end." in tty.text()).until("idle")
         check(tty)
         words = re.findall(r"word\d{3}", tty.text())
-        assert words == [f"word{n:03}" for n in range(150)], "each word once and in order"
+        assert words == [f"word{n:03}" for n in range(60)], "each word once and in order"
 
 
 @at_every_size
@@ -106,11 +106,11 @@ def test_subagents_and_tasks(tmp_path: Path, columns: int, rows: int) -> None:
 
 def test_500_resizes_lose_no_word_and_leave_no_stale_row(tmp_path: Path) -> None:
     """The window changes its size while an answer streams; afterwards the screen is as if it had
-    never changed.
+    never changed. `benchmarks.terminal` measures as many resizes.
     """
     sizes = [(40 + 7 * n % 90, 10 + 5 * n % 30) for n in range(500)]
     with PseudoTerminal("slow", tmp_path, 130, 40) as tty:
-        tty.until("say something").send("300\r").until("word005")
+        tty.until("say something").send("150\r").until("word005")
         for columns, rows in sizes:
             tty.size(columns, rows)
             tty.read(0)
@@ -118,10 +118,11 @@ def test_500_resizes_lose_no_word_and_leave_no_stale_row(tmp_path: Path) -> None
         seen = set(re.findall(rb"word\d{3}", tty.raw))
         tty.until(lambda: "The end." in tty.text()).until("idle").settle()
         seen |= set(re.findall(rb"word\d{3}", tty.raw))
-        assert {f"word{n:03}".encode() for n in range(300)} <= seen, "every word was written"
+        assert {f"word{n:03}".encode() for n in range(150)} <= seen, "every word was written"
         tty.send("\x0c").settle()
         lines = tty.lines()
         assert sum("say something" in row for row in lines) == 1
         assert sum("idle · mock/small" in row for row in lines) == 1
         assert sum("Esc interrupts" in row for row in lines) == 0
-        tty.send("more\r").until("word399").until("idle")
+        before = len(tty.raw)
+        tty.send("5\r").until(lambda: b"The end." in tty.raw[before:]).until("idle")

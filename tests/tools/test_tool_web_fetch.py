@@ -7,12 +7,13 @@ import gzip
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.timeouts import until
 from tests.tools.conftest import ToolHarness
 
 from longrein.tools import html_to_markdown
@@ -128,11 +129,6 @@ async def test_pages_become_text(harness: ToolHarness, site: Site, path: str, sa
     assert text.startswith(site.url(""))
     assert "steal()" not in text
     assert harness.last.status == ("failed" if path == "/none" else "ok")
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():  # noqa: ASYNC110 - another process makes it so
-        await asyncio.sleep(0.01)
 
 
 async def test_an_interrupt_ends_the_conversion_of_a_large_page(

@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +23,7 @@ from longrein.workspace.supervisor.process_tree import (
     send,
     variable,
 )
-from tests.timeouts import HANG_S
+from tests.timeouts import HANG_S, wait_until
 from tests.work_counters import files_opened
 
 
@@ -70,13 +68,6 @@ class CrashedSession:
 @pytest.fixture
 def crashed(tag: str) -> CrashedSession:
     return CrashedSession(tag)
-
-
-def wait_until(ready: Callable[[], bool]) -> None:
-    until = time.monotonic() + HANG_S
-    while not ready():
-        assert time.monotonic() < until, "it never got ready"
-        time.sleep(0.002)
 
 
 def wait_for(path: Path) -> None:

@@ -1,7 +1,8 @@
 """Links, folders, modes and renames that confined commands plant for longrein itself.
 
-Each story runs on both levels of the sandbox, as root and as an ordinary user. Nothing of the home
-may change or be read, and nothing that programs obey may come into being in the project.
+Each story runs on both levels of the sandbox; as root and as an ordinary user in turn, and in
+`make load` as both. Nothing of the home may change or be read, and nothing that programs obey may
+come into being in the project.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from longrein.workspace.sandbox.rungs import Rung, find_rung
 from longrein.workspace.supervisor import landlock_process, mount_process, openat
 from longrein.workspace.supervisor.posix_spawn import spawn
 from tests.seeds import TIMES
-from tests.timeouts import HANG_S
+from tests.timeouts import HANG_S, until
 from tests.workspace.conftest import supervised
 
 assert ctypes
@@ -47,6 +48,17 @@ LEVELS = [
 ]
 USERS = [0, NOBODY] if os.getuid() == 0 else [os.getuid()]
 CANARY = "a secret of the user"
+
+
+def one_user_each(names: Iterable[Any]) -> Any:
+    """Each case on both levels: as one of the users in the suite, as all of them in `make load`."""
+    found = []
+    for number, name in enumerate(names):
+        for order, level in enumerate(LEVELS):
+            first = (number + order) % len(USERS)
+            users = USERS if TIMES > 1 else USERS[first : first + 1]
+            found += [pytest.param(name, *level.values, uid, marks=level.marks) for uid in users]
+    return found
 
 
 class Project:
@@ -210,9 +222,7 @@ STORIES: dict[str, Sequence[str]] = {
 }
 
 
-@pytest.mark.parametrize("uid", USERS)
-@pytest.mark.parametrize("rung", LEVELS)
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize(("story", "rung", "uid"), one_user_each(STORIES))
 def test_what_is_planted_is_moved_beneath_the_project(story: str, rung: str, uid: int) -> None:
     def play(project: Project) -> Any:
         before = picture(project.home)
@@ -378,16 +388,16 @@ def test_no_changeable_folder_decides_what_is_shown(planted: str, rung: str, uid
     assert as_user(uid, rung, play) is False
 
 
-@pytest.mark.parametrize("uid", USERS)
-@pytest.mark.parametrize("rung", LEVELS)
 @pytest.mark.parametrize(
-    "planted",
-    [
-        "mkdir -p .venv; ln -s ~/.ssh .venv/bin",
-        "ln -s ~/.ssh .venv; ln -s ~ venv",
-        "mkdir -p .venv/bin; ln -s ~/.ssh/python3 .venv/bin/python3",
-        "mkdir -p .venv/bin; ln -s ~/x/bin/python3 .venv/bin/python3",
-    ],
+    ("planted", "rung", "uid"),
+    one_user_each(
+        [
+            "mkdir -p .venv; ln -s ~/.ssh .venv/bin",
+            "ln -s ~/.ssh .venv; ln -s ~ venv",
+            "mkdir -p .venv/bin; ln -s ~/.ssh/python3 .venv/bin/python3",
+            "mkdir -p .venv/bin; ln -s ~/x/bin/python3 .venv/bin/python3",
+        ]
+    ),
 )
 def test_nothing_in_the_project_decides_what_is_shown(planted: str, rung: str, uid: int) -> None:
     def play(project: Project) -> Any:
@@ -406,19 +416,19 @@ def test_nothing_in_the_project_decides_what_is_shown(planted: str, rung: str, u
     assert as_user(uid, rung, play) is False
 
 
-@pytest.mark.parametrize("uid", USERS)
-@pytest.mark.parametrize("rung", LEVELS)
 @pytest.mark.parametrize(
-    "lines",
-    [
-        ("mv config c2; cat c2/secrets/a", "cat c2/secrets/a", "cat config/secrets/a"),
-        ("mv config/secrets s; cat s/a", "cat s/a"),
-        ("mkdir x; mv config x/; cat x/config/secrets/a", "cat x/*/*/a"),
-        ("ln config/secrets/a b; cat b", "cat b"),
-        ("mv config/secrets/a b", "cat b"),
-        ("ln -s config/secrets/a b; cat b", "cat b"),
-        ("cat hard",),
-    ],
+    ("lines", "rung", "uid"),
+    one_user_each(
+        [
+            ("mv config c2; cat c2/secrets/a", "cat c2/secrets/a", "cat config/secrets/a"),
+            ("mv config/secrets s; cat s/a", "cat s/a"),
+            ("mkdir x; mv config x/; cat x/config/secrets/a", "cat x/*/*/a"),
+            ("ln config/secrets/a b; cat b", "cat b"),
+            ("mv config/secrets/a b", "cat b"),
+            ("ln -s config/secrets/a b; cat b", "cat b"),
+            ("cat hard",),
+        ]
+    ),
 )
 def test_denied_files_stay_hidden_under_other_names(
     lines: Sequence[str], rung: str, uid: int
@@ -514,11 +524,6 @@ async def test_masks_and_locks_are_made_anew_when_the_user_replaces_a_file(tmp_p
     assert os.listdir(root / ".claude") == []
     assert str(os.getuid()) in printed
     await spawner.drain()
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    while not happened():  # noqa: ASYNC110 - files of another process
-        await asyncio.sleep(0.01)
 
 
 # --- Files that are obeyed later ------------------------------------------------------------------

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -22,7 +21,7 @@ import pytest
 from longrein.workspace import CommandSpec, SpooledTask, end_orphans, is_supervised, spooled_tasks
 from longrein.workspace.supervisor.channel import VERSION
 from longrein.workspace.supervisor.process_tree import process
-from tests.timeouts import HANG_S
+from tests.timeouts import HANG_S, wait_until
 from tests.workspace.conftest import supervised, tagged
 
 pytestmark = pytest.mark.anyio
@@ -136,7 +135,7 @@ class CrashScenario:
             os.kill(pid, signal.SIGKILL)
         if self.harness.pid in pids:
             self.harness.wait()
-        until(lambda: not any(map(process, pids)))
+        wait_until(lambda: not any(map(process, pids)))
 
     def end(self) -> None:
         if self.harness.poll() is None:
@@ -166,13 +165,6 @@ def start_scenario(tmp_path: Path, tag: str) -> Iterator[Start]:
             os.kill(pid, signal.SIGKILL)
 
 
-def until(ready: Callable[[], object], limit_s: float = HANG_S) -> None:
-    end = time.monotonic() + limit_s
-    while not ready():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.01)
-
-
 async def adopt(scenario: CrashScenario, news: list[str]) -> tuple[Any, list[SpooledTask]]:
     spawner = supervised(scenario.folder, scenario.environ)
     spawner.on_news(news.append)
@@ -184,7 +176,7 @@ async def test_B14_R055_longrein_is_killed_its_tasks_go_on_and_are_adopted(
 ) -> None:
     scenario = start_scenario(KINDS, UNMARKED)
     scenario.kill(scenario.harness.pid)
-    until(lambda: not scenario.sleepers("1"))
+    wait_until(lambda: not scenario.sleepers("1"))
     assert set(scenario.states().values()) == {"running"}
     assert is_supervised(str(scenario.folder))
     news: list[str] = []
@@ -289,8 +281,8 @@ async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(
     )
     assert scenario.states() == {"plain": "running"}
     (scenario.folder / "go").touch()
-    until(lambda: scenario.states() == {"plain": "failed"})
-    until(lambda: not tagged(scenario.tag))
+    wait_until(lambda: scenario.states() == {"plain": "failed"})
+    wait_until(lambda: not tagged(scenario.tag))
     (left,) = spooled_tasks(str(scenario.folder))
     assert (left.state, left.code) == ("failed", 7), "its end is there when nobody was"
 
