@@ -9,7 +9,7 @@ from tests.tools.conftest import NONCE, ToolHarness
 
 from longrein.agent import builtin_kinds, child_system, fork_task
 from longrein.context import estimate_text
-from longrein.events import AnyEvent, ChildEnded, text_of
+from longrein.events import AnyEvent, SubagentEnded, text_of
 from longrein.permissions import Call, Rules, judge
 from longrein.tools import (
     Outcome,
@@ -320,7 +320,7 @@ async def test_one_report(harness: ToolHarness) -> None:
         worktree="kept on branch longrein/a10-1f3e",
         message="empty instead of fork: too dear",
     )
-    port.facts = (ChildEnded("s", "done"),)
+    port.facts = (SubagentEnded("s", "done"),)
     outcome = await call(harness, port, prompt="p", subagent_type="explore")
     assert (outcome.status, outcome.facts) == ("ok", port.facts)
     assert text_of(outcome.parts) == (

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from longrein.events import ChildStarted, Opened, Parent, SessionUnknown
+from longrein.events import Opened, Parent, SessionUnknown, SubagentStarted
 from longrein.store.daemon_threads import run_in_thread
 from longrein.store.database import ROOT
 from longrein.store.reader import Reader
@@ -67,7 +67,7 @@ class SessionHistory(Reader):
         """
         seen = set()
         for entry in self.of_kind("ChildStarted"):
-            if isinstance(entry.event, ChildStarted) and entry.event.child not in seen:
+            if isinstance(entry.event, SubagentStarted) and entry.event.child not in seen:
                 seen.add(entry.event.child)
                 yield f"a{entry.event.again or entry.seq}", entry.event.child
 

@@ -49,7 +49,7 @@ from longrein.agent.subagents.subagent_report import (
 from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import make_worktrees
 from longrein.context import SubagentState
-from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError, Reminded
+from longrein.events import AnyEvent, Entry, LongreinError, Reminded, SubagentEnded
 from longrein.models import Clock
 from longrein.settings_schema import Limits
 from longrein.tools import SubagentReport, SubagentTask, SubagentType
@@ -398,7 +398,7 @@ class SubagentRunner(Subagents):
             elif not back and not self._waiting:
                 slots.force()
 
-    def _ended(self, one: ActiveSubagent) -> tuple[ChildEnded, str]:
+    def _ended(self, one: ActiveSubagent) -> tuple[SubagentEnded, str]:
         """Return a subagent's end and the handle of its last text, and forget the subagent."""
         state = one.session.state
         error = one.task.exception() if one.task is not None and not one.task.cancelled() else None

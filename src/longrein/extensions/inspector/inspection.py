@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from longrein.context import Budget, State, advance, line_reasons, next_compacted, report
-from longrein.events import ChildStarted, Entry, PrefixSet, text_of
+from longrein.events import Entry, PrefixSet, SubagentStarted, text_of
 from longrein.events.escape import shortened
 from longrein.extension_points import bundled_extensions
 from longrein.extensions.inspector.item_lifecycles import ItemTracker
@@ -204,7 +204,7 @@ class SessionInspector:
             if step.session in self._agents:
                 self._agents[step.session].lane.status = step.ended.status
 
-    def _child_started(self, agent: AgentLog, step: SubagentStep, event: ChildStarted) -> None:
+    def _child_started(self, agent: AgentLog, step: SubagentStep, event: SubagentStarted) -> None:
         known = self._children.get(event.child)
         if known is not None:
             known.at, known.started = step.at, event

@@ -15,9 +15,9 @@ from longrein.events import (
     AnyPart,
     Asked,
     AskFailed,
-    ChildStarted,
     PrefixSet,
     Replied,
+    SubagentStarted,
     Text,
     Thinking,
     ToolCall,
@@ -214,7 +214,7 @@ class Tracer:
             system = [{"type": "text", "content": agent.prefix.system}]
             self._record(agent.span, "gen_ai.system_instructions", system)
 
-    def _begin_child(self, parent: AgentTrace, event: ChildStarted, at_ns: int) -> None:
+    def _begin_child(self, parent: AgentTrace, event: SubagentStarted, at_ns: int) -> None:
         child = self._agents.setdefault(event.child, AgentTrace(event.child, event.kind))
         provider, _, model = event.model.partition("/")
         if child.prefix is None and model:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from longrein.agent import PendingMessage, SubagentView
-from longrein.events import ChildEnded, ChildStarted, TaskEnded, TaskStarted
+from longrein.events import SubagentEnded, SubagentStarted, TaskEnded, TaskStarted
 from longrein.events.escape import shortened
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines
@@ -53,7 +53,7 @@ class KnownSubagent(msgspec.Struct, frozen=True):
     """A subagent, from the log of its parent."""
 
     label: str
-    started: ChildStarted
+    started: SubagentStarted
 
 
 class RunningTask(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ def _task_facts(task: TaskEnded | TaskView, elapsed_s: float, *more: str) -> str
     )
 
 
-def started_child(event: ChildStarted, label: str) -> list[Line]:
+def started_child(event: SubagentStarted, label: str) -> list[Line]:
     """Lines of a subagent that was started or resumed, with a note when it got other limits than
     requested.
     """
@@ -131,7 +131,7 @@ def started_child(event: ChildStarted, label: str) -> list[Line]:
     return [head, line(("dim", f"  {escape_line(event.note)}"))] if event.note else [head]
 
 
-def ended_child(event: ChildEnded, subagent: KnownSubagent | None) -> list[Line]:
+def ended_child(event: SubagentEnded, subagent: KnownSubagent | None) -> list[Line]:
     """Lines of a subagent that ended: usage, reason of a failure, worktree."""
     word, style = status_word(event.status)
     details = joined(
