@@ -12,7 +12,7 @@ from longrein.agent import (
     Limits,
     OpenSession,
     SetMode,
-    StopChild,
+    StopSubagent,
     SubagentView,
     UserMessage,
 )
@@ -80,7 +80,7 @@ def test_one_subagent_is_stopped_and_the_others_go_on() -> None:
     )
     harness.commands["sleep 99"] = Ran("tick", delay_s=99)
 
-    harness.play(at={5: lambda session: session.tell(StopChild(session.agents()[0].child))})
+    harness.play(at={5: lambda session: session.tell(StopSubagent(session.agents()[0].child))})
     assert [e.status for e in harness.events(SubagentEnded)] == ["interrupted", "done"]
     assert "half way" in harness.result()
     assert "| whole" in harness.result()

@@ -23,7 +23,7 @@ from longrein.agent import (
     OpenSession,
     Rewind,
     SetMode,
-    StopChild,
+    StopSubagent,
     StopTask,
     UserMessage,
     builtin_kinds,
@@ -434,7 +434,7 @@ class TreeSimulation(BaseSimulation):
         elif luck < 0.58 and working:
             self._say(self.random.choice(working))
         elif luck < 0.64 and working:
-            self._tell(StopChild(self.random.choice(working)))
+            self._tell(StopSubagent(self.random.choice(working)))
         elif luck < 0.68:
             session.background()
         elif luck < 0.72:

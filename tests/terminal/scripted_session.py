@@ -26,7 +26,7 @@ from longrein.agent import (
     SessionUpdate,
     SetMode,
     SetModel,
-    StopChild,
+    StopSubagent,
     StopTask,
     SubagentView,
     UserMessage,
@@ -119,7 +119,7 @@ class ScriptedSession:
                 self.append(Rewound(to))
             case StopTask(task):
                 self.end_task(task, "killed", cause="stopped by the user")
-            case StopChild(child):
+            case StopSubagent(child):
                 self.end_child(child, "interrupted", "half of it")
             case Compact():
                 pass

@@ -106,8 +106,8 @@ def rows_of_everything() -> list[Line]:
         *who,
         task_rows.started_task(task, waited=False),
         *task_rows.ended_task(TaskEnded(EVIL, EVIL, cause=EVIL, tail=EVIL), task),
-        *task_rows.started_child(child, EVIL),
-        *task_rows.ended_child(
+        *task_rows.started_subagent(child, EVIL),
+        *task_rows.ended_subagent(
             SubagentEnded("s", EVIL, message=EVIL, worktree=EVIL), KnownSubagent(EVIL, child)
         ),
         *task_rows.live_agents([msgspec.structs.replace(view, state="asking")], 4),

@@ -11,7 +11,7 @@ from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import FromSubagent, SessionUpdate
 from longrein.agent.open_session import open_session
 from longrein.agent.ports import UNBOUND, Dependencies, RemainingBudget, below, narrower
-from longrein.agent.prompts import child_system, fork_task
+from longrein.agent.prompts import fork_task, subagent_system
 from longrein.agent.session import Session
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills
 from longrein.agent.subagents.budget import (
@@ -193,7 +193,7 @@ def plan(
         known = ", ".join(name for name in kinds if name != SYNTHESIS)
         return f"there is no subagent type {job.kind!r} here; types are {known or 'none'}"
     try:
-        name, note = deps.child_model(job.model or kind.model)
+        name, note = deps.subagent_model(job.model or kind.model)
         model = tree.model(name, deps.model)
     except LongreinError as error:
         return str(error)
@@ -463,7 +463,7 @@ def _dependencies(
         left_out = {SEARCH, CALL_TOOL, *refused}
         given = [tool for name, tool in deps.tools.items() if name not in left_out]
         tools = tools_by_name(named_tools(given) if kind.tools else given)
-        prefix = prefix_of(tools, child_system(kind), policy.parent.state.prefix)
+        prefix = prefix_of(tools, subagent_system(kind), policy.parent.state.prefix)
     below = tuple(k for k in deps.kinds if k.name in kind.spawns or "*" in kind.spawns)
     workspace = deps.workspace
     if policy.worktree is not None and deps.workspace_in is not None:

@@ -154,7 +154,7 @@ class LastTask:
                 pass
 
 
-def child_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[SubagentEnded, str]:
+def subagent_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[SubagentEnded, str]:
     """Build the `SubagentEnded` of a finished subagent, and the handle of its last text."""
     session, started = one.session, one.started
     state = session.state
