@@ -29,8 +29,6 @@ from longrein.events import (
     AnyEvent,
     Asked,
     AskFailed,
-    ChildEnded,
-    ChildStarted,
     Entry,
     FileChanged,
     FileSeen,
@@ -45,6 +43,8 @@ from longrein.events import (
     Replied,
     Restored,
     Rewound,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     Text,
@@ -349,7 +349,7 @@ class SampleSession:
             "task": task,
             "model": "anthropic/claude-haiku-4-5",
         }
-        started = self.add(ChildStarted(child, "explore", call.id, grant, **described))
+        started = self.add(SubagentStarted(child, "explore", call.id, grant, **described))
         log = self.children[child] = []
         label = f"a{started}"
 
@@ -405,7 +405,7 @@ class SampleSession:
         add(TurnEnded("done"), 0)
         report = f"Three callers, all in orders.py ({label}).\n{self._text(300)}"
         elapsed_ms = (self.at - began) // 1_000
-        self.add(ChildEnded(child, "done", report, used, 0.012, 3, elapsed_ms=elapsed_ms))
+        self.add(SubagentEnded(child, "done", report, used, 0.012, 3, elapsed_ms=elapsed_ms))
         return report
 
     def _recall(self) -> None:

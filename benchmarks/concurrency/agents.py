@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from longrein.events import ChildEnded, Entry, ToolEnded
+from longrein.events import Entry, SubagentEnded, ToolEnded
 from longrein.store import Reader, list_sessions
 
 LONGREIN = Path(sys.executable).parent / "longrein"
@@ -86,7 +86,7 @@ def times(state: str) -> tuple[float, float]:
     reader = Reader(state, list_sessions(state)[0].session)
     entries: list[Entry] = list(reader.entries())
     reader.close()
-    ended = [one.event.elapsed_ms for one in entries if isinstance(one.event, ChildEnded)]
+    ended = [one.event.elapsed_ms for one in entries if isinstance(one.event, SubagentEnded)]
     call = next(one.event for one in entries if isinstance(one.event, ToolEnded))
     return call.elapsed_ms / 1000, max(ended) / 1000
 

@@ -34,8 +34,6 @@ from longrein.app.run_context import read_run_context
 from longrein.context import Request
 from longrein.events import (
     SCHEMA_VERSION,
-    ChildEnded,
-    ChildStarted,
     Cleared,
     Document,
     Entry,
@@ -53,6 +51,8 @@ from longrein.events import (
     PrefixSet,
     Reminded,
     Replied,
+    SubagentEnded,
+    SubagentStarted,
     Summarized,
     TaskEnded,
     TaskStarted,
@@ -302,7 +302,7 @@ class NeedleSession:
 
     async def _child(self, n: int) -> None:
         child = f"00000000-0000-4000-8000-{self.random.getrandbits(48):012x}"
-        at = self.session.append(ChildStarted(child, "explore", f"c{n}.0"))
+        at = self.session.append(SubagentStarted(child, "explore", f"c{n}.0"))
         log = await open_log(
             str(self.state), child, create=True, wall_us=self.built.deps.clock.wall_us
         )
@@ -321,7 +321,7 @@ class NeedleSession:
         ]
         await asyncio.wrap_future(log.append(entries, flush=True))
         await log.close()
-        self.session.append(ChildEnded(child, "done", self.new("ChildEnded.report")))
+        self.session.append(SubagentEnded(child, "done", self.new("SubagentEnded.report")))
 
 
 # --- where everything lies ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from longrein.agent import InboxMessage, Limits, OpenSession, UserMessage, builtin_kinds
 from longrein.context import Request
-from longrein.events import ChildStarted, Text
+from longrein.events import SubagentStarted, Text
 from longrein.models import Delta, Failure, Reply
 from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock, run_virtual
@@ -156,7 +156,7 @@ class SubagentHarness:
         return [
             f"a{e.seq}"
             for e in self.disk.entries()
-            if isinstance(e.event, ChildStarted) and not e.event.again
+            if isinstance(e.event, SubagentStarted) and not e.event.again
         ]
 
     def events(self, kind: type) -> list[Any]:

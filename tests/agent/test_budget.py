@@ -30,14 +30,14 @@ from longrein.context import Budget, Price, State, Summarise, fold, step
 from longrein.events import (
     AnyEvent,
     Asked,
-    ChildEnded,
-    ChildStarted,
     Entry,
     Grant,
     Opened,
     PrefixSet,
     Reminded,
     Replied,
+    SubagentEnded,
+    SubagentStarted,
     Summarized,
     Text,
     TurnEnded,
@@ -79,7 +79,7 @@ def test_what_is_left_is_the_limit_without_what_was_spent_and_what_subagents_hol
     state = log(
         speak(),
         *cost(0.5, 1_000, 4),
-        ChildStarted("k", "explore", "c4.0", Grant(0.3, 700, spawns=2)),
+        SubagentStarted("k", "explore", "c4.0", Grant(0.3, 700, spawns=2)),
     )
     limits = Limits(usd_max=2.0, tokens_max=10_000, seconds_max=60, spawns_max=10, depth_max=1)
     room = remaining_budget(state, limits, task_s=10, tree={})
@@ -142,10 +142,15 @@ def test_the_tree_is_folded_from_the_logs() -> None:
     than was guessed.
     """
     child = log(
-        speak(), *cost(0.1, 100, 4), ChildStarted("g", "explore", "", Grant(0.2, 300)), label="a5"
+        speak(),
+        *cost(0.1, 100, 4),
+        SubagentStarted("g", "explore", "", Grant(0.2, 300)),
+        label="a5",
     )
     root = log(
-        speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "general", "", Grant(0.4, 900, spawns=2))
+        speak(),
+        *cost(0.5, 1_000, 4),
+        SubagentStarted("k", "general", "", Grant(0.4, 900, spawns=2)),
     )
     assert spent(root, {}) == spent(root, {"k": child}) == Spent(near(0.9), 1_900, 3)
     dear = log(
@@ -159,8 +164,8 @@ def test_the_tree_is_folded_from_the_logs() -> None:
 
 
 def test_what_a_subagent_did_not_use_comes_back() -> None:
-    ended = ChildEnded("k", "done", "found", Usage(300), 0.1, spawned=1)
-    root = log(speak(), ChildStarted("k", "general", "", Grant(0.6, 900, spawns=4)), ended)
+    ended = SubagentEnded("k", "done", "found", Usage(300), 0.1, spawned=1)
+    root = log(speak(), SubagentStarted("k", "general", "", Grant(0.6, 900, spawns=4)), ended)
     assert spent(root, {}) == Spent(near(0.1), 300, 2)
 
 
@@ -202,7 +207,7 @@ def test_while_subagents_run_the_parent_leaves_what_is_kept_back() -> None:
     state = log(
         speak(),
         *cost(0.5, 1_000, 4),
-        ChildStarted("k", "explore", "c4.0", Grant(0.3, 700), background=True),
+        SubagentStarted("k", "explore", "c4.0", Grant(0.3, 700), background=True),
     )
     limits = Limits(usd_max=1.0, tokens_max=20_000)
     kept = answer_reserve(state, BUDGET)
@@ -357,7 +362,7 @@ class Node:
             if isinstance(one, Granted):
                 self.children += 1
                 name = f"{self.name}.{self.children}"
-                self.append(ChildStarted(name, "general", "", one.grant))
+                self.append(SubagentStarted(name, "general", "", one.grant))
                 Node(self.tree, self, name, one.grant, self.depth + 1)
 
     def end(self) -> None:
@@ -368,7 +373,7 @@ class Node:
         if below:
             return
         used = spent_on_task(self.state, self.states)
-        ended = ChildEnded(
+        ended = SubagentEnded(
             self.name, "done", "", Usage(used.tokens), used.usd, spawned=used.spawned
         )
         self.parent.append(ended)

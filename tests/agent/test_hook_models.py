@@ -94,7 +94,7 @@ async def test_what_it_costs_counts(harness: HookHarness) -> None:
 async def test_it_may_have_a_model_of_its_own(harness: HookHarness) -> None:
     small = Script(says('{"ok": true}'), name="test/small")
     opened = {"test/small": small}
-    more = {"open_model": opened.__getitem__, "child_model": lambda asked: (f"test/{asked}", "")}
+    more = {"open_model": opened.__getitem__, "subagent_model": lambda asked: (f"test/{asked}", "")}
     deps = harness.deps
     harness.deps = lambda model, log, **given: _replaced(deps(model, log, **given), more)  # type: ignore[method-assign]
     await harness.play_call(asking(PRE, "Safe?", model="small"))

@@ -13,12 +13,12 @@ from longrein.events import (
     SCHEMA_VERSION,
     Asked,
     AskFailed,
-    ChildStarted,
     Entry,
     Grant,
     Opened,
     PrefixSet,
     Replied,
+    SubagentStarted,
     Text,
     Thinking,
     TurnEnded,
@@ -184,7 +184,7 @@ def test_money_spent_is_the_sum_over_the_log_while_subagents_work(seed: int) -> 
         spent += usd_of(entry.event)
         if n % 10 == 0:
             assert settled_usd(fold(walk.entries[: n + 1]), {}) == pytest.approx(spent)
-    assert any(isinstance(entry.event, ChildStarted) for entry in walk.entries)
+    assert any(isinstance(entry.event, SubagentStarted) for entry in walk.entries)
 
 
 def test_a_subagent_that_works_is_shown_with_what_it_has_spent() -> None:
@@ -193,7 +193,7 @@ def test_a_subagent_that_works_is_shown_with_what_it_has_spent() -> None:
     opened = Opened(SCHEMA_VERSION, "s", "n0nce", ("/w",), "/w")
     prefix = PrefixSet("start", "mock", "small", "anthropic", "")
     paid = Replied(4, (Text("ok"),), "end", cost_usd=0.01)
-    below = ChildStarted("kid", "explore", grant=Grant(0.5, 1_000))
+    below = SubagentStarted("kid", "explore", grant=Grant(0.5, 1_000))
     events = (opened, prefix, began, asked, paid, below, asked)
     above = fold([Entry(n, n, event) for n, event in enumerate(events, 1)])
     work = msgspec.structs.replace(paid, cost_usd=0.04)

@@ -10,8 +10,6 @@ from longrein.events import (
     AnyEvent,
     Asked,
     AskFailed,
-    ChildEnded,
-    ChildStarted,
     Entry,
     Grant,
     Interrupted,
@@ -21,6 +19,8 @@ from longrein.events import (
     PrefixSet,
     Reminded,
     Replied,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     Text,
@@ -329,8 +329,10 @@ DONE = (
 
 def test_after_a_crash_an_agent_call_goes_on_and_a_command_does_not() -> None:
     cut = (*CALLED, ToolStarted("c4.0", "Agent"), ToolStarted("c4.1", "Bash"))
-    check(move(*cut, ChildStarted(KID, "explore", "c4.0")), "Record(events=(ToolEnded(call='c4.1'")
-    closed = (*cut, ChildStarted(KID, "explore", "c4.0"), ended(BASH, "interrupted"))
+    check(
+        move(*cut, SubagentStarted(KID, "explore", "c4.0")), "Record(events=(ToolEnded(call='c4.1'"
+    )
+    closed = (*cut, SubagentStarted(KID, "explore", "c4.0"), ended(BASH, "interrupted"))
     check(move(*closed), "RunTools(calls=(ToolCall(id='c4.0', name='Agent'")
     nobody_was_started = "Record(events=(ToolEnded(call='c4.0', name='Agent', status='interrupted'"
     check(move(*cut), nobody_was_started)
@@ -359,12 +361,12 @@ def test_R071_a_token_limit_refuses_before_the_request_and_counts_what_subagents
     check(few, "Stop(reason='budget', message='the token limit stands: 1050 of 1500")
     granted = (
         *CALLED,
-        ChildStarted(KID, "explore", "c4.0", Grant(0, 8_000), background=True),
+        SubagentStarted(KID, "explore", "c4.0", Grant(0, 8_000), background=True),
         *ends,
     )
     check(move(*granted, limits=ten), "the token limit stands: 9050 of 10000 tokens")
     back = (
-        ChildEnded(KID, "done", usage=Usage(2_000, output_tokens=100)),
+        SubagentEnded(KID, "done", usage=Usage(2_000, output_tokens=100)),
         Reminded("subagent_done", "x", state="9"),
     )
     check(move(*granted, *back, limits=ten), "tokens_left=6850")
@@ -379,11 +381,11 @@ def test_a_time_limit_counts_from_the_start_of_the_turn() -> None:
 
 
 def test_a_grant_is_held_back_until_the_subagent_ends() -> None:
-    started = (*CALLED, ChildStarted(KID, "explore", "c4.0", Grant(0.5)))
+    started = (*CALLED, SubagentStarted(KID, "explore", "c4.0", Grant(0.5)))
     assert state_of(*started).spent_usd == 0.51
-    assert round(state_of(*started, ChildEnded(KID, "done", cost_usd=0.1)).spent_usd, 6) == 0.11
+    assert round(state_of(*started, SubagentEnded(KID, "done", cost_usd=0.1)).spent_usd, 6) == 0.11
     asked_again = state_of(
-        *started, ChildEnded(KID, "done"), ChildStarted(KID, "explore", "c4.0", again=6)
+        *started, SubagentEnded(KID, "done"), SubagentStarted(KID, "explore", "c4.0", again=6)
     )
     assert (
         asked_again.children[KID].seq,

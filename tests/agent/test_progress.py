@@ -8,7 +8,6 @@ from longrein.events import (
     AnyEvent,
     AnyPart,
     Asked,
-    ChildStarted,
     Document,
     Entry,
     FileSeen,
@@ -17,6 +16,7 @@ from longrein.events import (
     PrefixSet,
     Reminded,
     Replied,
+    SubagentStarted,
     TaskStarted,
     Text,
     ToolCall,
@@ -231,7 +231,7 @@ def test_what_waits_for_others_is_not_idle() -> None:
     )
     asks.append(PermissionAsked("c4.0", "Bash", "make", "no rule"))
     parent = Agent()
-    parent.append(ChildStarted("k", "explore"))
+    parent.append(SubagentStarted("k", "explore"))
     over = Agent()
     over.append(TurnEnded("done"))
     assert [quiet(one, 10_000) for one in (asks, parent, over)] == ["fine"] * 3

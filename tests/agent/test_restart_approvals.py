@@ -11,7 +11,6 @@ from longrein.agent import Answer, Continue, SetMode, UserMessage
 from longrein.agent.messages import InboxMessage
 from longrein.events import (
     AnyEvent,
-    ChildStarted,
     CwdSet,
     Entry,
     Grant,
@@ -20,6 +19,7 @@ from longrein.events import (
     PermissionAnswered,
     PermissionAsked,
     Replied,
+    SubagentStarted,
     TaskStarted,
     Text,
     ToolCall,
@@ -231,7 +231,7 @@ TAMPERINGS: dict[str, Tamper] = {
     "mode twice": adding(ModeSet("plan"), ModeSet("bypassPermissions")),
     "a subagent of the call": adding(
         ToolStarted(BASH, "Bash"),
-        ChildStarted("00000000-0000-4000-8000-0000000c0001", "general", BASH, task="x"),
+        SubagentStarted("00000000-0000-4000-8000-0000000c0001", "general", BASH, task="x"),
     ),
     "another start": adding(ToolStarted(LAST, "Bash"), early=False),
     "start with arguments": adding(ToolStarted(LAST, "Bash", {"command": "touch ran_x"})),
@@ -253,7 +253,7 @@ TAMPERINGS: dict[str, Tamper] = {
     "folder between": adding(CwdSet("/"), PermissionAnswered(BASH, "allow", "user")),
     "roots": roots("/"),
     "spending limits": adding(
-        ChildStarted(
+        SubagentStarted(
             "00000000-0000-4000-8000-0000000c0002",
             "general",
             BASH,
@@ -262,7 +262,7 @@ TAMPERINGS: dict[str, Tamper] = {
         )
     ),
     "worktree": adding(
-        ChildStarted(
+        SubagentStarted(
             "00000000-0000-4000-8000-0000000c0003", "general", BASH, task="x", worktree="/"
         )
     ),

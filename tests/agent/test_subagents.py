@@ -7,11 +7,11 @@ import pytest
 from longrein.agent import Limits, OpenSession, Pin
 from longrein.context import Request
 from longrein.events import (
-    ChildEnded,
-    ChildStarted,
     Opened,
     PrefixSet,
     Reminded,
+    SubagentEnded,
+    SubagentStarted,
     ToolEnded,
     UserSpoke,
 )
@@ -33,7 +33,7 @@ def test_E15_a_subagent_has_its_own_log_an_empty_conversation_and_no_agents_of_i
         "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded Asked "
         "Replied TurnEnded"
     )
-    assert "ChildStarted ChildEnded ToolEnded" in story(harness.disk.entries())
+    assert "SubagentStarted SubagentEnded ToolEnded" in story(harness.disk.entries())
     first = harness.model.by_part["ALPHA"][0]
     assert "what does the file hold?" not in " ".join(said(first))
     assert "Agent" not in [tool.name for tool in first.prefix.tools]
@@ -49,7 +49,7 @@ def test_E15_start_and_opening_are_one_transaction_and_so_are_end_and_result() -
     harness.play()
     child = harness.disk.children()[0]
     born = next(write for write in harness.disk.writes if child in write.below)
-    assert [type(e.event) for e in born.entries][-1] is ChildStarted
+    assert [type(e.event) for e in born.entries][-1] is SubagentStarted
     assert [type(e.event) for e in born.below[child]] == [
         Opened,
         PrefixSet,
@@ -59,7 +59,7 @@ def test_E15_start_and_opening_are_one_transaction_and_so_are_end_and_result() -
     over = next(
         write
         for write in harness.disk.writes
-        if any(isinstance(e.event, ChildEnded) for e in write.entries)
+        if any(isinstance(e.event, SubagentEnded) for e in write.entries)
     )
     assert any(isinstance(e.event, ToolEnded) for e in over.entries)
 
@@ -77,7 +77,7 @@ def test_each_of_several_tells_its_own_time() -> None:
         at={60: lambda session: times.extend(round(view.elapsed_s) for view in session.agents())}
     )
     assert times == [60, 20, 30]
-    assert [round(end.elapsed_ms / 1000) for end in harness.events(ChildEnded)] == [90, 20, 30]
+    assert [round(end.elapsed_ms / 1000) for end in harness.events(SubagentEnded)] == [90, 20, 30]
     titles = [
         line.rpartition(", ")[2] for line in harness.result().splitlines() if line.startswith("[")
     ]
@@ -126,7 +126,7 @@ def test_E20_R073_one_that_fails_is_a_report_and_the_others_are_delivered() -> N
         "RuntimeError: bug in the script",
     ):
         assert words in told, told
-    ends = harness.events(ChildEnded)
+    ends = harness.events(SubagentEnded)
     assert [e.status for e in ends] == ["done", "failed", "failed", "done"]
 
 
@@ -145,7 +145,7 @@ def test_a_clock_that_is_set_ends_no_subagent_and_makes_nothing_longer(hours: in
     times: list[float] = []
     harness.play(at={100: jump, 200: lambda session: times.append(session.agents()[0].elapsed_s)})
     assert 195 < times[0] < 205
-    (end,) = harness.events(ChildEnded)
+    (end,) = harness.events(SubagentEnded)
     assert (end.status, end.message) == ("done", "")
     assert 300_000 <= end.elapsed_ms < 310_000
     assert not [told for told in harness.events(Reminded) if told.kind == "stuck"]
@@ -159,13 +159,13 @@ def test_what_subagents_do_is_heard_by_who_follows_the_root() -> None:
     assert kinds[:3] == ["Opened", "PrefixSet", "ModeSet"]
     assert "ReplyDelta" in kinds
     assert kinds[-1] == "TurnEnded"
-    started = next(e for e in harness.disk.entries() if isinstance(e.event, ChildStarted))
+    started = next(e for e in harness.disk.entries() if isinstance(e.event, SubagentStarted))
     assert {(one.label, one.kind) for one in heard} == {(f"a{started.seq}", "general")}
 
 
 def test_E16_a_second_subagent_does_not_know_the_first_and_one_that_is_asked_again_does() -> None:
     def again(request: Request) -> Reply:
-        label = next(e for e in harness.disk.entries() if isinstance(e.event, ChildStarted)).seq
+        label = next(e for e in harness.disk.entries() if isinstance(e.event, SubagentStarted)).seq
         return says(agent("and BETA?", resume=f"a{label}"))
 
     harness = SubagentHarness(
@@ -180,10 +180,10 @@ def test_E16_a_second_subagent_does_not_know_the_first_and_one_that_is_asked_aga
         "noted alpha",
         "and BETA?",
     ]
-    starts = harness.events(ChildStarted)
+    starts = harness.events(SubagentStarted)
     assert (starts[2].child, starts[2].again > 0) == (starts[0].child, True)
     assert len(harness.disk.children()) == 2
-    assert [e.steps for e in harness.events(ChildEnded)] == [1, 1, 1]
+    assert [e.steps for e in harness.events(SubagentEnded)] == [1, 1, 1]
 
 
 def test_one_that_is_asked_again_has_left_its_log_before(monkeypatch: pytest.MonkeyPatch) -> None:

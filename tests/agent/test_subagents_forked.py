@@ -4,7 +4,7 @@ with a note why.
 
 from longrein.agent import Limits
 from longrein.context import Request
-from longrein.events import ChildEnded, ChildStarted, ToolEnded
+from longrein.events import SubagentEnded, SubagentStarted, ToolEnded
 from longrein.models import Reply
 from longrein.testing.harness import results, said, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
@@ -80,13 +80,13 @@ def test_two_forks_of_one_call_share_one_beginning_and_are_asked_again_with_what
     )
     harness.model.latency_s = {"count lines": 0.1, "count words": 0.2}
     harness.play()
-    starts = harness.events(ChildStarted)
+    starts = harness.events(SubagentStarted)
     assert [e.form for e in starts] == ["fork", "fork", "fork"]
     asked_again = harness.model.by_part["main"][4]
     assert "the first" in said(asked_again)
     assert said(asked_again)[-1] == "and now the words?"
-    assert [e.status for e in harness.events(ChildEnded)] == ["done"] * 3
-    assert [e.steps for e in harness.events(ChildEnded)] == [1, 1, 1]
+    assert [e.status for e in harness.events(SubagentEnded)] == ["done"] * 3
+    assert [e.steps for e in harness.events(SubagentEnded)] == [1, 1, 1]
 
 
 def test_a_fork_on_another_model_is_an_empty_one_with_a_note() -> None:
@@ -96,7 +96,7 @@ def test_a_fork_on_another_model_is_an_empty_one_with_a_note() -> None:
     other = ScriptedModel(says("from elsewhere"), name="test/other")
     harness.models = (other,)
     harness.play()
-    assert [e.form for e in harness.events(ChildStarted)] == ["empty"]
+    assert [e.form for e in harness.events(SubagentStarted)] == ["empty"]
     assert (
         "empty instead of fork: test/other is not the model of this conversation"
         in harness.result()
@@ -115,4 +115,4 @@ def test_a_fork_survives_a_compaction_and_a_turn_limit_of_its_parent() -> None:
         ],
     )
     harness.play()
-    assert [e.status for e in harness.events(ChildEnded)] == ["done"]
+    assert [e.status for e in harness.events(SubagentEnded)] == ["done"]

@@ -12,10 +12,10 @@ from longrein.agent import Continue, UserMessage
 from longrein.agent.session_part import Subagents
 from longrein.context import Request
 from longrein.events import (
-    ChildEnded,
-    ChildStarted,
     Entry,
     Reminded,
+    SubagentEnded,
+    SubagentStarted,
     Text,
     ToolEnded,
     ToolStarted,
@@ -106,8 +106,8 @@ def cut_after(disk: MemoryDisk, writes: int) -> SubagentHarness:
 def check(harness: SubagentHarness) -> None:
     """Everything is there once."""
     entries = harness.disk.entries()
-    starts = [e.event for e in entries if isinstance(e.event, ChildStarted)]
-    ends = [e.event for e in entries if isinstance(e.event, ChildEnded)]
+    starts = [e.event for e in entries if isinstance(e.event, SubagentStarted)]
+    ends = [e.event for e in entries if isinstance(e.event, SubagentEnded)]
     assert [e.child for e in starts] == harness.disk.children()
     assert sorted(e.child for e in ends) == sorted(e.child for e in starts)
     assert len(starts) in (0, 3)
@@ -161,10 +161,10 @@ def test_a_session_that_is_left_in_the_middle_goes_on_with_its_subagents() -> No
         await walk
 
     run_virtual(leave(), clock=harness.clock)
-    assert harness.events(ChildEnded) == []
+    assert harness.events(SubagentEnded) == []
     run_virtual(finish(harness), clock=harness.clock)
     check(harness)
-    assert [e.status for e in harness.events(ChildEnded)] == ["done"] * 3
+    assert [e.status for e in harness.events(SubagentEnded)] == ["done"] * 3
 
 
 def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagents_end() -> None:
@@ -172,7 +172,7 @@ def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagen
     began = next(
         n
         for n in range(len(disk.writes))
-        if "ChildStarted" in story(cut_after(disk, n).disk.entries())
+        if "SubagentStarted" in story(cut_after(disk, n).disk.entries())
     )
     harness = cut_after(disk, began)
 
@@ -189,4 +189,4 @@ def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagen
 
     run_virtual(without(), clock=harness.clock)
     assert [e.status for e in harness.events(ToolEnded)] == ["failed"]
-    assert [e.status for e in harness.events(ChildEnded)] == ["interrupted"] * 3
+    assert [e.status for e in harness.events(SubagentEnded)] == ["interrupted"] * 3

@@ -12,18 +12,18 @@ from longrein.agent import (
     Limits,
     OpenSession,
     SetMode,
-    StopChild,
+    StopSubagent,
     SubagentView,
     UserMessage,
 )
 from longrein.agent.messages import FromSubagent
 from longrein.context import Request
 from longrein.events import (
-    ChildEnded,
     Entry,
     Interrupted,
     ModeSet,
     PermissionAsked,
+    SubagentEnded,
     Text,
     ToolEnded,
     TurnEnded,
@@ -57,14 +57,14 @@ def test_E17_an_interrupt_ends_the_whole_tree_and_each_keeps_what_it_had() -> No
     look = lambda session: states.extend(view.state for view in session.agents())  # noqa: E731
     harness.play(at={5: look, 5.1: lambda session: session.interrupt(), 6: go_on})
     assert states == ["running", "running", "queued"]
-    assert [(e.status, e.report.split("\n")[0]) for e in harness.events(ChildEnded)] == [
+    assert [(e.status, e.report.split("\n")[0]) for e in harness.events(SubagentEnded)] == [
         ("interrupted", "I have begun."),
         ("interrupted", ""),
         ("interrupted", ""),
     ]
     assert story(harness.disk.entries()).endswith(
-        "ToolStarted ChildStarted ChildStarted ChildStarted ChildEnded ChildEnded ChildEnded "
-        "ToolEnded Interrupted "
+        "ToolStarted SubagentStarted SubagentStarted SubagentStarted "
+        "SubagentEnded SubagentEnded SubagentEnded ToolEnded Interrupted "
         "TurnEnded UserSpoke Asked Replied TurnEnded"
     )
     for child in harness.disk.children():
@@ -80,8 +80,8 @@ def test_one_subagent_is_stopped_and_the_others_go_on() -> None:
     )
     harness.commands["sleep 99"] = Ran("tick", delay_s=99)
 
-    harness.play(at={5: lambda session: session.tell(StopChild(session.agents()[0].child))})
-    assert [e.status for e in harness.events(ChildEnded)] == ["interrupted", "done"]
+    harness.play(at={5: lambda session: session.tell(StopSubagent(session.agents()[0].child))})
+    assert [e.status for e in harness.events(SubagentEnded)] == ["interrupted", "done"]
     assert "half way" in harness.result()
     assert "| whole" in harness.result()
     assert [e.reason for e in harness.events(TurnEnded)] == ["done"]
@@ -100,7 +100,7 @@ def test_one_call_is_cancelled_and_its_neighbour_goes_on() -> None:
         }
     )
     assert [e.status for e in harness.events(ToolEnded)] == ["interrupted", "ok"]
-    assert sorted(e.status for e in harness.events(ChildEnded)) == ["done", "interrupted"]
+    assert sorted(e.status for e in harness.events(SubagentEnded)) == ["done", "interrupted"]
     assert "| whole" in " ".join(results(harness.model.by_part["main"][-1]))
     assert harness.events(Interrupted) == []
 
@@ -326,7 +326,7 @@ def test_a_type_with_a_limit_of_requests_and_tools_of_its_own() -> None:
     harness.commands |= {"w 1": "", "w 2": ""}
     harness.kinds = (kind("odd", turns_max=2, tools=("Ba*", "Read", "Agent"), without=("Read",)),)
     harness.play()
-    [ended] = harness.events(ChildEnded)
+    [ended] = harness.events(SubagentEnded)
     assert (ended.status, ended.steps) == ("limit", 2)
     assert ended.report == "two\n\n(it had made 2 calls, the last ones Bash, Bash)"
     assert [tool.name for tool in harness.model.by_part["ALPHA"][0].prefix.tools] == ["Bash"]
@@ -338,6 +338,6 @@ def test_a_task_is_over_after_two_hours() -> None:
     harness.commands |= {f"long {n}": Ran(f"{n}", delay_s=100) for n in range(90)}
     with pytest.raises(AssertionError, match="not played"):
         harness.play()
-    [ended] = harness.events(ChildEnded)
+    [ended] = harness.events(SubagentEnded)
     assert (ended.status, ended.message) == ("limit", "the time limit of 7200 s has passed")
     assert 7200 <= ended.elapsed_ms / 1000 <= 7400

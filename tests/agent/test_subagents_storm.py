@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from longrein.context import Request
-from longrein.events import Asked, ChildEnded
+from longrein.events import Asked, SubagentEnded
 from longrein.models import Failure, Reply
 from longrein.testing.scripted_model import call, says
 from longrein.tools import tool
@@ -23,7 +23,7 @@ def test_R073_a_wait_that_one_agent_is_told_holds_for_all() -> None:
     )
     harness.model.latency_s = {"ALPHA": 0.1, "BETA": 1.0}
     harness.play()
-    assert [e.status for e in harness.events(ChildEnded)] == ["done", "done"]
+    assert [e.status for e in harness.events(SubagentEnded)] == ["done", "done"]
     beta = harness.disk.entries(harness.disk.children()[1])
     times = [(e.at - harness.clock.start_us) / 1e6 for e in beta if isinstance(e.event, Asked)]
     assert times[0] < 1
@@ -53,7 +53,7 @@ def test_R073_a_storm_of_refusals_is_over_without_a_lost_agent_and_without_a_rus
     parts: dict[str, Any] = {name: [busy] for name in NAMES}
     harness = SubagentHarness(main=[says(tasks(*NAMES)), says("done")], **parts)
     harness.play()
-    assert [e.status for e in harness.events(ChildEnded)] == ["done"] * 8
+    assert [e.status for e in harness.events(SubagentEnded)] == ["done"] * 8
     assert refused < 30, "nobody hammers"
     assert harness.clock.elapsed_s < 60
 
@@ -72,7 +72,7 @@ def test_R070_a_subagent_that_hangs_is_ended_and_the_parent_answers() -> None:
     )
     harness.more = (Hang,)
     harness.play()
-    ends = harness.events(ChildEnded)
+    ends = harness.events(SubagentEnded)
     assert [(e.status, e.message) for e in ends] == [
         ("limit", "no progress: nothing has happened for 10 minutes"),
         ("done", ""),

@@ -9,7 +9,7 @@ import pytest
 
 from longrein.agent import Limits
 from longrein.context import Request
-from longrein.events import ChildEnded, ToolEnded, TurnEnded, Usage
+from longrein.events import SubagentEnded, ToolEnded, TurnEnded, Usage
 from longrein.models import Failure, Reply
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
@@ -63,7 +63,7 @@ def test_R070_a_recursion_bomb_stays_within_depth_and_number_and_ends(
         e.event
         for log in [harness.disk.entries(), *logs]
         for e in log
-        if isinstance(e.event, ChildEnded)
+        if isinstance(e.event, SubagentEnded)
     ]
     assert len(ends) == len(logs)
     assert {e.status for e in ends} == {"done"}
@@ -122,7 +122,7 @@ def test_R071_a_money_limit_is_one_for_the_whole_tree_and_the_parent_still_answe
         harness.commands[f"work {n}"] = f"did {n}"
     with pytest.raises(AssertionError, match="not played"):
         harness.play()
-    ends = harness.events(ChildEnded)
+    ends = harness.events(SubagentEnded)
     assert [e.status for e in ends] == ["limit", "limit"]
     assert all("the money limit stands" in e.message for e in ends)
     spent = sum(e.cost_usd for e in ends)

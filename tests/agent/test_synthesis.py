@@ -14,7 +14,15 @@ from longrein.agent.subagents.subagent_report import evidence, synthesis_job
 from longrein.app import Additions, App
 from longrein.app.run_context import read_run_context
 from longrein.context import Request
-from longrein.events import ChildEnded, ChildStarted, Entry, Replied, Text, ToolCall, ToolEnded
+from longrein.events import (
+    Entry,
+    Replied,
+    SubagentEnded,
+    SubagentStarted,
+    Text,
+    ToolCall,
+    ToolEnded,
+)
 from longrein.models import Failure, Reply
 from longrein.options import Options
 from longrein.testing.clock import run_virtual
@@ -162,11 +170,11 @@ def test_E19_two_contradict_and_the_synthesis_is_the_result() -> None:
     assert f"| {DECISION}" in told
     assert SAYS_3 not in told.replace(DECISION, "")
     assert told.count("its own report: Recall(") == 2
-    ends = harness.events(ChildEnded)
+    ends = harness.events(SubagentEnded)
     assert [end.status for end in ends] == ["done"] * 3
     assert SAYS_3 in ends[0].report
     assert SAYS_4 in ends[1].report
-    assert [start.index for start in harness.events(ChildStarted)] == [0, 1, 2]
+    assert [start.index for start in harness.events(SubagentStarted)] == [0, 1, 2]
 
 
 def test_E19_one_that_fails_is_part_of_what_is_put_together() -> None:
@@ -203,15 +211,15 @@ def test_E19_killed_while_the_synthesis_works_it_goes_on_and_nobody_works_twice(
         walk.cancel()
 
     run_virtual(killed(), clock=harness.clock)
-    assert [end.status for end in harness.events(ChildEnded)] == ["done", "done"]
+    assert [end.status for end in harness.events(SubagentEnded)] == ["done", "done"]
     harness.first = (Continue(),)
     harness.play("")
-    assert [start.kind for start in harness.events(ChildStarted)] == [
+    assert [start.kind for start in harness.events(SubagentStarted)] == [
         "explore",
         "explore",
         "synthesis",
     ]
-    assert [end.status for end in harness.events(ChildEnded)] == ["done"] * 3
+    assert [end.status for end in harness.events(SubagentEnded)] == ["done"] * 3
     assert f"| {DECISION}" in harness.result()
 
 

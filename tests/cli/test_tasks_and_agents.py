@@ -18,12 +18,12 @@ from longrein.cli import main
 from longrein.events import (
     AnyEvent,
     Asked,
-    ChildEnded,
-    ChildStarted,
     Entry,
     PermissionAnswered,
     PermissionAsked,
     Replied,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     ToolCall,
@@ -337,7 +337,7 @@ def test_a_sessions_tasks_are_those_of_its_log_too(here: Open, run: Run) -> None
     here.do(
         done(
             here.log.append(
-                [Entry(here.seq, 5, ChildStarted(CHILD, "explore", "c1.0"))],
+                [Entry(here.seq, 5, SubagentStarted(CHILD, "explore", "c1.0"))],
                 flush=True,
                 beside=[(child, [Entry(1, 5, child_opened(CHILD))], ())],
             )
@@ -373,7 +373,7 @@ READ = Replied(
 def start(here: Open, parent: SessionLog, seq: int, child: str, **how: Any) -> SessionLog:
     log = here.log.child(child)
     entry = Entry(
-        seq, time.time_ns() // 1000 - 5_000_000, ChildStarted(child, "explore", "c2.0", **how)
+        seq, time.time_ns() // 1000 - 5_000_000, SubagentStarted(child, "explore", "c2.0", **how)
     )
     first = [Entry(1, entry.at, child_opened(child)), Entry(2, entry.at, said("find it"))]
     here.do(done(parent.append([entry], flush=True, beside=[(log, first, ())])))
@@ -407,7 +407,7 @@ def test_those_that_are_over_and_those_that_were_cut(here: Open, run: Run, tmp_p
     start(here, here.log, 3, CHILD, description="find it")
     here.add(
         here.log,
-        ChildEnded(
+        SubagentEnded(
             CHILD, "done", "In src.\nYes.", Usage(9_000, 0, 0, 300), 0.5, 4, elapsed_ms=65_000
         ),
     )
@@ -440,8 +440,8 @@ def test_an_entry_counts_by_its_place_also_when_the_clock_was_set_back(
 def test_one_that_is_asked_again_is_counted_anew(here: Open, run: Run) -> None:
     child = start(here, here.log, 3, CHILD, description="find it")
     here.add(child, Asked("turn", 2, 1), READ, first=3)
-    here.add(here.log, ChildEnded(CHILD, "done", steps=1))
-    here.add(here.log, ChildStarted(CHILD, "explore", "c9.0", description="and now?", again=3))
+    here.add(here.log, SubagentEnded(CHILD, "done", steps=1))
+    here.add(here.log, SubagentStarted(CHILD, "explore", "c9.0", description="and now?", again=3))
     here.add(child, said("and now?"), Asked("turn", 2, 1), first=5)
     said_now = run("agents")[1].splitlines()[-1]  # with the time since then, if it is seen
     assert re.fullmatch(r"  a3 explore  running  (\d.* s, )?1 step  and now\?", said_now)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import builtin_kinds, child_system
+from longrein.agent import builtin_kinds, subagent_system
 from longrein.config import load_subagent_types, subagent_model
 from longrein.config.frontmatter import FrontmatterError, parse_frontmatter, split_frontmatter
 from longrein.events import UsageError
@@ -236,7 +236,7 @@ def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(
 ) -> None:
     kind, _ = one(folders, "---\ndescription: d\n---\n\nYou review.\n\n${base_prompt}\nBe kind.\n")
     assert kind is not None
-    text = child_system(kind)
+    text = subagent_system(kind)
     assert text.startswith(
         "You review.\n\nYou are a subagent of longrein, a coding agent working on"
     )

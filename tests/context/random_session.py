@@ -36,8 +36,6 @@ from longrein.events import (
     AnyEvent,
     Asked,
     AskFailed,
-    ChildEnded,
-    ChildStarted,
     Document,
     Entry,
     FileSeen,
@@ -49,6 +47,8 @@ from longrein.events import (
     Reminded,
     Replied,
     Rewound,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     Text,
@@ -197,7 +197,9 @@ class RandomSession:
             self.add(TaskStarted(f"b{names + 1}", f"make {self.text(5)}"))
         elif luck < 0.05:
             self.add(
-                ChildStarted(f"kid{names + 1}", "explore", grant=Grant(0.1, 1_000), background=True)
+                SubagentStarted(
+                    f"kid{names + 1}", "explore", grant=Grant(0.1, 1_000), background=True
+                )
             )
         elif luck < 0.09 and running:
             state = self.background_rng.choice(["done", "failed", "lost", "killed"])
@@ -211,7 +213,7 @@ class RandomSession:
             )
         elif luck < 0.12 and working:
             self.add(
-                ChildEnded(
+                SubagentEnded(
                     self.background_rng.choice(working),
                     self.background_rng.choice(["done", "limit"]),
                     "It is so.",

@@ -16,8 +16,6 @@ from longrein.context.state.ledger import (
 )
 from longrein.context.summary import summary_text as ledger_lines
 from longrein.events import (
-    ChildEnded,
-    ChildStarted,
     FileChanged,
     FileSeen,
     Image,
@@ -26,6 +24,8 @@ from longrein.events import (
     PinsSet,
     Reminded,
     Rewound,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     Text,
@@ -326,9 +326,9 @@ def test_E13_what_runs_what_is_open_and_where_it_stands() -> None:
         TodoSet((Todo("read"), Todo("write", "in_progress"))),
         TaskStarted("t1", "make watch"),
         TaskStarted("t2", "make serve"),
-        ChildStarted("s-1", "explore"),
+        SubagentStarted("s-1", "explore"),
         TaskEnded("t1", "failed", 2, "exit"),
-        ChildEnded("s-1", "done", "three uses of parse"),
+        SubagentEnded("s-1", "done", "three uses of parse"),
         Reminded("nested_memory", "…", "/w/src", "/w/src/AGENTS.md"),
     )
     state = log.state
@@ -487,13 +487,13 @@ def test_subagents_in_the_background_are_done_when_all_of_them_are() -> None:
     log = LogBuilder()
     call = call_id(log.seq + 1, 0)
     starts = (
-        ChildStarted("s-1", "explore", call, background=True),
-        ChildStarted("s-2", "explore", call, index=1),
+        SubagentStarted("s-1", "explore", call, background=True),
+        SubagentStarted("s-2", "explore", call, index=1),
     )
     log.call("Agent", "They work.", "ok", *starts, prompt="look")
-    log.write(ChildEnded("s-1", "limit", "half", message="out of time"))
+    log.write(SubagentEnded("s-1", "limit", "half", message="out of time"))
     assert "FAILED, stopped by a limit" in ledger_lines.command_lines(log.state)[0]
-    seq = log.write(ChildEnded("s-2", "done", "all"))
+    seq = log.write(SubagentEnded("s-2", "done", "all"))
     assert ledger_lines.command_lines(log.state) == [
         f"- r8 Agent `look` → in the background, ended r{seq}: FAILED, stopped by a limit"
     ]

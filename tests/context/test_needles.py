@@ -11,7 +11,7 @@ from longrein.events import AnyEvent
 pytestmark = pytest.mark.anyio
 
 WITHOUT_NEEDLE = {
-    "ChildStarted",
+    "SubagentStarted",
     "CwdSet",
     "ModeSet",
     "Rewound",

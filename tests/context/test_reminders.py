@@ -22,8 +22,6 @@ from longrein.events import (
     AnyEvent,
     Asked,
     AskFailed,
-    ChildEnded,
-    ChildStarted,
     CwdSet,
     FileChanged,
     FilePut,
@@ -37,6 +35,8 @@ from longrein.events import (
     Replied,
     Rewound,
     SourceFile,
+    SubagentEnded,
+    SubagentStarted,
     Summarized,
     TaskEnded,
     TaskStarted,
@@ -134,7 +134,7 @@ def changed(
 
 # --- each row of the catalogue --------------------------------------------------------------------
 
-STARTED, KID = TaskStarted("t1", "npm test"), ChildStarted("kid", "explore")
+STARTED, KID = TaskStarted("t1", "npm test"), SubagentStarted("kid", "explore")
 TASKS_ENDED = "[bg_done: background tasks have ended]"
 FILE_CHANGED = f"[file_changed: {FILES}]"
 GREP = ToolSpec("Grep", "grep", {})
@@ -168,13 +168,13 @@ CATALOGUE: list[tuple[Any, ...]] = [
         "| 3 of 5 files read",
     ),
     (
-        (KID, ChildEnded("kid", "done", "All fine.")),
+        (KID, SubagentEnded("kid", "done", "All fine.")),
         "[subagent_done: subagents have ended; a report is what they say, check what matters]",
         "* a7 (explore): done",
         "| All fine.",
     ),
     (
-        (KID, ChildEnded("kid", "limit")),
+        (KID, SubagentEnded("kid", "limit")),
         "[subagent_failed: subagents did not finish their task]",
         "* a7 (explore): limit",
     ),
@@ -561,7 +561,9 @@ def test_rule_5_what_the_model_caused_itself_is_no_event() -> None:
         Replied(7, (ToolCall("c7.0", "Agent", {}),), "calls"),
         ToolStarted("c7.0", "Agent"),
     )
-    check((*agent, ChildStarted("kid", "explore", "c7.0"), ChildEnded("kid", "done", "x"), end))
+    check(
+        (*agent, SubagentStarted("kid", "explore", "c7.0"), SubagentEnded("kid", "done", "x"), end)
+    )
 
 
 def test_rule_6_told_with_source_and_state_and_the_same_log_gives_the_same_reminders() -> None:
@@ -589,7 +591,7 @@ def test_rule_8_E6_S079_content_from_outside_is_quoted_and_cannot_speak_for_the_
     forged: str,
 ) -> None:
     for events in (
-        (ChildEnded("kid", "done", f"fine\n{forged}"),),
+        (SubagentEnded("kid", "done", f"fine\n{forged}"),),
         outside("teammate_message", f"ann\n{forged}", forged),
         (TaskStarted("t1", forged), TaskEnded("t1", "done", 0, forged)),
         changed(diff=f"+1\t{forged}"),
@@ -653,7 +655,7 @@ def test_rule_3_each_occurrence_is_told_exactly_once_and_then_nothing_is_due(
                 log.add(TaskEnded(f"task{n}.", "done", 0))
                 ended[f"task{n}."] = log.state.seq
             case "child":
-                log.add(ChildEnded(f"child{n}.", "done", "report\n" * n))
+                log.add(SubagentEnded(f"child{n}.", "done", "report\n" * n))
                 ended[f"child{n}."] = log.state.seq
             case "file":
                 log.add(*changed(path=f"/w/f{n % 3}.py"))

@@ -31,8 +31,6 @@ from longrein.events import (
     Asked,
     AskFailed,
     CheckpointTaken,
-    ChildEnded,
-    ChildStarted,
     Cleared,
     CwdSet,
     Entry,
@@ -57,6 +55,8 @@ from longrein.events import (
     Rewound,
     Schedule,
     SchedulesSet,
+    SubagentEnded,
+    SubagentStarted,
     Summarized,
     TaskEnded,
     TaskStarted,
@@ -164,8 +164,8 @@ def failure(log: LogBuilder, n: int) -> None:
 
 
 def subagent(log: LogBuilder, n: int) -> None:
-    log.write(ChildStarted(f"kid{n}", "explore", grant=Grant(0.1, 1_000), background=True))
-    log.write(ChildEnded(f"kid{n}", "done", "It is so."))
+    log.write(SubagentStarted(f"kid{n}", "explore", grant=Grant(0.1, 1_000), background=True))
+    log.write(SubagentEnded(f"kid{n}", "done", "It is so."))
 
 
 def rewind(log: LogBuilder, n: int) -> None:
@@ -220,8 +220,8 @@ KINDS: dict[type, Callable[[LogBuilder, int], Any]] = {
         TaskStarted(f"b{n}", "make"), TaskEnded(f"b{n}", "done", 0)
     ),
     GoalChanged: lambda log, n: log.write(GoalChanged(Goal(n, f"goal {n}"))),
-    ChildStarted: subagent,
-    ChildEnded: subagent,
+    SubagentStarted: subagent,
+    SubagentEnded: subagent,
     CheckpointTaken: lambda log, n: log.write(CheckpointTaken("before", "c")),
     Rewound: rewind,
     Interrupted: lambda log, n: log.write(Interrupted(f"stopped {n}")),

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from longrein.events import ChildEnded, ChildStarted, Entry, Replied, ToolEnded, ToolStarted
+from longrein.events import Entry, Replied, SubagentEnded, SubagentStarted, ToolEnded, ToolStarted
 from longrein.store import Reader
 from longrein.testing.loopback import Call, Received, Turn
 from tests.e2e.harness import (
@@ -61,7 +61,7 @@ def children(cli: CliHarness) -> dict[str, list[Entry]]:
         started = {
             f"a{e.seq}": e.event.child
             for e in reader.entries()
-            if isinstance(e.event, ChildStarted) and not e.event.again
+            if isinstance(e.event, SubagentStarted) and not e.event.again
         }
         return {
             label: list(reader.session_reader(reader.number_of(child)).entries())
@@ -134,7 +134,7 @@ def test_R073_killed_with_agents_at_work_it_goes_on_and_runs_no_command_twice(
         started = [e.event.call for e in log if isinstance(e.event, ToolStarted)]
         assert len(started) == len(set(started))
         assert (cli.project / f"{name}.txt").read_text().count("ran") <= len(started)
-    assert len([e for e in cli.entries() if isinstance(e.event, ChildEnded)]) == 3
+    assert len([e for e in cli.entries() if isinstance(e.event, SubagentEnded)]) == 3
     assert re.findall(r"\| (\w+) is done", result(cli)) == NAMES
 
 
@@ -179,7 +179,7 @@ def test_a_worktree_keeps_what_a_subagent_changed_apart_and_goes_when_nothing_wa
         ran = cli.run("-p", "SPLIT", BYPASS)
         assert ran.told() == (0, "merged later\n", "")
     assert (cli.project / "a.txt").read_text() == "one\n"
-    ends = [e.event for e in cli.entries() if isinstance(e.event, ChildEnded)]
+    ends = [e.event for e in cli.entries() if isinstance(e.event, SubagentEnded)]
     apple, beech = sorted(ends, key=lambda e: e.report)
     assert "git merge --squash longrein/" in apple.worktree
     assert (apple.files, beech.files, beech.worktree) == ((str(cli.project / "a.txt"),), (), "")
@@ -209,7 +209,7 @@ def test_S084_what_is_denied_in_the_users_folder_is_denied_in_its_worktree(cli: 
         deny = f"Edit(/{cli.project}/secret.txt)"
         ran = cli.run("-p", "SPLIT", BYPASS, "--disallowedTools", deny)
         assert ran.code in (0, 3), ran.told()
-    [ended] = [e.event for e in cli.entries() if isinstance(e.event, ChildEnded)]
+    [ended] = [e.event for e in cli.entries() if isinstance(e.event, SubagentEnded)]
     assert (ended.files, ended.worktree) == ((), "")
     [log] = children(cli).values()
     assert [e.event.status for e in log if isinstance(e.event, ToolEnded)] == ["denied", "denied"]
@@ -231,7 +231,7 @@ def test_E15_a_fork_reads_its_parents_request_from_the_cache(cli: CliHarness, wi
         _, parent, forked, _ = provider.requests
         assert forked.blocks[: len(parent.blocks)] == parent.blocks
         assert len(forked.blocks) == len(parent.blocks) + 1
-    [ended] = [e.event for e in cli.entries() if isinstance(e.event, ChildEnded)]
+    [ended] = [e.event for e in cli.entries() if isinstance(e.event, SubagentEnded)]
     before = [e.event for e in cli.entries() if isinstance(e.event, Replied)][1]
     assert ended.usage.cache_read_tokens >= 0.97 * before.usage.context_tokens, (
         ended.usage,
@@ -247,7 +247,7 @@ def test_E17_ctrl_c_ends_the_whole_tree_and_every_command(cli: CliHarness) -> No
         going.send(signal.SIGINT)
         ran = going.end()
     assert ran.code == 130
-    ends = [e.event for e in cli.entries() if isinstance(e.event, ChildEnded)]
+    ends = [e.event for e in cli.entries() if isinstance(e.event, SubagentEnded)]
     assert [e.status for e in ends] == ["interrupted"] * 3
     assert all(e.report.startswith("I run it.") for e in ends)
     for log in children(cli).values():
@@ -415,4 +415,4 @@ def test_a_subagent_that_is_left_is_named_and_goes_on_where_it_was(cli: CliHarne
         assert again.code == 0, again.told()
         assert again.text.endswith("I know\n")
         assert provider.refused == []
-    assert len(of(cli, ChildEnded)) == 1
+    assert len(of(cli, SubagentEnded)) == 1

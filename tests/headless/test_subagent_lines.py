@@ -7,12 +7,12 @@ import pytest
 from longrein.agent import Answer, FromSubagent, ReplyDelta, UserNotice
 from longrein.events import (
     Asked,
-    ChildEnded,
-    ChildStarted,
     Entry,
     PermissionAnswered,
     PermissionAsked,
     Replied,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     ToolEnded,
@@ -42,12 +42,12 @@ def looked(*more: Step) -> list[Step]:
     return [
         asked(),
         answered(1, AGENT),
-        ChildStarted(CHILD, "explore", AGENT.id, description="look around", model="mock/tiny"),
+        SubagentStarted(CHILD, "explore", AGENT.id, description="look around", model="mock/tiny"),
         of(1, Asked("turn", 0, 1)),
         of(2, answered(1, "I look.", call(1, 0, "Read", file_path="a.py"))),
         of(3, ToolEnded("c1.0", "Read", "ok", ())),
         *more,
-        ChildEnded(CHILD, "done", "It is here.", Usage(10, 0, 0, 5), 0.25, 1, elapsed_ms=4_000),
+        SubagentEnded(CHILD, "done", "It is here.", Usage(10, 0, 0, 5), 0.25, 1, elapsed_ms=4_000),
         ended(AGENT.id, "Agent", "It is here."),
         asked(),
         answered(6, "Here."),
@@ -131,7 +131,7 @@ async def test_what_a_subagent_asks_is_denied_and_told_with_its_name() -> None:
 
 async def test_a_subagent_of_a_subagent_belongs_to_the_call_that_started_it() -> None:
     deeper = [
-        of(7, ChildStarted(BELOW, "plan", "c1.0", description="deeper")),
+        of(7, SubagentStarted(BELOW, "plan", "c1.0", description="deeper")),
         of(1, Asked("turn", 0, 1), BELOW, "a3.a7"),
         of(2, answered(1, "deep"), BELOW, "a3.a7"),
     ]
@@ -164,7 +164,7 @@ async def test_replies_grow_beside_each_other() -> None:
         of(4, answered(3, "I look.", call(3, 0, "Read", a=1))),
     ]
     scenes: list[Step] = [
-        ChildStarted(CHILD, "explore", AGENT.id),
+        SubagentStarted(CHILD, "explore", AGENT.id),
         asked(),
         *early,
         answered(2, "main"),

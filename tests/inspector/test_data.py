@@ -11,7 +11,6 @@ from benchmarks.inspector_session import SampleLogs, SampleSession
 from longrein.context import State, advance
 from longrein.events import (
     Asked,
-    ChildEnded,
     Cleared,
     Entry,
     FileChanged,
@@ -20,6 +19,7 @@ from longrein.events import (
     Replied,
     Restored,
     Rewound,
+    SubagentEnded,
     Summarized,
     ToolEnded,
 )
@@ -227,7 +227,7 @@ def test_lanes_show_requests_calls_and_tasks(sample: SampleSession, found: Inspe
 
 
 def test_subagents_have_their_budgets_and_rows(sample: SampleSession, found: Inspection) -> None:
-    ends = {e.event.child: e.event for e in sample.entries if isinstance(e.event, ChildEnded)}
+    ends = {e.event.child: e.event for e in sample.entries if isinstance(e.event, SubagentEnded)}
     assert len(found.subagents) == len(ends)
     for child in found.subagents:
         end = ends[child.session]

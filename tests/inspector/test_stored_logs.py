@@ -12,11 +12,11 @@ from benchmarks.inspector_session import SESSION, SampleLogs, SampleSession
 
 from longrein.events import (
     SCHEMA_VERSION,
-    ChildStarted,
     Entry,
     Opened,
     Parent,
     SessionUnknown,
+    SubagentStarted,
     Text,
     UserSpoke,
 )
@@ -64,11 +64,13 @@ def test_a_session_that_grows_with_a_forked_and_a_lost_subagent(tmp_path: Path) 
         before = inspected(tmp_path, sample)
         started = [
             Entry(
-                seq + 1, sample.at, ChildStarted(FORKED, "fork", "c1.0", task="Go on.", form="fork")
+                seq + 1,
+                sample.at,
+                SubagentStarted(FORKED, "fork", "c1.0", task="Go on.", form="fork"),
             )
         ]
         started.append(
-            Entry(seq + 2, sample.at, ChildStarted(LOST, "explore", "c1.1", task="Look."))
+            Entry(seq + 2, sample.at, SubagentStarted(LOST, "explore", "c1.1", task="Look."))
         )
         opened = Opened(
             SCHEMA_VERSION, FORKED, "n", ("/w",), "/w", parent=Parent(SESSION, seq, "c1.0")

@@ -25,8 +25,6 @@ from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
     Asked,
-    ChildEnded,
-    ChildStarted,
     FileChanged,
     FileSeen,
     HookAnswered,
@@ -34,6 +32,8 @@ from longrein.events import (
     PrefixSet,
     Reminded,
     Replied,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     Text,
@@ -158,10 +158,10 @@ def notices(text: str) -> Iterator[tuple[str, tuple[AnyEvent, ...]]]:
     )
     yield "command line", (TaskStarted("b1", text), TaskEnded("b1", "done", 0))
     yield "cause", (TaskStarted("b1", "make"), TaskEnded("b1", "killed", cause=text))
-    yield "report", (ChildStarted("kid", "explore"), ChildEnded("kid", "done", text))
+    yield "report", (SubagentStarted("kid", "explore"), SubagentEnded("kid", "done", text))
     yield (
         "reason of a subagent",
-        (ChildStarted("kid", text), ChildEnded("kid", "failed", message=text, worktree=text)),
+        (SubagentStarted("kid", text), SubagentEnded("kid", "failed", message=text, worktree=text)),
     )
     yield (
         "change",

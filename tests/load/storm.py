@@ -30,13 +30,13 @@ from longrein.context import Budget, Price, State, due_reminders, step
 from longrein.events import (
     Asked,
     AskFailed,
-    ChildEnded,
-    ChildStarted,
     Entry,
     Opened,
     PrefixSet,
     Reminded,
     Replied,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     Text,
@@ -144,7 +144,7 @@ class RunLogs:
                 _, entries = waiting.pop()
                 for entry in entries:
                     event = entry.event
-                    if isinstance(event, ChildStarted) and event.child not in self.all:
+                    if isinstance(event, SubagentStarted) and event.child not in self.all:
                         log = list(reader.session_reader(reader.number_of(event.child)).entries())
                         opened = next(
                             e
@@ -195,7 +195,7 @@ class RunLogs:
     @property
     def wait_s(self) -> float:
         """Time from the last end to the request that reports it."""
-        ends = [e for e in self.root if isinstance(e.event, TaskEnded | ChildEnded)]
+        ends = [e for e in self.root if isinstance(e.event, TaskEnded | SubagentEnded)]
         if not ends:
             return 0.0
         asked = [
@@ -289,7 +289,7 @@ def storm(
     )
     ended, reports = logs.told(ENDED), logs.told(REPORTED)
     twice = [name for name, times in (ended + reports).items() if times > 1]
-    children = [e.event for e in logs.of(ChildEnded) if isinstance(e.event, ChildEnded)]
+    children = [e.event for e in logs.of(SubagentEnded) if isinstance(e.event, SubagentEnded)]
     what = f"{agents} subagents + {tasks} tasks, faults on"
     return [
         Row(f"{what}: exit code", str(ran.code), "0", ran.code == 0),
@@ -341,7 +341,7 @@ def bomb(folder: Path) -> list[Row]:
     with FaultyProvider(answer, faults=0.0, seed=2) as weather:
         ran = run(stage, weather, "BOMB", settings, "--max-budget-usd", "5")
     logs = RunLogs(stage)
-    started = len(logs.of(ChildStarted))
+    started = len(logs.of(SubagentStarted))
     labels = [e.event.label for e in logs.of(Opened) if isinstance(e.event, Opened)]
     deepest = max(label.count("a") for label in labels)
     return [

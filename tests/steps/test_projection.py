@@ -11,12 +11,12 @@ from longrein.context import fold
 from longrein.events import (
     AnyEvent,
     Asked,
-    ChildEnded,
-    ChildStarted,
     Entry,
     PermissionAnswered,
     PermissionAsked,
     Replied,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     Text,
@@ -71,8 +71,8 @@ STEPS = {
     "TaskStarted": {"TaskStep"},
     "TaskEnded": {"TaskStep"},
     "GoalChanged": {"SettingStep"},
-    "ChildStarted": {"SubagentStep"},
-    "ChildEnded": {"SubagentStep"},
+    "SubagentStarted": {"SubagentStep"},
+    "SubagentEnded": {"SubagentStep"},
     "CheckpointTaken": {"NoticeStep"},
     "Rewound": {"BreakStep"},
     "Interrupted": {"NoticeStep"},
@@ -153,14 +153,14 @@ def test_a_call_question_task_and_subagent_are_told_with_their_beginnings() -> N
     call = ToolCall("c1.0", "Bash", {"command": "make"})
     question = PermissionAsked("c1.0", "Bash", "make", "a rule")
     started = ToolStarted("c1.0", "Bash")
-    task, child = TaskStarted("b1", "make"), ChildStarted("s1", "explore")
+    task, child = TaskStarted("b1", "make"), SubagentStarted("s1", "explore")
     steps = list(
         steps_of(
             log(
                 *(Asked("turn", 0, 0), Replied(1, (call,), "calls"), question),
                 *(PermissionAnswered("c1.0", "allow", "user"), started),
                 ToolEnded("c1.0", "Bash", "ok", ()),
-                *(task, TaskEnded("b1", "done"), child, ChildEnded("s1", "done", cost_usd=0.2)),
+                *(task, TaskEnded("b1", "done"), child, SubagentEnded("s1", "done", cost_usd=0.2)),
             )
         )
     )
@@ -188,7 +188,7 @@ def test_steps_of_a_subagent_name_it_and_keep_its_calls_apart() -> None:
     (end,) = heard(ToolEnded("c1.0", "Bash", "ok", ()))
     assert isinstance(end, CallStep)
     assert (end.agent.label, end.agent.kind, end.made_seq) == ("a3", "explore", 0)
-    (below,) = heard(ChildStarted("s2", "explore"))
+    (below,) = heard(SubagentStarted("s2", "explore"))
     assert isinstance(below, SubagentStep)
     assert below.label == "a3.a9"
     (own,) = projection.read(Entry(3, 3, ToolEnded("c1.0", "Read", "ok", ())))

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from longrein.events import (
     SCHEMA_VERSION,
-    ChildStarted,
     Entry,
     Opened,
     Parent,
+    SubagentStarted,
     Text,
     ToolEnded,
     UserSpoke,
@@ -209,7 +209,7 @@ def subagent_start(
 
 
 def started(seq: int, child: str = CHILD) -> Entry:
-    return Entry(seq, wall_us(), ChildStarted(child, "explore", f"c{seq}.0"))
+    return Entry(seq, wall_us(), SubagentStarted(child, "explore", f"c{seq}.0"))
 
 
 async def start_subagent(

@@ -12,8 +12,6 @@ import pytest
 
 from longrein.events import (
     AnyEvent,
-    ChildEnded,
-    ChildStarted,
     Entry,
     Goal,
     GoalChanged,
@@ -21,6 +19,8 @@ from longrein.events import (
     Parent,
     SessionError,
     SessionUnknown,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     decode_entry,
 )
@@ -252,7 +252,7 @@ async def test_an_export_of_a_subagent_has_all_that_it_knows(tmp_path: Path) -> 
     root = Reader(str(tmp_path), ID)
     fork = exported(root.session_reader(root.number_of(OTHER)))
     assert [seq for seq, _ in fork] == list(range(1, 11))
-    assert fork[6:9] == [(7, "Opened"), (8, "UserSpoke"), (9, "ChildStarted")]
+    assert fork[6:9] == [(7, "Opened"), (8, "UserSpoke"), (9, "SubagentStarted")]
 
 
 @pytest.mark.parametrize("indexed", [True, False])
@@ -303,12 +303,12 @@ def test_what_a_task_and_a_subagent_left_is_recalled_by_the_entry_that_ends_it()
     blob = "ab" * 32
     assert first(TaskEnded("b1", "done", 0, output=blob)) == ("output of task b1, done", blob)
     assert first(TaskEnded("b1", "failed", 1, tail="boom")) == ("output of task b1, failed", "boom")
-    assert first(ChildStarted(CHILD, "explore", task="look")) == (
+    assert first(SubagentStarted(CHILD, "explore", task="look")) == (
         "task of a subagent (explore)",
         "look",
     )
-    assert first(ChildEnded(CHILD, "done", "seen")) == ("report of a subagent", "seen")
-    assert first(ChildEnded(CHILD, "limit", "half")) == ("report of a subagent, limit", "half")
+    assert first(SubagentEnded(CHILD, "done", "seen")) == ("report of a subagent", "seen")
+    assert first(SubagentEnded(CHILD, "limit", "half")) == ("report of a subagent, limit", "half")
     assert first(GoalChanged(Goal(3, "Ship it", body="All green."))) == (
         "goal 3, pending",
         "Ship it\n\nAll green.",

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from longrein.events import (
-    ChildStarted,
     Entry,
     StoreDamaged,
     StoreFull,
+    SubagentStarted,
     ToolEnded,
     TurnEnded,
     UserSpoke,
@@ -100,11 +100,11 @@ async def test_killed_at_any_instant_a_subagent_is_there_with_what_started_it_or
 
 
 def check_family(log: SessionLog, found: list[Entry]) -> None:
-    """Check that each `ChildStarted` has its first transaction, and each third entry of a
+    """Check that each `SubagentStarted` has its first transaction, and each third entry of a
     subagent its companion in the root.
     """
     for one in found:
-        if not isinstance(one.event, ChildStarted):
+        if not isinstance(one.event, SubagentStarted):
             continue
         child = log.child(one.event.child)
         own = [e for e in child.entries if e.seq >= child.reader.first]
@@ -119,7 +119,7 @@ def check_family(log: SessionLog, found: list[Entry]) -> None:
     stored = [
         row[0] for row in log.reader._source.all("SELECT session FROM sessions WHERE number > 1")
     ]
-    known = Counter(one.event.child for one in found if isinstance(one.event, ChildStarted))
+    known = Counter(one.event.child for one in found if isinstance(one.event, SubagentStarted))
     # a child whose message was stored just before the kill is listed, but has no entry yet
     assert {
         s for s in stored if log.child(s).entries and log.child(s).reader.opening_entry()
@@ -190,7 +190,7 @@ async def state(tmp_path: Path) -> Path:
     fork = await start_subagent(log, 8, OTHER, shares=6)  # 7, 8
     await start_subagent(fork, 9, GRANDCHILD, results=2)  # 1–4
     await add(log, entries(9, 14))
-    again = Entry(15, wall_us(), ChildStarted(CHILD, "explore", again=5))
+    again = Entry(15, wall_us(), SubagentStarted(CHILD, "explore", again=5))
     await done(
         log.append(
             [again], flush=True, beside=[(child, [Entry(7, wall_us(), said("once more"))], ())]
@@ -300,7 +300,7 @@ async def test_wherever_it_is_hit_no_joint_write_is_half_there(state: Path, plac
             return
         damaged = 0
         known = Counter(
-            one.event.child for one in log.entries if isinstance(one.event, ChildStarted)
+            one.event.child for one in log.entries if isinstance(one.event, SubagentStarted)
         )
         for session in (CHILD, OTHER, GRANDCHILD):
             try:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from longrein.events import (
     AnyEvent,
-    ChildStarted,
     Cleared,
     Document,
     Entry,
@@ -28,6 +27,7 @@ from longrein.events import (
     Recalled,
     Reminded,
     Replied,
+    SubagentStarted,
     Summarized,
     TaskStarted,
     Text,
@@ -384,7 +384,7 @@ async def test_only_this_sessions_tree(tmp_path: Path) -> None:
     """A subagent in its own folder names its parent; other sessions stay closed; a fork finds
     its original's subagents.
     """
-    log = await written(tmp_path, ChildStarted(CHILD, "explore", "c1.0"))
+    log = await written(tmp_path, SubagentStarted(CHILD, "explore", "c1.0"))
     await log.close()
     async with new_log(tmp_path, CHILD) as child:
         first = Opened(1, CHILD, "n0nce", ("/w",), "/w", parent=Parent(ID, 2, "c1.0"))

@@ -23,7 +23,7 @@ from longrein.agent import (
     OpenSession,
     Rewind,
     SetMode,
-    StopChild,
+    StopSubagent,
     StopTask,
     UserMessage,
     builtin_kinds,
@@ -37,8 +37,6 @@ from longrein.context import Item, Request, State, fold
 from longrein.events import (
     Asked,
     AskFailed,
-    ChildEnded,
-    ChildStarted,
     Entry,
     Interrupted,
     Opened,
@@ -47,6 +45,8 @@ from longrein.events import (
     Replied,
     Rewound,
     StoreFull,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     Text,
@@ -434,7 +434,7 @@ class TreeSimulation(BaseSimulation):
         elif luck < 0.58 and working:
             self._say(self.random.choice(working))
         elif luck < 0.64 and working:
-            self._tell(StopChild(self.random.choice(working)))
+            self._tell(StopSubagent(self.random.choice(working)))
         elif luck < 0.68:
             session.background()
         elif luck < 0.72:
@@ -666,7 +666,7 @@ class TreeSimulation(BaseSimulation):
             for session in sessions
             for entry in self.disk.entries(session)[self.disk.shares.get(session, ("", 0))[1] :]
         ]
-        last = {event.child: event.status for event in every if isinstance(event, ChildEnded)}
+        last = {event.child: event.status for event in every if isinstance(event, SubagentEnded)}
         self.failed = [child for child, status in last.items() if status == "failed"]
         for event in every:
             if (
@@ -742,8 +742,8 @@ class TreeSimulation(BaseSimulation):
 
     def _check_children(self, own: list[Entry], state: State, *, over: bool) -> None:
         """Check that each started subagent has a log and ends once per request."""
-        begun = Counter(e.event.child for e in own if isinstance(e.event, ChildStarted))
-        ended = Counter(e.event.child for e in own if isinstance(e.event, ChildEnded))
+        begun = Counter(e.event.child for e in own if isinstance(e.event, SubagentStarted))
+        ended = Counter(e.event.child for e in own if isinstance(e.event, SubagentEnded))
         for child, times in begun.items():
             hold("start and opening are one transaction", self.disk.entries(child), child)
             hold(
@@ -801,15 +801,15 @@ class TreeSimulation(BaseSimulation):
         begun: Counter[str] = Counter()
         noticed: Counter[str] = Counter()
         due: Counter[str] = Counter()
-        last: ChildStarted | None = None
-        by_child: dict[str, ChildStarted] = {}
+        last: SubagentStarted | None = None
+        by_child: dict[str, SubagentStarted] = {}
         firsts = {now.started.child: now.seq for now in state.children.values()}
         for entry in own:
             match entry.event:
-                case ChildStarted() as last:
+                case SubagentStarted() as last:
                     by_child[last.child] = last
                     begun[last.child] += 1
-                case ChildEnded(child=child):
+                case SubagentEnded(child=child):
                     result = results.get(by_child[child].call)
                     by_result = (
                         not by_child[child].background

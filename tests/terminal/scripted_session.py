@@ -26,7 +26,7 @@ from longrein.agent import (
     SessionUpdate,
     SetMode,
     SetModel,
-    StopChild,
+    StopSubagent,
     StopTask,
     SubagentView,
     UserMessage,
@@ -35,8 +35,6 @@ from longrein.context import advance, fold
 from longrein.events import (
     AnyEvent,
     Asked,
-    ChildEnded,
-    ChildStarted,
     Entry,
     Interrupted,
     ModeSet,
@@ -47,6 +45,8 @@ from longrein.events import (
     Reminded,
     Replied,
     Rewound,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     Text,
@@ -119,7 +119,7 @@ class ScriptedSession:
                 self.append(Rewound(to))
             case StopTask(task):
                 self.end_task(task, "killed", cause="stopped by the user")
-            case StopChild(child):
+            case StopSubagent(child):
                 self.end_child(child, "interrupted", "half of it")
             case Compact():
                 pass
@@ -307,7 +307,7 @@ class ScriptedSession:
         """Gives its label."""
         label = f"a{len(self.entries) + 1}"
         self.append(
-            ChildStarted(child, kind, description=description, task=f"do: {description}", **how)
+            SubagentStarted(child, kind, description=description, task=f"do: {description}", **how)
         )
         self.views[child] = SubagentView(label, child, kind, description, "running")
         return label
@@ -342,7 +342,7 @@ class ScriptedSession:
     def end_child(self, child: str, status: str = "done", report: str = "", **how: Any) -> None:
         if self.views[child].state in ("running", "asking", "queued"):
             self.show_child(child, state=status)
-            self.append(ChildEnded(child, status, report, **how))
+            self.append(SubagentEnded(child, status, report, **how))
 
 
 class NullScreen:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from longrein.agent import FromSubagent, PendingMessage, SubagentView
 from longrein.events import (
-    ChildEnded,
-    ChildStarted,
     Entry,
     Goal,
     PermissionAsked,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     Text,
@@ -100,15 +100,15 @@ def rows_of_everything() -> list[Line]:
     arguments = {"file_path": EVIL, "old_string": EVIL, "new_string": EVIL + "\n" + EVIL}
     question = Question(PermissionAsked("c1.0", EVIL, EVIL, EVIL, EVIL))
     edit = Question(PermissionAsked("c1.0", "Edit", EVIL, EVIL, ""), arguments)
-    task, child = TaskStarted(EVIL, EVIL), ChildStarted("s", EVIL, description=EVIL, note=EVIL)
+    task, child = TaskStarted(EVIL, EVIL), SubagentStarted("s", EVIL, description=EVIL, note=EVIL)
     view = SubagentView(EVIL, "s", EVIL, EVIL, EVIL, last=escape_line(EVIL), model=EVIL)
     return [
         *who,
         task_rows.started_task(task, waited=False),
         *task_rows.ended_task(TaskEnded(EVIL, EVIL, cause=EVIL, tail=EVIL), task),
-        *task_rows.started_child(child, EVIL),
-        *task_rows.ended_child(
-            ChildEnded("s", EVIL, message=EVIL, worktree=EVIL), KnownSubagent(EVIL, child)
+        *task_rows.started_subagent(child, EVIL),
+        *task_rows.ended_subagent(
+            SubagentEnded("s", EVIL, message=EVIL, worktree=EVIL), KnownSubagent(EVIL, child)
         ),
         *task_rows.live_agents([msgspec.structs.replace(view, state="asking")], 4),
         *task_rows.live_tasks({"b": RunningTask(task, 0)}, 9, 80),

@@ -8,7 +8,6 @@ import pytest
 
 from longrein.events import (
     Asked,
-    ChildEnded,
     Cleared,
     Entry,
     Form,
@@ -16,6 +15,7 @@ from longrein.events import (
     PrefixSet,
     Replied,
     Restored,
+    SubagentEnded,
     Summarized,
     Text,
     TurnEnded,
@@ -85,7 +85,7 @@ def test_cost_is_summed_by_model_and_purpose() -> None:
         Replied(5, (), "end", used, cost_usd=0.02),
         Asked("turn", 6, 4),
         Replied(7, (), "end", used, cost_usd=2.0),
-        ChildEnded("c", "done", usage=used, cost_usd=0.1, steps=3),
+        SubagentEnded("c", "done", usage=used, cost_usd=0.1, steps=3),
     )
     rows = cost_rows(Entry(n, 0, event) for n, event in enumerate(events, 1))
     tail = "10.0k in (90% from cache), 300 out"

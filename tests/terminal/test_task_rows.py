@@ -16,14 +16,14 @@ from longrein.agent import (
 )
 from longrein.events import (
     AnyEvent,
-    ChildEnded,
-    ChildStarted,
     Entry,
     Goal,
     GoalChanged,
     PermissionAnswered,
     PermissionAsked,
     Replied,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     Text,
@@ -85,7 +85,7 @@ def test_an_act_in_one_line(event: Any, told: str) -> None:
 
 NPM = TaskStarted("b1", f"npm run {EVIL}\nmore")
 QUEUED = TaskStarted("b1", "x", state="queued")
-CHILD = ChildStarted("one", "explore", description="find it")
+CHILD = SubagentStarted("one", "explore", description="find it")
 USED = Usage(12_000, 0, 0, 345)
 
 
@@ -115,19 +115,22 @@ USED = Usage(12_000, 0, 0, 345)
         ([TaskEnded("b1", "killed", cause="SIGKILL")], ["task b1 killed  SIGKILL"]),
         ([TaskEnded("b1", "lost", cause="it is gone")], ["task b1 lost  it is gone"]),
         (
-            [ChildStarted("one", "plan", background=True, note="empty, not a fork")],
+            [SubagentStarted("one", "plan", background=True, note="empty, not a fork")],
             ["a1 plan started    in the background", "  empty, not a fork"],
         ),
-        ([ChildStarted("one", "plan", again=7)], ["a7 plan is asked again"]),
+        ([SubagentStarted("one", "plan", again=7)], ["a7 plan is asked again"]),
         (
-            [CHILD, ChildEnded("one", "done", "r", USED, 0.02, 3, files=("a",), elapsed_ms=4_200)],
+            [
+                CHILD,
+                SubagentEnded("one", "done", "r", USED, 0.02, 3, files=("a",), elapsed_ms=4_200),
+            ],
             [
                 "a1 explore started  find it",
                 "a1 explore done  4.2 s, 3 steps, 12.3k tokens, $0.02, 1 file changed  find it",
             ],
         ),
         (
-            [ChildEnded("one", "failed", message=EVIL, worktree="branch wt/a7 is kept")],
+            [SubagentEnded("one", "failed", message=EVIL, worktree="branch wt/a7 is kept")],
             ["subagent failed", f"  {SHOWN}", "  branch wt/a7 is kept"],
         ),
         (
@@ -368,14 +371,14 @@ def test_a_childs_question_comes_with_its_arguments_and_goes_with_its_answer() -
 def test_nobody_is_asked_for_a_subagent_that_is_over_nor_for_one_below_it(who: str) -> None:
     activity = Activity()
     activity.hear(Entry(3, 0, CHILD))
-    activity.hear(of((9, 0, ChildStarted("two", "plan"))))
+    activity.hear(of((9, 0, SubagentStarted("two", "plan"))))
     label = activity.subagents[who].label
     assert label == {"one": "a3", "two": "a3.a9"}[who]
     activity.hear(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why")), who, label))
-    activity.hear(Entry(4, 0, ChildStarted("three", "explore")))
+    activity.hear(Entry(4, 0, SubagentStarted("three", "explore")))
     activity.hear(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why")), "three", "a4"))
     assert len(activity.questions) == 2
-    activity.hear(Entry(5, 0, ChildEnded("one", "interrupted")))
+    activity.hear(Entry(5, 0, SubagentEnded("one", "interrupted")))
     assert list(activity.questions) == [("three", "c4.0")]
 
 

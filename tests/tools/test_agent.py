@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from tests.tools.conftest import NONCE, ToolHarness
 
-from longrein.agent import builtin_kinds, child_system, fork_task
+from longrein.agent import builtin_kinds, fork_task, subagent_system
 from longrein.context import estimate_text
-from longrein.events import AnyEvent, ChildEnded, text_of
+from longrein.events import AnyEvent, SubagentEnded, text_of
 from longrein.permissions import Call, Rules, judge
 from longrein.tools import (
     Outcome,
@@ -162,7 +162,7 @@ def test_E15_what_each_type_may_use() -> None:
 
 def test_each_text_says_alone_what_to_do_and_is_short() -> None:
     for kind in builtin_kinds():
-        text = child_system(kind)
+        text = subagent_system(kind)
         assert text.startswith("You are a subagent of longrein, a coding agent")
         for heading in ("# Your place", "# Your report", "# What the harness tells you"):
             assert text.count(f"{heading}\n") == 1, kind.name
@@ -320,7 +320,7 @@ async def test_one_report(harness: ToolHarness) -> None:
         worktree="kept on branch longrein/a10-1f3e",
         message="empty instead of fork: too dear",
     )
-    port.facts = (ChildEnded("s", "done"),)
+    port.facts = (SubagentEnded("s", "done"),)
     outcome = await call(harness, port, prompt="p", subagent_type="explore")
     assert (outcome.status, outcome.facts) == ("ok", port.facts)
     assert text_of(outcome.parts) == (

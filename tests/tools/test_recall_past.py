@@ -13,7 +13,6 @@ from tests.store.fixtures import ID, OTHER, opened
 
 from longrein.events import (
     AnyEvent,
-    ChildStarted,
     Document,
     Entry,
     FileChanged,
@@ -25,6 +24,7 @@ from longrein.events import (
     Reminded,
     Replied,
     Rewound,
+    SubagentStarted,
     Text,
     ToolCall,
     ToolEnded,
@@ -300,7 +300,7 @@ async def test_so_long_ago_is_so_long_ago_also_when_the_clock_was_set_back(story
 
 async def test_a_subagents_handle(story: Story) -> None:
     """Its texts are paged, searched, and its pictures come over into this session."""
-    await story.write(ChildStarted(CHILD, "explore", "c1.0"))
+    await story.write(SubagentStarted(CHILD, "explore", "c1.0"))
     child = await open_log(str(story.state), CHILD, create=True, wall_us=lambda: 0)
     picture = child.put_blob(b"\x89PNG a picture")
     first = Opened(1, CHILD, "n0nce", ("/w",), "/w", parent=Parent(ID, 2, "c1.0"))
@@ -331,7 +331,7 @@ async def test_a_subagents_handle(story: Story) -> None:
         await story.recall(handle="a3/r1")
         == "[unknown-handle] a3 is no subagent; subagents were started at a2."
     )
-    await story.write(ChildStarted(OTHER, "explore", "c2.0"))
+    await story.write(SubagentStarted(OTHER, "explore", "c2.0"))
     assert await story.recall(handle="a3/r2") == (
         "[lost] The log of subagent a3 is not here any more; what it reported stands in this "
         "session "

@@ -14,14 +14,14 @@ from markdown_it import MarkdownIt
 from longrein.events import (
     AnyEvent,
     Asked,
-    ChildEnded,
-    ChildStarted,
     Entry,
     Image,
     Opened,
     Parent,
     PrefixSet,
     Replied,
+    SubagentEnded,
+    SubagentStarted,
     Summarized,
     Text,
     Thinking,
@@ -115,13 +115,13 @@ async def stored(state: Path) -> Conversation:
             first = [Entry(shares + at, wall_us(), event) for at, event in enumerate(opening, 1)]
             begun: list[AnyEvent] = [
                 ToolStarted(f"c4.{n}", "Agent"),
-                ChildStarted(session, "explore", f"c4.{n}"),
+                SubagentStarted(session, "explore", f"c4.{n}"),
             ]
             await append(log, seq, begun, (child, first, ()))
         ends: list[AnyEvent] = []
         for n, session in enumerate((CHILD, OTHER)):
             ends += [
-                ChildEnded(session, "done", "found"),
+                SubagentEnded(session, "done", "found"),
                 ToolEnded(f"c4.{n}", "Agent", "ok", (Text("found"),), 12),
             ]
         await append(log, 10, ends)

@@ -27,7 +27,7 @@ from longrein.agent.messages import (
     SetMode,
     SetModel,
     SetTitle,
-    StopChild,
+    StopSubagent,
     StopTask,
     SubagentView,
     TaskOver,
@@ -49,7 +49,7 @@ from longrein.agent.open_session import (
     resumed_state,
 )
 from longrein.agent.ports import Dependencies, MoveContext
-from longrein.agent.prompts import builtin_kinds, child_system, compose_system, fork_task
+from longrein.agent.prompts import builtin_kinds, compose_system, fork_task, subagent_system
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.task_slots import TaskPool
 from longrein.models import Clock
@@ -88,7 +88,7 @@ __all__ = [
     "SetMode",
     "SetModel",
     "SetTitle",
-    "StopChild",
+    "StopSubagent",
     "StopTask",
     "SubagentView",
     "TaskOptions",
@@ -101,7 +101,6 @@ __all__ = [
     "approval_digest",
     "builtin_kinds",
     "bypass_warning",
-    "child_system",
     "compose_system",
     "encode_message",
     "fork_task",
@@ -112,4 +111,5 @@ __all__ = [
     "retrieve_error",
     "run",
     "session_usd",
+    "subagent_system",
 ]

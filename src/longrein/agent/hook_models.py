@@ -57,7 +57,7 @@ class ModelHandler(msgspec.Struct, frozen=True):
         session = place.session
         model, note = session.deps.model, ""
         if self.hook.model:
-            name, note = session.deps.child_model(self.hook.model)
+            name, note = session.deps.subagent_model(self.hook.model)
             try:
                 model = session.deps.open_model(name) if name else model
             except LongreinError as error:

@@ -25,7 +25,7 @@ from longrein.agent.messages import (
     SetMode,
     SetModel,
     SetTitle,
-    StopChild,
+    StopSubagent,
     StopTask,
     Uncompact,
     Unpin,
@@ -250,7 +250,7 @@ def events_of(message: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # n
             return command_events(message, state.nonce, state.cwd)
         case Continue() if state.unanswered:
             return (Reminded("wake", "", "user"),)
-        case SetModel() | Rewind() | Uncompact() | Continue() | StopChild() | StopTask():
+        case SetModel() | Rewind() | Uncompact() | Continue() | StopSubagent() | StopTask():
             return ()
         case AddSchedule() | RemoveSchedule():
             return ()

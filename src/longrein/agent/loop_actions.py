@@ -21,7 +21,7 @@ from longrein.agent.messages import (
     Uncompact,
     UserMessage,
     approval_digest,
-    for_child,
+    for_subagent,
 )
 from longrein.agent.model_request import SummaryRequest, retry_pause
 from longrein.agent.ports import MoveContext
@@ -71,7 +71,7 @@ async def drain_inbox(session: Session) -> None:
 
             trees = await restore_trees(session, taken[1])
         session.take(taken[0])
-        if for_child(taken[1]) not in ("", session.id):  # left by another process
+        if for_subagent(taken[1]) not in ("", session.id):  # left by another process
             session.tell(taken[1])
             continue
         if session.inbox.is_foreign(taken[0]) and isinstance(

@@ -2,8 +2,8 @@
 
 A frontend puts an `InboxMessage` into the session's inbox and receives each `SessionUpdate`:
 committed entries, and provisional news between them. Inbox messages are stored on disk as JSON with
-the tag of their class, so a stored tag never changes (`Said`, `GoOn` and `Happened` are older
-names).
+the tag of their class, so a stored tag never changes (`Said`, `GoOn`, `Happened` and `StopChild`
+are older names).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -189,7 +189,7 @@ class CommandRun(msgspec.Struct, frozen=True, tag=True):
     """Folder that it changed to; '' when it did not."""
 
 
-class StopChild(msgspec.Struct, frozen=True, tag=True):
+class StopSubagent(msgspec.Struct, frozen=True, tag="StopChild"):
     """Stop a subagent; its report holds what it has so far."""
 
     child: str
@@ -218,16 +218,16 @@ InboxMessage = (
     | Continue
     | ExternalEvent
     | CommandRun
-    | StopChild
+    | StopSubagent
     | StopTask
 )
 
 
-def for_child(message: InboxMessage) -> str:
+def for_subagent(message: InboxMessage) -> str:
     """Return the session of the subagent that a message is for; '' for the receiving session."""
     match message:
-        case UserMessage(to=child) | Answer(session=child) | StopChild(child):
-            return child
+        case UserMessage(to=session) | Answer(session=session) | StopSubagent(session):
+            return session
         case _:
             return ""
 

@@ -84,7 +84,7 @@ class Dependencies(msgspec.Struct):
     """The session's past, for `Recall`; None where the log is not on disk."""
     kinds: tuple[SubagentType, ...] = ()
     """Subagent types that may be started, in the order in which the model sees them."""
-    child_model: Callable[[str], tuple[str, str]] = lambda asked: (asked, "")
+    subagent_model: Callable[[str], tuple[str, str]] = lambda asked: (asked, "")
     """Resolves a requested model (name, alias or '').
 
     Returns (`provider/model`, '' for the parent's; a note when it differs from the request, else

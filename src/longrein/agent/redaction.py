@@ -21,7 +21,7 @@ NAMES = frozenset(
     session nonce parent label child call id running handle again provider model wire tools deferred
     TaskStarted.task TaskEnded.task StopTask.task ToolSpec.name ToolCall.name ToolResult.name ToolStarted.name
     ToolEnded.name PermissionAsked.name HookAnswered.event
-    roots cwd path Summarized.files ChildEnded.files sources worktree hash blob before over partial output
+    roots cwd path Summarized.files SubagentEnded.files sources worktree hash blob before over partial output
     profile kind purpose origin stop status verdict by scope decision mode form policy promoted media owner grant usage
     how to lines source
     """.split()  # noqa: E501, SIM905

@@ -7,13 +7,13 @@ import msgspec
 from longrein.events import (
     AnyEvent,
     CheckpointTaken,
-    ChildEnded,
-    ChildStarted,
     Entry,
     FileChanged,
     FileSeen,
     Replied,
     Rewound,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     ToolCall,
@@ -145,10 +145,10 @@ def gaps(entries: Iterable[Entry], since: int) -> list[Gap]:
     edits: dict[str, list[FileChanged]] = {}
     for entry in entries:
         match entry.event:
-            case TaskStarted(task=name) | ChildStarted(child=name):
+            case TaskStarted(task=name) | SubagentStarted(child=name):
                 beside.add(name)
                 busy = True
-            case TaskEnded(task=name) | ChildEnded(child=name):
+            case TaskEnded(task=name) | SubagentEnded(child=name):
                 beside.discard(name)
             case ToolEnded(call=call):
                 over.add(call)

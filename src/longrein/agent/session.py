@@ -21,7 +21,7 @@ from longrein.agent.messages import (
     SessionUpdate,
     UserNotice,
     approval_digest,
-    for_child,
+    for_subagent,
 )
 from longrein.agent.ports import Dependencies, ElapsedTimes, narrower
 from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_calls, redacted
@@ -309,7 +309,7 @@ class Session:
             told = part.tell(message)
             if told is not None:
                 return told
-        if for_child(message) in ("", self.id):
+        if for_subagent(message) in ("", self.id):
             return self.inbox.put(message)
         self.notice("that subagent does not work any more, so that it cannot be told anything")
         return resolved_future()

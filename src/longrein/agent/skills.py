@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from longrein.agent.messages import Continue, InboxMessage, UserMessage, for_child
+from longrein.agent.messages import Continue, InboxMessage, UserMessage, for_subagent
 from longrein.agent.session import retrieve_error
 from longrein.agent.session_part import Skills
 from longrein.events import AnyPart, Reminded, Text, ToolError, UsageError, UserSpoke, text_of
@@ -89,7 +89,10 @@ class SessionSkills(Skills):
         The future is done when the message is on disk. It raises `UsageError`, one line, and need
         not be awaited.
         """
-        if not isinstance(message, UserMessage) or for_child(message) not in ("", self.session.id):
+        if not isinstance(message, UserMessage) or for_subagent(message) not in (
+            "",
+            self.session.id,
+        ):
             return None
         names_skill = bool(message.parts) and not (message.skill or message.verbatim)
         first = message.parts[0] if names_skill else None

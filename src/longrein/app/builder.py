@@ -206,7 +206,7 @@ def _around(
         goals=_goals(run_context, log.session, roots[0], clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=offer.kinds,
-        child_model=lambda asked: subagent_model(
+        subagent_model=lambda asked: subagent_model(
             asked, deps.model.name, settings, run_context.key_environ
         ),
         workspace_in=in_roots,

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import takewhile
 
-from longrein.events import ChildStarted, Entry, TaskEnded, TaskStarted
+from longrein.events import Entry, SubagentStarted, TaskEnded, TaskStarted
 from longrein.store import SessionHistory
 from longrein.workspace import SPOOL, read_output, spooled_tasks
 
@@ -24,7 +24,7 @@ def tasks_in_log(past: SessionHistory) -> dict[str, tuple[Entry, TaskEnded | Non
                 found[task] = (entry, None)
             case TaskEnded(task=task) as ended if task in found:
                 found[task] = (found[task][0], ended)
-            case ChildStarted(child=child):
+            case SubagentStarted(child=child):
                 children[child] = None
             case _:
                 pass

@@ -47,8 +47,6 @@ from longrein.events import (
     Asked,
     AskFailed,
     CheckpointTaken,
-    ChildEnded,
-    ChildStarted,
     Cleared,
     CwdSet,
     Entry,
@@ -71,6 +69,8 @@ from longrein.events import (
     Rewound,
     Schedule,
     SchedulesSet,
+    SubagentEnded,
+    SubagentStarted,
     Summarized,
     TaskEnded,
     TaskStarted,
@@ -143,14 +143,14 @@ def _reserve(state: State, grant: Grant | None, sign: int) -> None:
         state.spawned += sign * grant.spawns
 
 
-def _child_started(state: State, seq: int, event: ChildStarted) -> None:
+def _child_started(state: State, seq: int, event: SubagentStarted) -> None:
     """Record a subagent that starts or gets another task."""
     _reserve(state, event.grant, 1)
     state.children[event.child] = SubagentState(event.again or seq, state.at, event)
     state.spawned += not event.again
 
 
-def _child_ended(state: State, event: ChildEnded) -> None:
+def _child_ended(state: State, event: SubagentEnded) -> None:
     was = state.children.get(event.child)
     if was is None or was.ended is not None:
         return
@@ -403,9 +403,9 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
             _task_started(state, seq, event)
         case TaskEnded() as event:
             _task_ended(state, seq, event)
-        case ChildStarted() as event:
+        case SubagentStarted() as event:
             _child_started(state, seq, event)
-        case ChildEnded() as event:
+        case SubagentEnded() as event:
             _child_ended(state, event)
         case HookAnswered() as event:
             _hook_answered(state, event)

@@ -14,7 +14,6 @@ from longrein.context.state.command_results import clip
 from longrein.context.state.reminder_kinds import KINDS, LastReminder, Notice
 from longrein.context.state.state import UNKNOWN_FILE, KnownFile, State
 from longrein.events import (
-    ChildEnded,
     CwdSet,
     Entry,
     FileChanged,
@@ -24,6 +23,7 @@ from longrein.events import (
     Opened,
     PrefixSet,
     Reminded,
+    SubagentEnded,
     Summarized,
     TaskEnded,
     Todo,
@@ -280,7 +280,7 @@ def _what(state: State, name: str) -> str:
     return f" ({clip(running.text, 160)})" if running else ""
 
 
-def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
+def _child_ended(state: State, seq: int, event: SubagentEnded) -> None:
     """Record the end of a subagent, unless the report is the result of its call."""
     child = state.children.get(event.child)
     told = child is not None and not child.started.background and child.started.call in state.calls
@@ -352,7 +352,7 @@ _LOOKS: dict[type, Callable[[State, int, Any], None]] = {
     TodoSet: _todo_set,
     FileChanged: _file_changed,
     TaskEnded: _task_ended,
-    ChildEnded: _child_ended,
+    SubagentEnded: _child_ended,
     HookAnswered: _hook_answered,
     Reminded: _reminded,
     Summarized: _summarized,

@@ -44,8 +44,8 @@ from longrein.events.events import (
     Asked as Asked,
     AskFailed as AskFailed,
     CheckpointTaken as CheckpointTaken,
-    ChildEnded as ChildEnded,
-    ChildStarted as ChildStarted,
+    SubagentEnded as SubagentEnded,
+    SubagentStarted as SubagentStarted,
     Cleared as Cleared,
     CwdSet as CwdSet,
     Entry as Entry,
@@ -89,6 +89,7 @@ from longrein.events.events import (
     UserSpoke as UserSpoke,
     PAID_EVENTS as PAID_EVENTS,
     counts_of as counts_of,
+    kind_of as kind_of,
     usd_of as usd_of,
     is_count as is_count,
 )

@@ -634,7 +634,7 @@ class GoalChanged(Event, frozen=True):
     goal: Goal  # Present state
 
 
-class ChildStarted(Event, frozen=True):
+class SubagentStarted(Event, frozen=True, tag="ChildStarted"):
     """Start or continuation of a subagent. In one transaction with its `Opened`, or its next
     `UserSpoke`.
     """
@@ -651,11 +651,11 @@ class ChildStarted(Event, frozen=True):
     background: bool = False  # Whether its report comes later and not as the result of the call
     model: str = ""  # `provider/model` of the subagent
     worktree: str = ""  # Git worktree it works in; empty for the parent's folders
-    again: int = 0  # Seq of its first `ChildStarted` when it continues; 0 for a new subagent
+    again: int = 0  # Seq of its first `SubagentStarted` when it continues; 0 for a new subagent
     note: str = ""  # How the grant differs from the request, and why
 
 
-class ChildEnded(Event, frozen=True):
+class SubagentEnded(Event, frozen=True, tag="ChildEnded"):
     """End of a subagent. In one transaction with the `ToolEnded` that has its report, if there
     is one.
     """
@@ -743,13 +743,18 @@ AnyEvent = (
     | TaskStarted
     | TaskEnded
     | GoalChanged
-    | ChildStarted
-    | ChildEnded
+    | SubagentStarted
+    | SubagentEnded
     | CheckpointTaken
     | Rewound
     | Interrupted
     | TurnEnded
 )
+
+
+def kind_of(event: AnyEvent) -> str:
+    """Return the type of an event as stored: the value of `type` in its JSON form."""
+    return str(type(event).__struct_config__.tag)
 
 
 def usd_of(event: AnyEvent) -> float:
@@ -759,7 +764,7 @@ def usd_of(event: AnyEvent) -> float:
     with the money it has probably cost.
     """
     match event:
-        case Replied(cost_usd=usd) | ChildEnded(cost_usd=usd) | HookAnswered(cost_usd=usd):
+        case Replied(cost_usd=usd) | SubagentEnded(cost_usd=usd) | HookAnswered(cost_usd=usd):
             return max(0.0, usd)
         case AskFailed(assumed_usd=usd):
             return max(0.0, usd)

@@ -20,7 +20,7 @@ class Handle(msgspec.Struct, frozen=True):
 
     seq: int  # Entry that holds the content
     part: int = 0  # 1-based part inside the entry; 0 for the whole
-    child: int = 0  # Seq of the `ChildStarted` of a subagent; 0 for this session
+    child: int = 0  # Seq of the `SubagentStarted` of a subagent; 0 for this session
 
     def __str__(self) -> str:
         return (

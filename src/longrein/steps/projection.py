@@ -21,8 +21,6 @@ from longrein.events import (
     Asked,
     AskFailed,
     CheckpointTaken,
-    ChildEnded,
-    ChildStarted,
     Cleared,
     CwdSet,
     Entry,
@@ -43,6 +41,8 @@ from longrein.events import (
     Restored,
     Rewound,
     SchedulesSet,
+    SubagentEnded,
+    SubagentStarted,
     Summarized,
     TaskEnded,
     TaskStarted,
@@ -96,7 +96,7 @@ class Projection:
         """Question about each call without a result."""
         self._answered: set[str] = set()
         self._tasks: dict[str, TaskStarted] = {}
-        self._subagents: dict[str, tuple[str, ChildStarted]] = {}
+        self._subagents: dict[str, tuple[str, SubagentStarted]] = {}
         """Session of each subagent -> its label and newest start."""
         self._below: dict[str, Projection] = {}
 
@@ -184,11 +184,11 @@ class Projection:
                 yield TaskStep(*here, task, task_start, is_known)
             case TaskEnded(task=task) as task_end:
                 yield TaskStep(*here, task, self._tasks.pop(task, None), ended=task_end)
-            case ChildStarted(child=child) as child_start:
+            case SubagentStarted(child=child) as child_start:
                 label = self._label(child_start.again or entry.seq)
                 self._subagents[child] = label, child_start
                 yield SubagentStep(*here, child, label, child_start)
-            case ChildEnded(child=child) as child_end:
+            case SubagentEnded(child=child) as child_end:
                 label, known = self._subagents.get(child, ("", None))
                 usd = usd_of(child_end)
                 yield SubagentStep(*here, child, label, known, child_end, usd=usd)

@@ -13,8 +13,6 @@ from longrein.agent import RetryPause
 from longrein.events import (
     Asked,
     AskFailed,
-    ChildEnded,
-    ChildStarted,
     Cleared,
     FileChanged,
     Goal,
@@ -28,6 +26,8 @@ from longrein.events import (
     Replied,
     Restored,
     Rewound,
+    SubagentEnded,
+    SubagentStarted,
     Summarized,
     TaskEnded,
     TaskStarted,
@@ -200,9 +200,9 @@ class SubagentStep(StepFields, frozen=True):
     """Session of the subagent."""
     label: str
     """Label of the subagent, such as `a398`; '' where its start was not read."""
-    started: ChildStarted | None
+    started: SubagentStarted | None
     """Newest start; None where it was not read."""
-    ended: ChildEnded | None = None
+    ended: SubagentEnded | None = None
 
 
 class FileStep(StepFields, frozen=True):

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from longrein.lazy_names import names_at_first_use
-from longrein.store.entry_parts import Content, contents_of, encoding_of, kind_of, title_of
+from longrein.store.entry_parts import Content, contents_of, encoding_of, title_of
 from longrein.store.goals_file import Goals, owner_of, project_key
 from longrein.store.history import HistoryReader, SessionHistory
 from longrein.store.hook_transcripts import HookFiles
@@ -71,7 +71,6 @@ __all__ = [
     "fork_log",
     "is_bundle",
     "is_open",
-    "kind_of",
     "latest_session",
     "leave_message",
     "list_sessions",

@@ -16,8 +16,6 @@ from longrein.events import (
     AnyEvent,
     AnyPart,
     AskFailed,
-    ChildEnded,
-    ChildStarted,
     Cleared,
     Document,
     Entry,
@@ -31,6 +29,8 @@ from longrein.events import (
     PrefixSet,
     Reminded,
     Replied,
+    SubagentEnded,
+    SubagentStarted,
     Summarized,
     TaskEnded,
     TaskStarted,
@@ -42,6 +42,7 @@ from longrein.events import (
     ToolStarted,
     UserSpoke,
     encode_event,
+    kind_of,
 )
 
 COPIES = ("reexpanded",)
@@ -111,19 +112,14 @@ def title_of(entry: Entry) -> str:  # noqa: PLR0911 - a line for each event
             return f"task {event.task} {'queued' if event.state == 'queued' else 'started'}"
         case TaskEnded():
             return f"output of task {event.task}, {event.state}"
-        case ChildStarted():
+        case SubagentStarted():
             return f"task of a subagent ({event.kind})"
-        case ChildEnded():
+        case SubagentEnded():
             return "report of a subagent" + ("" if event.status == "done" else f", {event.status}")
         case GoalChanged():
             return f"goal {event.goal.id}, {event.goal.status}"
         case _:
             return " ".join(re.findall("[A-Z][a-z]*", kind_of(event))).lower()
-
-
-def kind_of(event: AnyEvent) -> str:
-    """Return the class name of an event."""
-    return type(event).__name__
 
 
 def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912 - a line for each event
@@ -197,9 +193,9 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
             return [Content("output", blob=event.output)]
         case TaskEnded() if event.tail:
             return [Content("output", event.tail)]
-        case ChildStarted() if event.task:
+        case SubagentStarted() if event.task:
             return [Content("task", event.task, searchable=not event.call)]
-        case ChildEnded() if event.report:
+        case SubagentEnded() if event.report:
             return [Content("report", event.report)]
         case GoalChanged():
             goal = event.goal

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from longrein.events import ChildStarted, Opened, Parent, SessionUnknown
+from longrein.events import Opened, Parent, SessionUnknown, SubagentStarted
 from longrein.store.daemon_threads import run_in_thread
 from longrein.store.database import ROOT
 from longrein.store.reader import Reader
@@ -50,15 +50,15 @@ class SessionHistory(Reader):
         """Search this session and its newest subagents, whose handles begin with `a<seq>/`."""
         found = self.search(query, limit, before)
         hits, more = [*found.hits], found.more
-        for label, child_id in itertools.islice(self._children(), CHILDREN_MAX):
-            child = self.child(child_id) if len(hits) < limit else None
-            if child is not None:
-                child_result = child.search(query, limit - len(hits), own=True)
+        for label, session in itertools.islice(self._children(), CHILDREN_MAX):
+            subagent = self.child(session) if len(hits) < limit else None
+            if subagent is not None:
+                below = subagent.search(query, limit - len(hits), own=True)
                 hits += [
                     msgspec.structs.replace(hit, handle=f"{label}/{hit.handle}")
-                    for hit in child_result.hits
+                    for hit in below.hits
                 ]
-                more = more or child_result.more
+                more = more or below.more
         return SearchResult(tuple(hits), more)
 
     def _children(self) -> Iterator[tuple[str, str]]:
@@ -67,7 +67,7 @@ class SessionHistory(Reader):
         """
         seen = set()
         for entry in self.of_kind("ChildStarted"):
-            if isinstance(entry.event, ChildStarted) and entry.event.child not in seen:
+            if isinstance(entry.event, SubagentStarted) and entry.event.child not in seen:
                 seen.add(entry.event.child)
                 yield f"a{entry.event.again or entry.seq}", entry.event.child
 
@@ -80,7 +80,7 @@ class SessionHistory(Reader):
         for _ in range(ORIGINALS_MAX):
             if origin is None:
                 break
-            if (found := origin._own_child(session)) is not None:
+            if (found := origin._own_subagent(session)) is not None:
                 return found
             origin = origin._original()
         return None
@@ -93,7 +93,7 @@ class SessionHistory(Reader):
         number = self.number_of(opener.session) if opener is not None and opener.call else 0
         return self._other(self.session, number) if number else None
 
-    def _own_child(self, session: str) -> "SessionHistory | None":
+    def _own_subagent(self, session: str) -> "SessionHistory | None":
         number = self.number_of(session)
         if number:
             return self._other(self.session, number)

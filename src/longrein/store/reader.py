@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import msgspec
 
-from longrein.events import Entry, Opened, StoreDamaged, decode_event
+from longrein.events import Entry, Opened, StoreDamaged, decode_event, kind_of
 from longrein.store.blobs import BlobDamaged, blob_file, is_hash, read_blob_file, verify_blob
 from longrein.store.database import (
     ROOT,
@@ -223,13 +223,13 @@ class Reader:
             key = rows[-1][0]
 
     def of_kind(self, *kinds: str) -> Iterator[Entry]:
-        """Iterate entries whose events have these class names, newest first."""
+        """Iterate entries whose events have these stored types, newest first."""
         starts = [b'{"type":"%s"' % kind.encode() for kind in kinds]
         tests = " OR ".join(["typeof(body) = 'text'", *["substr(body, 1, ?) = ?"] * len(starts)])
         wanted = [value for start in starts for value in (len(start), start)]
         for row in self._newest(ROW_COLUMNS, tests, *wanted):
             entry = entry_of(self.folder, row)
-            if type(entry.event).__name__ in kinds:
+            if kind_of(entry.event) in kinds:
                 yield entry
 
     def seq_at(self, at: int) -> int:

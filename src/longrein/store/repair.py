@@ -17,12 +17,12 @@ from longrein.atomic_file import flush_path, move_into_place, replace_file
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
-    ChildStarted,
     Opened,
     Reminded,
     SessionError,
     SessionReadOnly,
     StoreDamaged,
+    SubagentStarted,
     TurnEnded,
     UserSpoke,
     decode_event,
@@ -278,7 +278,7 @@ class _Salvage:
                 about = updated_about(about, row[1], event)
             if isinstance(event, Opened):
                 session = event.session
-            elif isinstance(event, ChildStarted):
+            elif isinstance(event, SubagentStarted):
                 self._turns[event.child] += 1
         self._target.execute(REPLACE_SESSION, (number, session, *about))
         inbox = self._source.execute(

@@ -11,7 +11,6 @@ import msgspec
 
 from longrein.events import (
     AnyPart,
-    ChildStarted,
     Document,
     Entry,
     FileChanged,
@@ -19,13 +18,15 @@ from longrein.events import (
     Handle,
     Image,
     Recalled,
+    SubagentStarted,
     Text,
     ToolError,
+    kind_of,
     marker_sign,
     parse_handle,
 )
 from longrein.events.escape import one_line, shortened
-from longrein.store import Content, SearchHit, SearchResult, contents_of, kind_of, title_of
+from longrein.store import Content, SearchHit, SearchResult, contents_of, title_of
 from longrein.tools.arguments import nearest
 from longrein.tools.read import image_info, is_pdf
 from longrein.tools.registry import make_tool
@@ -114,11 +115,13 @@ def _subagent_history(past: SessionHistory, handle: Handle) -> SessionHistory:
     """
     started = past.entry(handle.child)
     above = (
-        None if started is not None and isinstance(started.event, ChildStarted) else past.parent()
+        None
+        if started is not None and isinstance(started.event, SubagentStarted)
+        else past.parent()
     )
     if above is not None:
         past, started = above, above.entry(handle.child)
-    if started is None or not isinstance(started.event, ChildStarted):
+    if started is None or not isinstance(started.event, SubagentStarted):
         known = [
             f"a{entry.seq}"
             for _, entry in zip(range(5), past.of_kind("ChildStarted"), strict=False)
@@ -297,7 +300,7 @@ def _entry_lines(past: SessionHistory, seqs: range) -> list[tuple[Entry, str]]:
     found: list[tuple[Entry, str]] = []
     for seq in seqs:
         entry = past.entry(seq)
-        if entry is not None and type(entry.event).__name__ not in UNLISTED_EVENTS:
+        if entry is not None and kind_of(entry.event) not in UNLISTED_EVENTS:
             found.append((entry, _entry_line(entry)))
             if len(found) == AROUND:
                 break

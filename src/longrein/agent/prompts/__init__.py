@@ -33,7 +33,7 @@ def compose_system(*, replaced: str | None = None, appended: str = "") -> str:
     return f"{text.rstrip()}\n\n{appended.strip()}\n".lstrip("\n") if appended.strip() else text
 
 
-def child_system(kind: SubagentType) -> str:
+def subagent_system(kind: SubagentType) -> str:
     """Return the system text of a subagent that begins with an empty conversation."""
     own = kind.system or prompt(kind.name if kind.name in BUILT_IN else "general")
     own = own.replace(BASE_PROMPT, prompt("general").strip()).strip()

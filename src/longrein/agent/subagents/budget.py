@@ -1,8 +1,9 @@
 """Budgets of a tree of subagents: what is left, what a subagent costs, and what each may spend.
 
 All of it is a function of the logs. A running subagent's grant counts as spent by its parent, so it
-is never given twice; the unused rest comes back with `ChildEnded`. Refusals come before the start.
-A parent reserves the price of one request that carries all reports, so that it can always answer.
+is never given twice; the unused rest comes back with `SubagentEnded`. Refusals come before the
+start. A parent reserves the price of one request that carries all reports, so that it can always
+answer.
 """
 
 from collections import Counter
@@ -108,7 +109,7 @@ def spent(state: State, tree: Mapping[str, State]) -> Spent:
 
 
 def spent_on_task(state: State, tree: Mapping[str, State]) -> Spent:
-    """Return the use since the present task began, as `ChildEnded` reports it."""
+    """Return the use since the present task began, as `SubagentEnded` reports it."""
     began = state.began
     return spent(state, tree) - Spent(
         began.usd, began.usage.context_tokens + began.usage.output_tokens, began.spawned

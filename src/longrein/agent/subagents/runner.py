@@ -17,10 +17,10 @@ from longrein.agent.messages import (
     InboxMessage,
     PendingMessage,
     Rewind,
-    StopChild,
+    StopSubagent,
     SubagentView,
     UserMessage,
-    for_child,
+    for_subagent,
 )
 from longrein.agent.model_request import SummaryRequest
 from longrein.agent.moves import Record, check_idle
@@ -39,17 +39,17 @@ from longrein.agent.subagents.spawn import (
     start_subagent,
 )
 from longrein.agent.subagents.subagent_report import (
-    child_ended,
     closing_events,
     progress_events,
     report_of,
+    subagent_ended,
     subagent_views,
     synthesis_job,
 )
 from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import make_worktrees
 from longrein.context import SubagentState
-from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError, Reminded
+from longrein.events import AnyEvent, Entry, LongreinError, Reminded, SubagentEnded
 from longrein.models import Clock
 from longrein.settings_schema import Limits
 from longrein.tools import SubagentReport, SubagentTask, SubagentType
@@ -398,14 +398,14 @@ class SubagentRunner(Subagents):
             elif not back and not self._waiting:
                 slots.force()
 
-    def _ended(self, one: ActiveSubagent) -> tuple[ChildEnded, str]:
+    def _ended(self, one: ActiveSubagent) -> tuple[SubagentEnded, str]:
         """Return a subagent's end and the handle of its last text, and forget the subagent."""
         state = one.session.state
         error = one.task.exception() if one.task is not None and not one.task.cancelled() else None
         if error is not None and not isinstance(error, LongreinError):
             text = f"longrein failed inside: {type(error).__name__}: {error}"
             one.session.append(*closing_events(state, text))
-        ended, whole = child_ended(one, self.tree.states)
+        ended, whole = subagent_ended(one, self.tree.states)
         child = one.started.child
         for known in (self._mine, self._aside, self.tree.working):
             known.pop(child, None)
@@ -495,7 +495,7 @@ class SubagentRunner(Subagents):
         """Put a message into the inbox of the subagent that it is for; None when that does not
         work.
         """
-        one = self.tree.working.get(for_child(message))
+        one = self.tree.working.get(for_subagent(message))
         if one is None or one.done:
             return None
         match message:
@@ -503,7 +503,7 @@ class SubagentRunner(Subagents):
                 return one.session.tell(UserMessage(parts, "steer" if how == "prompt" else how))
             case Answer():
                 return one.session.tell(msgspec.structs.replace(message, session=""))
-            case StopChild():
+            case StopSubagent():
                 one.stop()
         return resolved_future()
 

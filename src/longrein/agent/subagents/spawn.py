@@ -11,7 +11,7 @@ from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import FromSubagent, SessionUpdate
 from longrein.agent.open_session import open_session
 from longrein.agent.ports import UNBOUND, Dependencies, RemainingBudget, below, narrower
-from longrein.agent.prompts import child_system, fork_task
+from longrein.agent.prompts import fork_task, subagent_system
 from longrein.agent.session import Session
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills
 from longrein.agent.subagents.budget import (
@@ -31,7 +31,6 @@ from longrein.context import State, SubagentState, estimate_text, fold, spec_tok
 from longrein.events import (
     CALL_TOOL,
     SCHEMA_VERSION,
-    ChildStarted,
     Entry,
     Grant,
     LongreinError,
@@ -42,6 +41,7 @@ from longrein.events import (
     PermissionAsked,
     PrefixSet,
     Replied,
+    SubagentStarted,
     Text,
     ToolEnded,
     ToolError,
@@ -193,7 +193,7 @@ def plan(
         known = ", ".join(name for name in kinds if name != SYNTHESIS)
         return f"there is no subagent type {job.kind!r} here; types are {known or 'none'}"
     try:
-        name, note = deps.child_model(job.model or kind.model)
+        name, note = deps.subagent_model(job.model or kind.model)
         model = tree.model(name, deps.model)
     except LongreinError as error:
         return str(error)
@@ -358,7 +358,7 @@ def start_subagent(
     was = session.state.children[one.again] if one.again else None
     seq = was.seq if was is not None else session.state.seq + 1
     folder = one.tree.path if one.tree is not None else ""
-    started = ChildStarted(
+    started = SubagentStarted(
         child=was.started.child
         if was is not None
         else str(uuid5(UUID(session.id), f"subagent {seq}")),
@@ -401,14 +401,14 @@ def shared_entries(history: History, now: SubagentState) -> int:
         return 0
     first = next(iter(history(now.seq, now.seq)), None)
     begun = first.event if first is not None else None
-    return fork_point(begun.call) if isinstance(begun, ChildStarted) else 0
+    return fork_point(begun.call) if isinstance(begun, SubagentStarted) else 0
 
 
 def open_subagent(
     session: Session,
     tree: SubagentTree,
     kind: SubagentType | None,
-    start: tuple[int, ChildStarted],
+    start: tuple[int, SubagentStarted],
     shares: int,
 ) -> ActiveSubagent:
     """Open the session of a subagent. `start`: seq of its first start, and its last start."""
@@ -444,7 +444,7 @@ def _is_worktree(folder: str, path: str) -> bool:
 
 
 def _dependencies(
-    kind: SubagentType, started: ChildStarted, policy: LiveParentPolicy, log: Log
+    kind: SubagentType, started: SubagentStarted, policy: LiveParentPolicy, log: Log
 ) -> Dependencies:
     deps, depth = policy.parent.deps, started.grant.depth if started.grant else 0
     spawns = depth > 0 and bool(kind.spawns)
@@ -463,7 +463,7 @@ def _dependencies(
         left_out = {SEARCH, CALL_TOOL, *refused}
         given = [tool for name, tool in deps.tools.items() if name not in left_out]
         tools = tools_by_name(named_tools(given) if kind.tools else given)
-        prefix = prefix_of(tools, child_system(kind), policy.parent.state.prefix)
+        prefix = prefix_of(tools, subagent_system(kind), policy.parent.state.prefix)
     below = tuple(k for k in deps.kinds if k.name in kind.spawns or "*" in kind.spawns)
     workspace = deps.workspace
     if policy.worktree is not None and deps.workspace_in is not None:
@@ -485,7 +485,7 @@ def _dependencies(
     )
 
 
-def _first_entry(started: ChildStarted, policy: LiveParentPolicy, shares: int) -> Opened:
+def _first_entry(started: SubagentStarted, policy: LiveParentPolicy, shares: int) -> Opened:
     state, tree = policy.parent.state, policy.worktree
     return Opened(
         SCHEMA_VERSION,

@@ -24,12 +24,12 @@ from longrein.context import (
 from longrein.events import (
     AnyEvent,
     AskFailed,
-    ChildEnded,
-    ChildStarted,
     Entry,
     FileChanged,
     Reminded,
     Replied,
+    SubagentEnded,
+    SubagentStarted,
     Text,
     ToolCall,
     ToolEnded,
@@ -148,14 +148,14 @@ class LastTask:
                 self.reason, self.message = reason, message
             case FileChanged(path=path, by="agent" | "subagent" | "command"):
                 self.files[path] = None
-            case ChildEnded(files=files):
+            case SubagentEnded(files=files):
                 self.files.update(dict.fromkeys(files))
             case _:
                 pass
 
 
-def child_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[ChildEnded, str]:
-    """Build the `ChildEnded` of a finished subagent, and the handle of its last text."""
+def subagent_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[SubagentEnded, str]:
+    """Build the `SubagentEnded` of a finished subagent, and the handle of its last text."""
     session, started = one.session, one.started
     state = session.state
     entries = session.entries_from(one.first)
@@ -170,7 +170,7 @@ def child_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[ChildEn
     said, whole = report_body(last, status), f"a{one.seq}/r{last.seq}" if last.seq else ""
     proofs = evidence(f"a{one.seq}", entries, said)
     below = f"\n\nIts evidence, for Recall: {'; '.join(proofs)}" if proofs else ""
-    ended = ChildEnded(
+    ended = SubagentEnded(
         started.child,
         status,
         neutralize_markers(shorten(said, whole) + below, state.nonce),
@@ -246,7 +246,11 @@ def shorten(text: str, whole: str) -> str:
 
 
 def report_of(
-    seq: int, job: SubagentTask, started: ChildStarted, ended: ChildEnded | None, whole: str = ""
+    seq: int,
+    job: SubagentTask,
+    started: SubagentStarted,
+    ended: SubagentEnded | None,
+    whole: str = "",
 ) -> SubagentReport:
     """Build the report for the parent's tool; without an end the subagent works in the
     background.

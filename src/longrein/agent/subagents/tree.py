@@ -12,7 +12,7 @@ from longrein.agent.session import Session
 from longrein.agent.session_part import Subagents
 from longrein.agent.shared_limits import FairSemaphore
 from longrein.context import State
-from longrein.events import ChildStarted, Entry, PermissionAsked
+from longrein.events import Entry, PermissionAsked, SubagentStarted
 from longrein.models import Model
 from longrein.workspace import FinishedWorktree
 
@@ -78,13 +78,13 @@ class ActiveSubagent:
     def __init__(
         self,
         seq: int,
-        started: ChildStarted,
+        started: SubagentStarted,
         session: OpenSession,
         first: int,
         policy: "LiveParentPolicy",
     ) -> None:
         self.seq = seq
-        """Seq of its first `ChildStarted`; its label is `a<seq>`."""
+        """Seq of its first `SubagentStarted`; its label is `a<seq>`."""
         self.first = first
         """First entry of its log that it does not share with its parent's."""
         self.started = started

@@ -14,8 +14,6 @@ import msgspec
 from longrein.context.state.command_results import Counts, clip, code_of, gist, read_tests
 from longrein.events import (
     AnyEvent,
-    ChildEnded,
-    ChildStarted,
     CwdSet,
     FileChanged,
     FileSeen,
@@ -25,6 +23,8 @@ from longrein.events import (
     PermissionAsked,
     PinsSet,
     Reminded,
+    SubagentEnded,
+    SubagentStarted,
     Summarized,
     TaskEnded,
     TaskStarted,
@@ -417,7 +417,7 @@ def _task(ledger: Ledger, seq: int, event: TaskStarted) -> None:
     )
 
 
-def _child(ledger: Ledger, seq: int, event: ChildStarted) -> None:
+def _child(ledger: Ledger, seq: int, event: SubagentStarted) -> None:
     ledger.running[event.child] = BackgroundWork(seq, "subagent", event.kind, call=event.call)
 
 
@@ -429,7 +429,7 @@ def _task_over(ledger: Ledger, seq: int, event: TaskEnded) -> None:
     _background_over(ledger, seq, event.task, event.state, event.tail, event.code)
 
 
-def _child_over(ledger: Ledger, seq: int, event: ChildEnded) -> None:
+def _child_over(ledger: Ledger, seq: int, event: SubagentEnded) -> None:
     report = f": {clip(event.report, 200)}" if event.report else ""
     _over(ledger, seq, event.child, f"{event.status}{report}")
     _background_over(ledger, seq, event.child, event.status, event.message)
@@ -504,8 +504,8 @@ _WRITERS: dict[type, Callable[[Ledger, int, Any], None]] = {
     ToolStarted: _started,
     TaskStarted: _task,
     TaskEnded: _task_over,
-    ChildStarted: _child,
-    ChildEnded: _child_over,
+    SubagentStarted: _child,
+    SubagentEnded: _child_over,
     TodoSet: _proof("todo"),
     ModeSet: _proof("mode"),
     CwdSet: _proof("cwd"),

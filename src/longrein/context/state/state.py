@@ -20,8 +20,6 @@ from longrein.context.state.tool_traits import UNSTATED
 from longrein.events import (
     Asked,
     AskFailed,
-    ChildEnded,
-    ChildStarted,
     FileSeen,
     Grant,
     PermissionAnswered,
@@ -29,6 +27,8 @@ from longrein.events import (
     PrefixSet,
     Replied,
     Schedule,
+    SubagentEnded,
+    SubagentStarted,
     TaskEnded,
     TaskStarted,
     Todo,
@@ -95,10 +95,10 @@ class TaskState(msgspec.Struct, frozen=True):
 class SubagentState(msgspec.Struct, frozen=True):
     """Subagent: its start and, if it has ended, its end."""
 
-    seq: int  # Entry of the first `ChildStarted`; the label is `a<seq>`
-    at: int  # Time of the latest `ChildStarted`, microseconds UTC
-    started: ChildStarted  # The latest `ChildStarted`
-    ended: ChildEnded | None = None  # None while the subagent works
+    seq: int  # Entry of the first `SubagentStarted`; the label is `a<seq>`
+    at: int  # Time of the latest `SubagentStarted`, microseconds UTC
+    started: SubagentStarted  # The latest `SubagentStarted`
+    ended: SubagentEnded | None = None  # None while the subagent works
 
 
 class UsageBaseline(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from longrein.context import Budget, State, advance, line_reasons, next_compacted, report
-from longrein.events import ChildStarted, Entry, PrefixSet, text_of
+from longrein.events import Entry, PrefixSet, SubagentStarted, text_of
 from longrein.events.escape import shortened
 from longrein.extension_points import bundled_extensions
 from longrein.extensions.inspector.item_lifecycles import ItemTracker
@@ -197,14 +197,16 @@ class SessionInspector:
 
     def _subagent(self, agent: AgentLog, step: SubagentStep) -> None:
         if step.ended is None and step.started is not None:
-            self._child_started(agent, step, step.started)
+            self._subagent_started(agent, step, step.started)
         elif step.ended is not None and step.session in self._children:
             child = self._children[step.session]
             child.ends = [*child.ends, (step.at, step.ended)]
             if step.session in self._agents:
                 self._agents[step.session].lane.status = step.ended.status
 
-    def _child_started(self, agent: AgentLog, step: SubagentStep, event: ChildStarted) -> None:
+    def _subagent_started(
+        self, agent: AgentLog, step: SubagentStep, event: SubagentStarted
+    ) -> None:
         known = self._children.get(event.child)
         if known is not None:
             known.at, known.started = step.at, event

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from longrein.events import ChildEnded, ChildStarted, Grant, counts_of
+from longrein.events import Grant, SubagentEnded, SubagentStarted, counts_of
 from longrein.extensions.inspector.page_data import FileData, Spent, SubagentData, Touch
 from longrein.steps import CallStep, FileStep, QuestionStep, RequestStep, Step
 
@@ -14,8 +14,8 @@ class Child(msgspec.Struct):
     parent: str
     seq: int
     at: int
-    started: ChildStarted
-    ends: list[tuple[int, ChildEnded]] = []
+    started: SubagentStarted
+    ends: list[tuple[int, SubagentEnded]] = []
     requests: int = 0
     tokens: int = 0
     usd: float = 0.0

@@ -15,9 +15,9 @@ from longrein.events import (
     AnyPart,
     Asked,
     AskFailed,
-    ChildStarted,
     PrefixSet,
     Replied,
+    SubagentStarted,
     Text,
     Thinking,
     ToolCall,
@@ -181,7 +181,7 @@ class Tracer:
                     error = "" if end.status == "done" else end.status
                     self._end_agent(self._agents[session], at_ns, error)
             case SubagentStep(started=start) if start:
-                self._begin_child(agent, start, at_ns)
+                self._begin_subagent(agent, start, at_ns)
             case TurnEndStep(reason=reason) if agent is self._root:
                 self._end_agent(agent, at_ns, "" if reason == "done" else reason)
             case PromptStep() | TextStep() | ThinkingStep() | RequestStep() | CallStep():
@@ -214,7 +214,7 @@ class Tracer:
             system = [{"type": "text", "content": agent.prefix.system}]
             self._record(agent.span, "gen_ai.system_instructions", system)
 
-    def _begin_child(self, parent: AgentTrace, event: ChildStarted, at_ns: int) -> None:
+    def _begin_subagent(self, parent: AgentTrace, event: SubagentStarted, at_ns: int) -> None:
         child = self._agents.setdefault(event.child, AgentTrace(event.child, event.kind))
         provider, _, model = event.model.partition("/")
         if child.prefix is None and model:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopChild, StopTask
+from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopSubagent, StopTask
 from longrein.agent.extension_part import ControlHandler
 from longrein.app import AppSession
 from longrein.context import report
@@ -293,7 +293,7 @@ class HostRequests:
         wanted = str(request.get("task_id") or "")
         agent = next((one for one in self._session.agents() if one.label == wanted), None)
         if agent is not None:
-            await self._session.tell(StopChild(agent.child))
+            await self._session.tell(StopSubagent(agent.child))
         elif any(task.id == wanted for task in self._session.tasks()):
             await self._session.tell(StopTask(wanted))
         else:

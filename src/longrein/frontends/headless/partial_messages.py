@@ -8,7 +8,7 @@ from itertools import groupby
 import msgspec
 
 from longrein.context import State
-from longrein.events import ChildStarted, Replied, Text, Thinking, ToolCall, call_id
+from longrein.events import Replied, SubagentStarted, Text, Thinking, ToolCall, call_id
 from longrein.frontends.headless.run_state import RunState, Subagent
 from longrein.frontends.headless.stream_json_blocks import (
     STOPS,
@@ -197,4 +197,4 @@ class SubagentStreams:
             (child for child in self._root.children.values() if child.label == top), None
         )
         call = ancestor.call if ancestor else ""
-        return Subagent(agent.label, call, ChildStarted(agent.session, agent.kind))
+        return Subagent(agent.label, call, SubagentStarted(agent.session, agent.kind))

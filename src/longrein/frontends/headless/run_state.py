@@ -8,11 +8,11 @@ import msgspec
 
 from longrein.events import (
     AskFailed,
-    ChildStarted,
     HookAnswered,
     LongreinError,
     PermissionAsked,
     Replied,
+    SubagentStarted,
     Text,
     ToolCall,
     ToolEnded,
@@ -56,7 +56,7 @@ class Subagent(msgspec.Struct, frozen=True):
     """Label, such as `a398`; `a398.a12` for a subagent of a subagent."""
     call: str
     """Qualified id of the `Agent` call that started it; '' when unknown."""
-    started: ChildStarted
+    started: SubagentStarted
 
 
 class RunState:
@@ -155,7 +155,7 @@ class RunState:
 
     def subagent_of(self, step: SubagentStep) -> Subagent:
         """Return the subagent of a step, as its parent knows it."""
-        started = step.started or ChildStarted(step.session, "")
+        started = step.started or SubagentStarted(step.session, "")
         label = step.label or step.session
         return Subagent(label, self.qualified_id(started.call), started)
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from longrein.agent import SubagentView
 from longrein.app.task_output import own_entries
-from longrein.events import ChildEnded, ChildStarted, Entry, UserSpoke
+from longrein.events import Entry, SubagentEnded, SubagentStarted, UserSpoke
 from longrein.events.escape import one_line
 from longrein.frontends.reports.task_lists import SESSION_CHARS
 from longrein.steps import (
@@ -69,7 +69,7 @@ def tree(
     is open.
     """
     last: dict[str, SubagentStep] = {}
-    ends: dict[str, ChildEnded] = {}
+    ends: dict[str, SubagentEnded] = {}
     for step in steps_of(own_entries(past, "ChildStarted", "ChildEnded")):
         if not isinstance(step, SubagentStep):
             continue
@@ -83,7 +83,7 @@ def tree(
         label = f"{above}.{step.label}" if above else step.label
         its, end = past.child(child), ends.get(child)
         figures = _ended(end) if end else _working(step.at, its, now_us, open=open)
-        started = step.started or ChildStarted(child, "")
+        started = step.started or SubagentStarted(child, "")
         view = SubagentView(
             label,
             child,
@@ -104,7 +104,7 @@ def unfinished(views: Sequence[SubagentView]) -> list[SubagentView]:
     return [view for view in views if view.state not in OVER]
 
 
-def _ended(end: ChildEnded) -> dict[str, Any]:
+def _ended(end: SubagentEnded) -> dict[str, Any]:
     """State and figures of an ended subagent."""
     return {
         "state": end.status,

@@ -17,7 +17,7 @@ from longrein.agent import (
     SessionPort,
     SetMode,
     SetModel,
-    StopChild,
+    StopSubagent,
     StopTask,
     SubagentView,
     Uncompact,
@@ -142,7 +142,7 @@ async def _stop_or_tell(
             f"{view.label} is over ({view.state}); ask the model to ask it again", edit=again
         )
     if word == "stop":
-        await context.session.tell(StopChild(view.child))
+        await context.session.tell(StopSubagent(view.child))
         return notice(f"{view.label} is being stopped; it reports what it has")
     if not text:
         return notice(f"say what: /agents tell {view.label} TEXT")

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from longrein.events import (
     AnyEvent,
-    ChildStarted,
     Entry,
     Replied,
+    SubagentStarted,
     ToolEnded,
     ToolError,
     parse_handle,
@@ -98,7 +98,7 @@ def transcript_page(past: SessionHistory, label: str) -> Page | str:
     title = escape_line(label)
     for step in label.split("."):
         started = below.entry(int(step[1:])) if below is not None else None
-        if below is None or started is None or not isinstance(started.event, ChildStarted):
+        if below is None or started is None or not isinstance(started.event, SubagentStarted):
             known = [f"a{entry.seq}" for entry in past.of_kind("ChildStarted")][:10]
             return f"there is no subagent {escape_line(label)}; " + (
                 f"known: {', '.join(known)}" if known else "this session has started none"
@@ -128,7 +128,7 @@ def openable_rows(past: SessionHistory) -> list[Row]:
             f"a{entry.seq}", f"a{entry.seq} {entry.event.kind}", first_line(entry.event.description)
         )
         for entry in past.of_kind("ChildStarted")
-        if isinstance(entry.event, ChildStarted) and not entry.event.again
+        if isinstance(entry.event, SubagentStarted) and not entry.event.again
     ]
     tail = past.tail()[0]
     found = [*_sections(past, past.entries(max(tail - LAST_ENTRIES, 0)))][-LAST_SECTIONS_MAX:]

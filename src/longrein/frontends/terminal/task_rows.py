@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from longrein.agent import PendingMessage, SubagentView
-from longrein.events import ChildEnded, ChildStarted, TaskEnded, TaskStarted
+from longrein.events import SubagentEnded, SubagentStarted, TaskEnded, TaskStarted
 from longrein.events.escape import shortened
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines
@@ -53,7 +53,7 @@ class KnownSubagent(msgspec.Struct, frozen=True):
     """A subagent, from the log of its parent."""
 
     label: str
-    started: ChildStarted
+    started: SubagentStarted
 
 
 class RunningTask(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ def _task_facts(task: TaskEnded | TaskView, elapsed_s: float, *more: str) -> str
     )
 
 
-def started_child(event: ChildStarted, label: str) -> list[Line]:
+def started_subagent(event: SubagentStarted, label: str) -> list[Line]:
     """Lines of a subagent that was started or resumed, with a note when it got other limits than
     requested.
     """
@@ -131,7 +131,7 @@ def started_child(event: ChildStarted, label: str) -> list[Line]:
     return [head, line(("dim", f"  {escape_line(event.note)}"))] if event.note else [head]
 
 
-def ended_child(event: ChildEnded, subagent: KnownSubagent | None) -> list[Line]:
+def ended_subagent(event: SubagentEnded, subagent: KnownSubagent | None) -> list[Line]:
     """Lines of a subagent that ended: usage, reason of a failure, worktree."""
     word, style = status_word(event.status)
     details = joined(
@@ -356,10 +356,10 @@ class BackgroundActivity:
             case TaskStep():
                 lines = self._task(step)
             case SubagentStep(ended=end) if end:
-                lines = ended_child(end, self._end_subagent(step.session))
+                lines = ended_subagent(end, self._end_subagent(step.session))
             case SubagentStep(started=start) if start:
                 self.subagents[step.session] = KnownSubagent(step.label, start)
-                lines = started_child(start, step.label)
+                lines = started_subagent(start, step.label)
             case CallStep(phase="started", id=call):
                 self._call_starts[session, call] = step.at, self.now_s
             case CallStep(phase="ended", id=call):
