@@ -3,6 +3,7 @@
 import pytest
 
 from longrein.context import fold
+from longrein.events import SCHEMA_VERSION, Entry, Opened, Text, UserSpoke
 from longrein.frontends.terminal.view_model import ViewModel
 from tests.context.random_session import RandomSession
 
@@ -41,3 +42,13 @@ def test_all_of_a_short_session_is_heard_again() -> None:
     view = ViewModel()
     assert view.resume(fold(walk.entries)) == 0
     assert (view.prompts, view.activity.tasks) == ([], {})
+
+
+def test_a_steering_message_right_after_what_is_skipped_is_no_prompt() -> None:
+    opened = Entry(1, 1, Opened(SCHEMA_VERSION, "s", "n0nce", ("/w",), "/w"))
+    spoken = [Entry(at, at, UserSpoke((Text(f"m{at}"),), "steer")) for at in range(2, 9000)]
+    view = ViewModel()
+    skipped = view.resume(fold([opened, *spoken]))
+    assert skipped > 0
+    view.apply(spoken[-1], 0.0)
+    assert view.prompts == []

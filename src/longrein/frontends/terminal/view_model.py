@@ -191,6 +191,7 @@ class ViewModel:
         for entry in known:
             for step in self._projection.read(entry) if entry.seq <= skipped else ():
                 self.activity.apply(step)
+        self._in_turn = skipped > 0  # a steering message that comes first belongs to a turn
         return skipped
 
     def apply(self, heard: SessionUpdate, now_s: float) -> list[Piece]:
