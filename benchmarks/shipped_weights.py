@@ -21,7 +21,7 @@ def module_text(tables: Tables, about: str) -> str:
             numbers = ", ".join(f"{weight:.2f}" for weight in weights) + "," * (len(weights) == 1)
             out += wrap(f'    "{term}": ({numbers}),', COLUMNS_MAX, subsequent_indent=" " * 8)
         out.append("}\n")
-    out.append('TABLES = {"line": LINE, "word": WORD}\n')
+    out.append('TABLES = {"line": LINE}\n')
     return "\n".join(out)
 
 

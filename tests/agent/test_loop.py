@@ -256,7 +256,10 @@ async def test_E7_near_the_window_old_results_become_placeholders_that_can_be_re
     names = story(harness.entries())
     assert "Cleared" in names
     assert session.state.view_tokens < 22_000
-    assert 'longrein:n0nce cleared: ok, 400 lines, Recall("r9")' in results(model.requests[-1])[0]
+    assert (
+        'longrein:n0nce cleared: ok, 400 lines; Recall("r9") brings all'
+        in results(model.requests[-1])[0]
+    )
     assert len([e for e in harness.entries() if isinstance(e.event, UserSpoke)]) == 1
 
 

@@ -92,7 +92,7 @@ def test_what_is_dead_goes_once_its_rent_is_paid() -> None:
     assert proposed.gain_tokens > 0
     first = next(form for form in proposed.forms if "cleared: ok, 60 lines" in form.text)
     assert first.text.startswith(
-        f'[longrein:a1b2c3 cleared: ok, 60 lines, Recall("{first.handle}")]'
+        f'[longrein:a1b2c3 cleared: ok, 60 lines; Recall("{first.handle}") brings all]'
     )
     before = talk.state.view_tokens
     talk.add(proposed)

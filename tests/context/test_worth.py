@@ -14,7 +14,12 @@ from longrein.context.clearing.line_value import (
     fill_gaps,
 )
 from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.clearing.rewrite import best_form, is_too_small, tokens_saved
+from longrein.context.clearing.rewrite import (
+    best_form,
+    is_too_small,
+    outcome_of,
+    tokens_saved,
+)
 from longrein.context.clearing.text_features import EDIT_CALL, PART_READ, READ, SourceItem
 from longrein.context.clearing.timing import (
     ClearableKinds,
@@ -177,9 +182,7 @@ def test_lines_that_are_read_again_are_valued_as_before(monkeypatch: pytest.Monk
         monkeypatch.setattr(sheets, "ROWS_CACHED_MAX", rows)
         story = Story()
         story.wander(45)
-        shown.append(
-            [(h.form, h.tokens, h.rows, h.words, h.body, h.gain) for h in story.worth.items]
-        )
+        shown.append([(h.form, h.tokens, h.rows, h.body, h.gain) for h in story.worth.items])
         assert story.breaks
     assert shown[0] == shown[1]
 
@@ -205,7 +208,7 @@ def test_what_is_too_small_to_be_looked_at_would_save_nothing() -> None:
             if is_too_small(builder, held, least):
                 small += 1
                 assert tokens_saved(builder, held) <= least
-    assert small > 40
+    assert small > 25
 
 
 def test_calls_and_results_go_together() -> None:
@@ -228,8 +231,8 @@ def test_a_failed_call_says_so_in_its_ledger() -> None:
     plan = plan_shrinking(story.worth, POLICY, 1e9)
     assert plan is not None
     text = "\n".join(change.text for change in plan.changes)
-    assert 'cleared: failed, 301 lines, Recall("r3")' in text
-    assert "Bash make wrong failed, 301 lines" in text
+    assert 'cleared: failed, 301 lines: boom; Recall("r3") brings all' in text
+    assert "Bash:\nmake wrong\n→ failed, 301 lines: boom" in text
 
 
 def test_numbered_lines_show_the_first_number_of_a_run() -> None:
@@ -246,11 +249,15 @@ def test_numbered_lines_show_the_first_number_of_a_run() -> None:
     story.wander(10)
     sheet = story.worth.text_indexes.of(story.held(read))
     assert sheet.numbered
-    assert body_text(story.held(read), sheet, [40, 41, 60], ()).split("\n") == [
+    texts = sheets.texts_of(story.held(read))
+    shown = body_text(texts, [40, 41, 60], range(len(texts)), read, numbered=True)
+    assert shown.split("\n") == [
+        f"⋮ 40 lines, {read}",
         "41→    call_number_41(ledger_state)",
         "    call_number_42(ledger_state)",
-        "…",
+        f"⋮ 18 lines, {read}",
         "61→    call_number_61(ledger_state)",
+        f"⋮ 28 lines, {read}",
     ]
 
 
@@ -322,33 +329,115 @@ def test_the_new_text_of_a_recent_edit_stays_whole(
     edit = story.worth.items[story.held(story.step("Edit", written, "done")).partner]
     story.worth.begin_request(edit.born + idle)
     rows = best_form(policy.builder(story.worth), edit).rows
-    assert set(sheets.new_text_rows(edit)).issubset(rows) == is_whole
-
-
-LONG = "a line that is long enough to be valued, number {}"
+    new = next(rows for key, rows, _ in sheets.argument_rows(edit) if key == "new_string")
+    assert set(new).issubset(rows) == is_whole
+    assert set(rows).issubset(new), "what an edit has replaced is no longer in the file"
 
 
 @pytest.mark.parametrize(
-    ("text", "kept", "worthy", "filled"),
+    ("kept", "alive", "filled"),
     [
-        pytest.param("LLL", [0, 2], [], [0, 1, 2], id="one line"),
-        pytest.param("LLLL", [0, 3], [], [0, 3], id="two lines of no value"),
-        pytest.param("L}}L", [0, 3], [], [0, 1, 2, 3], id="two braces"),
-        pytest.param("L}L}L", [0, 4], [], [0, 4], id="a line of no value between braces"),
-        pytest.param("L}L}L", [0, 4], [2], [0, 1, 2, 3, 4], id="a line that another item shows"),
-        pytest.param("L}}}}L", [0, 5], [], [0, 5], id="four lines"),
-        pytest.param("L}}LL", [0, 3, 4], [], [0, 1, 2, 3, 4], id="a gap, then a run"),
+        pytest.param([0, 2], range(3), [0, 1, 2], id="one line"),
+        pytest.param([0, 3], range(4), [0, 1, 2, 3], id="two lines"),
+        pytest.param([0, 4], range(5), [0, 4], id="three lines"),
+        pytest.param([0, 3, 4], range(5), [0, 1, 2, 3, 4], id="a gap, then a run"),
+        pytest.param([0, 2], [0, 2], [0, 2], id="nothing that is gone comes back"),
+        pytest.param([], [], [], id="nothing"),
     ],
 )
-def test_gaps_that_are_filled(
-    text: str, kept: list[int], worthy: list[int], filled: list[int]
-) -> None:
+def test_gaps_that_are_filled(kept: list[int], alive: list[int], filled: list[int]) -> None:
+    assert fill_gaps(kept, alive) == filled
+
+
+def blocks(text: str, tool: str = "Read") -> list[str]:
+    """Blocks of a result, each as its lines joined by `|`."""
     story = Story()
-    handle = story.step(
-        "Bash",
-        {"command": "x"},
-        "\n".join(LONG.format(n) if c == "L" else c for n, c in enumerate(text)),
-    )
-    index = story.worth.text_indexes.of(story.held(handle))
-    assert fill_gaps(kept, range(len(text)), index, worthy) == filled
-    assert fill_gaps(kept, kept, index, worthy) == kept, "nothing that is gone comes back"
+    held = story.held(story.step(tool, {"file_path": "src/a.py"}, text))
+    found = sheets.blocks_of(held, story.worth.text_indexes.of(held))
+    return ["|".join(text.split("\n")[first:end]) for first, end in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "wanted"),
+    [
+        pytest.param("a\nb\n\nc", "Read", ["a|b", "c"], id="paragraphs"),
+        pytest.param("\n\na\n\n\n", "Read", ["a"], id="blank lines belong to none"),
+        pytest.param("a\nb", "Grep", ["a", "b"], id="each hit of a search"),
+        pytest.param("", "Read", [], id="nothing"),
+    ],
+)
+def test_a_block_is_what_a_reader_can_take_in(text: str, tool: str, wanted: list[str]) -> None:
+    assert blocks(text, tool) == wanted
+
+
+def test_a_long_paragraph_is_cut_where_it_is_least_indented() -> None:
+    text = "\n".join(f"def f{n}():\n    x = {n}\n    y = x\n    return y" for n in range(5))
+    found = blocks(text)
+    assert "|".join(found) == text.replace("\n", "|")
+    assert all(block.startswith("def ") for block in found)
+    assert all(block.count("|") < sheets.BLOCK_ROWS_MAX for block in found)
+
+
+OUTCOMES = [
+    ("Bash", {"command": "make test"}, "3 failed, 9 passed in 0.3s", "failed"),
+    ("Bash", {"command": "ls"}, "", "ok"),
+    ("Glob", {"pattern": "*.py"}, "src/a.py", "ok"),
+    ("Edit", {"file_path": "a", "old_string": "a\nb", "new_string": "a\nc"}, "x" * 200, "ok"),
+    ("Edit", {"file_path": "a", "old_string": "a\nb", "new_string": "a"}, "x" * 200, "ok"),
+    ("Read", {"file_path": "a"}, "line\n" * 40, "ok"),
+    ("Task", {"prompt": "look"}, "First I looked.\n" * 40, "denied"),
+]
+
+
+def test_an_outcome_says_how_it_ended_and_the_line_that_tells_most() -> None:
+    story = Story()
+    told = [
+        outcome_of(story.worth, story.held(story.step(tool, arguments, result, status=status)))
+        for tool, arguments, result, status in OUTCOMES
+    ]
+    assert told == [
+        "failed: 3 failed, 9 passed in 0.3s",
+        "ok, no output",
+        "ok: src/a.py",
+        "ok, + c",
+        "ok, - b",
+        "ok, 41 lines",
+        f"denied, 41 lines: {'First I looked. ' * 7}First I…",
+    ]
+
+
+def test_an_answer_stays_until_the_next_message_but_one() -> None:
+    story = Story()
+    plan = "\n\n".join(f"{n}. I would change part {n} of the ledger, slowly." for n in range(30))
+    answer = story.put("text", plan)
+    stays = []
+    for words in ("Do all.", "And the tests?", "Thanks."):
+        story.put("user", words)
+        story.wander(12)
+        stays.append(story.held(answer).form == "full")
+    assert stays == [True, True, False]
+
+
+def test_the_newest_todo_list_stays_whole() -> None:
+    story = Story()
+    todo = {"todos": [{"content": f"step {n} of the plan", "status": "open"} for n in range(40)]}
+    story.wander(1)
+    old = story.worth.items[story.held(story.step("TodoWrite", todo, "ok")).partner]
+    new = story.worth.items[story.held(story.step("TodoWrite", todo, "ok")).partner]
+    story.wander(20)
+    plan = plan_shrinking(story.worth, POLICY, 1e9)
+    assert plan is not None
+    plan.take(story.worth)
+    assert (old.form, new.form) == ("folded", "full")
+
+
+def test_a_session_that_never_reuses_is_cleared_deeper() -> None:
+    sizes = []
+    for share in (0.0, PolicySettings().reuse_share):
+        settings = PolicySettings(reuse_share=share)
+        story = Story(msgspec.structs.replace(POLICY, settings=settings))
+        for n in range(150):
+            text = "\n".join(f"    row_{n}_{k} = compute_{k}_{n}(ledger)" for k in range(60))
+            story.step("Read", {"file_path": f"src/part_{n}.py"}, text)
+        sizes.append(view_tokens(story.worth))
+    assert sizes[1] < 0.8 * sizes[0]

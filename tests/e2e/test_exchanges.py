@@ -70,12 +70,13 @@ def test_old_replies_leave_with_their_thinking_and_the_provider_accepts_it(
 def test_calls_and_thinking_of_earlier_turns_are_cleared_and_the_provider_accepts_it(
     cli: CliHarness, wire: str
 ) -> None:
-    """Each reply keeps a call, so that what leaves leaves in place and not with its exchange."""
+    """The first call of a turn stays; the one with the draft leaves with its result."""
     name, draft = (
         MODELS[wire],
         "".join(f"line {n} of the draft says value_{n}\n" for n in range(150)),
     )
-    calls = (Call("Bash", {"command": f"cat > draft.txt <<END\n{draft}END"}),)
+    write = Call("Bash", {"command": f"cat > draft.txt <<END\n{draft}END"})
+    calls = (Call("Bash", {"command": "ls"}), write)
     make_lists(cli.project, 2 * STEPS)
     first = Turn(thinking="I plan the draft_outline. " * 60, text="I write it.", calls=calls)
     with Provider(

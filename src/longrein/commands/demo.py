@@ -283,7 +283,7 @@ def script(test: str, window_tokens: int) -> dict[str, Any]:
                 "I bring back "
                 "the lines about refunds.",
                 _call("Recall", handle="{{handle}}", lines="97-101"),
-                find={"handle": r"cleared: ok, 1\d\d lines, Recall\(\"(r\d+)\"\)"},
+                find={"handle": r"cleared: ok, 1\d\d lines; Recall\(\"(r\d+)\"\)"},
             ),
             _turn(
                 "Decided on day 97: parentheses mean a refund, so it is negative. I change that "

@@ -269,7 +269,7 @@ def piece_of(item: Item, state: State) -> SourceItem:
     """Convert an item of the view into a piece."""
     part, kind = item.part, item.kind
     mine = kind in ("text", "thinking", "call")
-    name = kind if mine or kind == "result" else "user"
+    name = kind if mine or kind in ("result", "user") else "other"
     request = max(0, bisect_left(state.asked_seqs, item.seqs[0]) - mine)
     handle = _handle(item)
     tokens = float(state.gauge.tokens_of(part))

@@ -740,7 +740,7 @@ async def Recall(
     user's words, images), also from before a restart or fork. Give a handle, or search by query,
     path or time; you get a page and the call for the next. For a file as it is now: Read.
 
-    handle: From a marker: r412, r412.2 (second part), a398/r412 (log of subagent a398).
+    handle: From a marker or `⋮ 9 lines, r412`: r412, r412.2 (part), a398/r412 (subagent a398).
     query: Words that all occur, or a quoted phrase.
     path: A file: its versions, and the newest content.
     time: 10:05, 2026-11-21T10:05 or 2h ago: what happened then; with path, the file then.

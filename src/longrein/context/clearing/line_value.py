@@ -1,26 +1,34 @@
-"""Value of lines and identifiers, and the short form of an item that keeps the valuable ones.
+"""Value of blocks of lines, and the short form of an item that keeps the valuable ones.
 
-A line is kept when nothing else shows it and its value exceeds the cost of re-reading it. Its value
-is the chance that a later step needs it times the price of bringing it back. The chance comes from
+A block is what a reader can take in by itself (`text_index.blocks_of`). It is kept when its value
+exceeds the cost of re-reading it. Its value is that of its lines which nothing else shows: the
+chance that a later step needs the line times the price of bringing it back. The chance comes from
 an additive model over a few small codes (`weights` holds the fitted weights): class, idle time and
 size of the item, how recently names in and near the line were mentioned, and its copies.
-Identifiers of removed lines are valued the same way and shown alone.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from math import exp, log
+from math import exp
 
 import msgspec
 
 from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.clearing.text_features import EDIT_CALL, WRITE_CALL, ItemRecord, parts_of
+from longrein.context.clearing.text_features import (
+    EDIT_CALL,
+    SHORT_CHARS,
+    TEXT,
+    THINKING,
+    WRITE_CALL,
+    ItemRecord,
+)
 from longrein.context.clearing.text_index import (
     TextIndex,
+    argument_rows,
     bare_line,
-    new_text_rows,
+    blocks_of,
+    missing_lines,
     rows_of,
     texts_of,
 )
@@ -31,7 +39,6 @@ from longrein.context.clearing.text_index import (
 
 ITEM_CODES = {"cls": 13, "idle": 8, "state": 3, "activity": 8, "size": 6}
 LINE_CODES = {"mention": 7, "nearby": 7, "block": 7, "spread": 4, "origin": 4, "copies": 4}
-WORD_CODES = {"mention": 7, "spread": 4}
 """Codes of a model with the number of values of each."""
 
 _IDLE = (2, 3, 5, 9, 17, 33, 65)
@@ -94,28 +101,17 @@ def _mentions(memory: NeedsMemory, index: TextIndex) -> tuple[bytes, bytes, byte
     return bytes(found[2:-2]), nearby, bytes(map(found[1:].__getitem__, index.heads))
 
 
-def word_codes(memory: NeedsMemory, names: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield (identifier, codes in the order of `WORD_CODES`)."""
-    mentioned = memory.mentioned
-    now = memory.now
-    spread = memory.spread
-    for name in names:
-        at = mentioned.get(name, -1)
-        mention = _NEVER if at < 0 else bisect_right(_MENTION, now - at)
-        yield name, (mention, bisect_right(_SPREAD, spread.get(name, 1)))
-
-
 # --- Models ---------------------------------------------------------------------------------------
 
 
-THRESHOLDS_MAX = 8_192
-"""Cached thresholds of prices and sizes."""
+REPLACED = ("old_string", "old_str")
+"""Arguments whose text a change replaced."""
 EDIT_LOSSES = 2.0
 """Factor for losses in edits and new files, which are harder to get back."""
-WORDS_TOKENS_MAX = 600
-"""Tokens of the identifiers that are shown alone."""
-GAP_ROWS_MAX, GAP_CHARS_MAX = 3, 40
-"""Largest gap between kept lines that may be filled, and characters of a short line."""
+GAP_ROWS_MAX = 2
+"""Largest gap that is filled: the line that would stand for it is as long."""
+GAP_CHARS = 18
+"""Characters of a line that stands for missing ones."""
 WHOLE_TOKENS_MAX = 2_000
 """Larger edits do not stay whole: keeping them costs more than reading the file again."""
 
@@ -174,8 +170,6 @@ class LossPrices(msgspec.Struct, frozen=True):
 
     line: float = 3000.0
     """Cost of removing a line that is needed later."""
-    word: float = 2500.0
-    """Cost of removing an identifier that is needed later."""
     keep: float = 1.5
     """Cost of keeping one token for the rest of the session."""
     whole: int = 0
@@ -183,38 +177,22 @@ class LossPrices(msgspec.Struct, frozen=True):
 
     def times(self, factor: float) -> "LossPrices":
         """Return the prices with every loss multiplied by `factor`."""
-        return LossPrices(self.line * factor, self.word * factor, self.keep, self.whole)
+        return LossPrices(self.line * factor, self.keep, self.whole)
 
 
 class ShortForm(msgspec.Struct):
-    """Lines and identifiers that an item would show."""
+    """Lines that an item would show."""
 
     rows: Sequence[int]
-    words: list[str]
     chars: int
     """Characters of the body, with line ends and gaps."""
 
 
-@lru_cache(maxsize=THRESHOLDS_MAX)
-def _least_odds(share: float, chars: int) -> float:
-    """Return the log-odds above which keeping so many characters pays. Zero characters always pay.
-
-    `share`: price of keeping one character over the cost of losing.
-    """
-    chance = share * chars
-    if 0 < chance < 1:
-        return log(chance / (1 - chance))
-    if chance:
-        return 99.0
-    return -99.0
-
-
 class ValueModels:
-    """Models for lines and identifiers."""
+    """Model for lines."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
         self.lines = AdditiveModel(tables["line"], LINE_CODES)
-        self.words = AdditiveModel(tables["word"], WORD_CODES)
 
 
 def ideal_form(
@@ -223,34 +201,58 @@ def ideal_form(
     values: ValueModels,
     price: LossPrices,
     measure: SizeEstimate,
-    *,
-    folded: bool = False,
 ) -> ShortForm:
     """Return the form that an item should have now. It never shows more than now."""
-    if record.rows is not None and not record.rows and not record.words:
-        return ShortForm([], [], 0)
+    if record.rows is not None and not record.rows:
+        return ShortForm([], 0)
     index = memory.text_indexes.of(record)
-    keep, weight = (
-        price.keep / measure.per_token,
-        EDIT_LOSSES if record.cls in (EDIT_CALL, WRITE_CALL) else 1.0,
-    )
-    rows, worthy = _rows_to_keep(
-        memory, record, values.lines, _share(keep, price.line * weight), folded
-    )
-    rows = fill_gaps(rows, rows_of(record, index), index, worthy)
-    if record.cls in (EDIT_CALL, WRITE_CALL) and memory.now - record.born < price.whole:
-        rows = _with_new_text(record, rows)
-    words: list[str] = []
-    if index.places:
-        kept = {name: None for row in rows for name in index.names[row]}
-        words = _words_to_keep(
-            memory, record, values.words, _share(keep, price.word * weight), kept, measure.per_token
-        )
-    return ShortForm(rows, words, body_chars(index, rows, words))
+    alive = rows_of(record, index)
+    if record.piece.kind in ("result", "text") and len(record.piece.content) <= SHORT_CHARS:
+        return ShortForm(alive, body_chars(index, alive))
+    is_change = record.cls in (EDIT_CALL, WRITE_CALL)
+    if record.piece.kind == "call":
+        alive = _new_text(record, alive)
+    if is_change and memory.now - record.born < price.whole and _may_stay_whole(record):
+        rows = list(alive)
+    else:
+        loss = price.line * (EDIT_LOSSES if is_change else 1.0)
+        keep = price.keep / measure.per_token
+        rows = _rows_to_keep(memory, record, values.lines, loss, keep, alive)
+    if record.cls == THINKING and rows:
+        rows = list(alive)
+    elif record.cls == TEXT:
+        rows = fill_gaps(sorted({*rows, *_decision_rows(record, index, alive)}), set(alive))
+    return ShortForm(rows, body_chars(index, rows))
 
 
-def _share(keep: float, loss: float) -> float:
-    return keep / loss if loss > 0 else 1e9
+def _new_text(record: ItemRecord, alive: Sequence[int]) -> Sequence[int]:
+    """Return the rows of the long arguments of a call, without what a change replaced: that is no
+    longer in the file.
+    """
+    held = set(alive)
+    return [
+        row
+        for key, rows, is_long in argument_rows(record)
+        for row in rows
+        if is_long and key not in REPLACED and row in held
+    ]
+
+
+def _decision_rows(record: ItemRecord, index: TextIndex, alive: Sequence[int]) -> Iterator[int]:
+    """Yield the rows of a text that say what was decided: its first and last paragraph and its
+    headings.
+    """
+    blocks, texts = blocks_of(record, index), texts_of(record)
+    if not blocks:
+        return
+    for row in alive:
+        in_ends = row < blocks[0][1] or row >= blocks[-1][0]
+        if in_ends or texts[row].startswith("#"):
+            yield row
+
+
+def _may_stay_whole(record: ItemRecord) -> bool:
+    return not record.again and record.piece.tokens <= WHOLE_TOKENS_MAX
 
 
 class LineReason(msgspec.Struct, frozen=True):
@@ -304,127 +306,95 @@ def _explanation(memory: NeedsMemory, fixed: int, key: str, codes: Sequence[int]
 
 
 def _rows_to_keep(
-    memory: NeedsMemory, record: ItemRecord, model: AdditiveModel, share: float, folded: bool
-) -> tuple[list[int], list[int]]:
-    """Return the rows to keep, and all rows whose value pays, also those that another item
-    shows.
+    memory: NeedsMemory,
+    record: ItemRecord,
+    model: AdditiveModel,
+    loss: float,
+    keep: float,
+    alive: Sequence[int],
+) -> list[int]:
+    """Return the rows of the blocks whose value pays, with the declarations above them.
+
+    `loss`: cost of removing a line that is needed later. `keep`: cost of keeping a character.
     """
-    index, visible = memory.text_indexes.of(record), memory.visible
-    keys = index.keys
-    sizes = index.sizes
-    rows = []
-    asked = index.asked if record.rows is None else []
-    if not asked:
-        shown = rows_of(record, index)
-        rows = [row for row in shown if index.fixed[row] > folded]
-        first = {
-            keys[row]: row for row in reversed(shown) if keys[row] and index.fixed[row] <= folded
-        }
+    index = memory.text_indexes.of(record)
+    worth = _values(memory, record, model, index, alive)
+    sizes, fixed = index.sizes, index.fixed
+    held = set(alive)
+    rows: list[int] = []
+    if record.again:  # what is left of it stays as one text
+        fits = loss * sum(worth.values()) > keep * sum(sizes[row] for row in alive)
+        return list(alive) if fits else [row for row in alive if fixed[row]]
+    for first, end in blocks_of(record, index):
+        block = [row for row in range(first, end) if row in held]
+        if not block:
+            continue
+        value = loss * sum(worth.get(row, 0.0) for row in block)
+        chars = GAP_CHARS + sum(sizes[row] for row in block)
+        if value > keep * chars:
+            head = index.heads[block[0]] - 1
+            rows += [head] if head in held and head < first else []
+            rows += block
+    return fill_gaps(sorted(set(rows)), held)
+
+
+def _values(
+    memory: NeedsMemory,
+    record: ItemRecord,
+    model: AdditiveModel,
+    index: TextIndex,
+    alive: Sequence[int],
+) -> dict[int, float]:
+    """Return the chance that a line is needed, of those that no other item shows; of equal lines
+    the first has it.
+    """
+    keys, visible = index.keys, memory.visible
+    if index.asked and record.rows is None and len(alive) == len(keys):
+        asked = index.asked
+    else:
+        first = {keys[row]: row for row in reversed(alive) if keys[row]}
         asked = sorted(first.values())
+    asked = [row for row in asked if visible.get(keys[row], 0) < 2]
     base, odds = model.of(item_codes(memory, record)), model.added
     codes = line_codes(memory, index, asked)
-    worthy = [
-        row
-        for row, code in zip(asked, codes, strict=True)
-        if base + odds[code] > _least_odds(share, sizes[row])
-    ]
-    return sorted(rows + [row for row in worthy if visible.get(keys[row], 0) < 2]), worthy
+    return {row: 1 / (1 + exp(-base - odds[code])) for row, code in zip(asked, codes, strict=True)}
 
 
-def fill_gaps(
-    rows: list[int], alive: Collection[int], index: TextIndex, worthy: Collection[int] = ()
-) -> list[int]:
-    """Add the missing line of each gap of one line, and short gaps of lines that have no value of
-    their own.
-
-    Those are lines that are too short to be valued, such as braces, and `worthy` lines that another
-    item shows.
-    """
-    if len(rows) < 2 or rows[-1] - rows[0] < len(rows):
-        return rows
-    have, filled = alive if isinstance(alive, range) else set(alive), rows[:1]
-    held = set(worthy)
+def fill_gaps(rows: list[int], alive: Collection[int]) -> list[int]:
+    """Add the missing lines of each short gap."""
+    filled = rows[:1]
     for row in rows[1:]:
         gap = range(filled[-1] + 1, row)
-        if 0 < len(gap) <= GAP_ROWS_MAX and all(
-            at in have and (len(gap) == 1 or at in held or _is_short(index, at)) for at in gap
-        ):
+        if 0 < len(gap) <= GAP_ROWS_MAX and all(at in alive for at in gap):
             filled += gap
         filled.append(row)
     return filled
 
 
-def _is_short(index: TextIndex, row: int) -> bool:
-    return not index.keys[row] and index.sizes[row] <= GAP_CHARS_MAX
-
-
-def _with_new_text(record: ItemRecord, rows: list[int]) -> list[int]:
-    """Add the new text of an edit, of which a later edit needs every line: short lines and
-    copies, too.
-    """
-    if record.again or record.piece.tokens > WHOLE_TOKENS_MAX:
-        return rows
-    alive = None if record.rows is None else set(record.rows)
-    return sorted({*rows, *(row for row in new_text_rows(record) if alive is None or row in alive)})
-
-
-def _words_to_keep(
-    memory: NeedsMemory,
-    record: ItemRecord,
-    model: AdditiveModel,
-    share: float,
-    kept: Mapping[str, None],
-    per_token: float,
-) -> list[str]:
-    visible, index = memory.visible, memory.text_indexes.of(record)
-    left_names = (name for row in rows_of(record, index) for name in index.names[row])
-    own = index.places if record.rows is None else dict.fromkeys((*record.words, *left_names))
-    names = [name for name in own if name not in kept and visible.get(name, 0) < 2]
-    base, odds = model.of(item_codes(memory, record)), model.added
-    found: list[tuple[float, str]] = []
-    for name, codes in word_codes(memory, names):
-        surplus = base + odds[codes] - _least_odds(share, len(name) + 1)
-        if surplus > 0:
-            found.append((-round(surplus, 9), name))  # ties are ordered by name
-    left, chosen = WORDS_TOKENS_MAX * per_token, []
-    covered: set[str] = set()
-    for _, name in sorted(found):
-        if name in covered:
-            continue
-        left -= len(name) + 1
-        if left < 0:
-            break
-        chosen.append(name)
-        covered.update(parts_of(name))
-    inside = {part for name in chosen for part in parts_of(name) if part != name}
-    return [name for name in chosen if name not in inside]
-
-
-def body_chars(index: TextIndex, rows: list[int], words: list[str]) -> int:
-    """Return the characters of the body with these rows and words."""
-    chars = sum(map(index.sizes.__getitem__, rows))
-    gaps = (
-        sum(b - a > 1 for a, b in pairwise(rows)) if rows and rows[-1] - rows[0] >= len(rows) else 0
-    )
-    return chars + (6 if index.numbered else 2) * gaps + sum(len(word) + 1 for word in words)
+def body_chars(index: TextIndex, rows: Sequence[int]) -> int:
+    """Return the characters of the body with these rows."""
+    if not rows:
+        return 0
+    gaps = sum(b - a > 1 for a, b in pairwise(rows))
+    gaps += (rows[0] > 0) + (rows[-1] < len(index.keys) - 1)
+    return sum(map(index.sizes.__getitem__, rows)) + GAP_CHARS * gaps
 
 
 def body_text(
-    record: ItemRecord, index: TextIndex, rows: Sequence[int], words: Sequence[str]
+    texts: Sequence[str], rows: Sequence[int], within: range, handle: str, *, numbered: bool
 ) -> str:
-    """Return the kept lines in order, `…` for gaps, then the identifiers that are shown alone."""
+    """Return the kept lines of a text in order, with a line for each gap, also before the first
+    and after the last. `within`: rows of the text.
+    """
     lines: list[str] = []
-    texts = texts_of(record) if rows else []
-    before = -2
-    for row in rows:
-        runs_on = row - before == 1
-        if before >= 0 and not runs_on:
-            lines.append("…")
-        if runs_on:
-            lines.append(bare_line(texts[row]))
-        else:
-            lines.append(texts[row].lstrip() if index.numbered else texts[row])
+    before = within.start - 1
+    for row in (*rows, within.stop):
+        if row - before > 1:
+            missing = missing_lines(texts[before + 1 : row])
+            lines.append(f"⋮ {missing} line{'s' if missing != 1 else ''}, {handle}")
+        if row < within.stop:
+            runs_on = row - before == 1 and row > within.start
+            bare = bare_line(texts[row]) if numbered and runs_on else texts[row]
+            lines.append(bare.lstrip() if numbered and not runs_on else bare)
         before = row
-    if words:
-        lines.append(" ".join(words))
     return "\n".join(lines)

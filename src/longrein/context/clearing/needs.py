@@ -7,11 +7,13 @@ which features were needed, and whether a newer item replaces it. `line_value` r
 value lines, `timing` to choose the moment.
 """
 
+from bisect import bisect
+
 import msgspec
 
 from longrein.context.clearing.text_features import (
-    MARKER_PREFIX,
     PART_READ,
+    PLAN_TOOLS,
     RESULT_CLASSES,
     UNCHANGED_PREFIX,
     DisplayState,
@@ -21,6 +23,7 @@ from longrein.context.clearing.text_features import (
     class_of,
     features,
     is_partial_read,
+    is_shortened,
     marker_line,
     tool_class,
     touched_paths,
@@ -52,15 +55,33 @@ class NeedsMemory(msgspec.Struct, array_like=True):
     touched_at: dict[str, int] = {}  # Path -> last request in which a call touched it
     text_indexes: TextIndexCache = msgspec.field(default_factory=TextIndexCache)
     results: list[int] = []
+    reused: int = 0  # Number of results that were needed after the request that first had them
     dirty: dict[int, None] = {}  # Items to value again
     wake: dict[int, list[int]] = {}  # Request -> items to value again then
     paying: dict[int, None] = {}  # Items that the ideal form would shorten
     kept: frozenset[str] = frozenset()  # Handles that are never shortened
-    last_user: int = 0  # Position of the newest user message
+    users: list[int] = []  # Positions of the user's messages
     calls: dict[str, int] = {}  # Call id -> position of the call
+    plans: dict[str, int] = {}  # Tool of a plan or todo list -> position of its newest call
     same: dict[tuple[str, str], int] = {}  # (tool, arguments) -> position of the last result
     reads: dict[str, list[int]] = {}  # Path -> results that show it as it is
     fresh: list[int] = []  # Items of the reply that is arriving
+
+    @property
+    def last_user(self) -> int:
+        """Position of the newest user message."""
+        return self.users[-1] if self.users else 0
+
+    def must_stay(self, record: ItemRecord) -> bool:
+        """Return whether an item may not be shortened: it is held, or the present plan."""
+        if record.piece.handle in self.kept:
+            return True
+        return record.piece.kind == "call" and self.plans.get(record.piece.tool) == record.n
+
+    def last_user_before(self, n: int) -> int:
+        """Return the position of the newest user message before position `n`; -1 without one."""
+        at = bisect(self.users, n)
+        return self.users[at - 1] if at else -1
 
     # --- Arriving items ---------------------------------------------------------------------------
 
@@ -76,7 +97,7 @@ class NeedsMemory(msgspec.Struct, array_like=True):
             n, piece, class_of(piece), piece.request + piece.output, tokens=piece.tokens
         )
         record.arguments = arguments
-        if MARKER_PREFIX in piece.content[:40] or MARKER_PREFIX in piece.arguments:
+        if is_shortened(piece):
             record.form, record.again, record.header = "trimmed", True, marker_line(piece)
         record.shown = self.text_indexes.features(record)
         self.items.append(record)
@@ -94,7 +115,7 @@ class NeedsMemory(msgspec.Struct, array_like=True):
         elif piece.kind == "result":
             self._add_result(record)
         elif piece.kind == "user":
-            self.last_user = n
+            self.users.append(n)
         self._schedule_checks(record)
         return record
 
@@ -123,6 +144,8 @@ class NeedsMemory(msgspec.Struct, array_like=True):
 
     def _record_need(self, source: ItemRecord, now: int) -> None:
         if source.last != now:
+            if source.last == source.piece.request < now and source.piece.kind == "result":
+                self.reused += 1
             source.last = now
             self._schedule_checks(source)
         self.dirty[source.n] = None
@@ -166,6 +189,8 @@ class NeedsMemory(msgspec.Struct, array_like=True):
     def _add_call(self, record: ItemRecord) -> None:
         piece = record.piece
         self.calls[piece.call] = record.n
+        if piece.tool.lower() in PLAN_TOOLS:
+            self.plans[piece.tool] = record.n
         record.paths = touched_paths(record.arguments)
         for path in record.paths:
             self.touched_at[path] = piece.request

@@ -1,13 +1,13 @@
-"""Text of shortened items, ledgers of old calls, and the plan that says what changes.
+"""Text of shortened items, histories of old calls, and the plan that says what changes.
 
-A shortened item shows a marker (status, size, handle) and the body that `line_value` chose. A call
-keeps a JSON object with its own keys. A run of old calls and results becomes one ledger inside the
-first result of the run; call and result move together. Thinking is shown whole, as plain text of
-the kept lines, or not at all.
+A shortened result shows a marker (outcome, size, handle) and the blocks that `line_value` chose,
+with a line for each gap. A call is never shortened in its place. A run of old calls and results
+becomes a history inside the first result of the run: a line for each call, what was done, on what
+and with what outcome, then what is kept of it. Thinking is shown whole or not at all.
 """
 
-from collections.abc import Iterable, Mapping
-from math import inf
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -21,22 +21,29 @@ from longrein.context.clearing.line_value import (
 )
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.text_features import (
+    EDIT,
+    PART_READ,
+    READ,
+    SEARCH,
+    SHELL,
+    SHORT_CHARS,
     TEXT,
     THINKING,
     USER,
     DisplayState,
     ItemRecord,
-    call_content,
     display_state_of,
 )
-from longrein.context.clearing.text_index import bare_text, long_and_short, rows_of
+from longrein.context.clearing.text_index import FILE_TEXTS, argument_rows, long_and_short, texts_of
+from longrein.context.state.command_results import clip, code_of, gist, read_tests
 from longrein.events import marker
 
 LEDGER_PAIR_TOKENS_MAX = 1500  # A larger pair is not moved into a ledger
-LEDGER_SMALL_TOKENS = 400  # A result or call of this size may be folded without being trimmed first
-LEDGER_TOKENS_MAX = 2500  # Tokens of one ledger. The next run begins a new one.
+LEDGER_TOKENS_MAX = 12000  # Tokens of one ledger. The next run begins a new one.
 _LEFT = ("folded", "gone")  # Forms of items that left the view
-LABEL_CHARS_MAX = 60  # Characters of a label that describe the call
+ANSWER_MESSAGES = 2  # Messages of the user after an answer until it may be shortened
+LABEL_CHARS_MAX = 60  # Characters of a line in a label
+TOLD_CHARS_MAX = 300  # Characters of an outcome that was told before
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -98,46 +105,38 @@ def item_marker(builder: PlanBuilder, record: ItemRecord) -> str:
     if record.header:
         return record.header
     piece = record.piece
-    match piece.kind:
-        case "result":
-            lines = piece.content.count("\n") + 1
-            return marker(
-                builder.nonce, "cleared", f'{piece.status}, {lines} lines, Recall("{piece.handle}")'
-            )
-        case "call":
-            return marker(builder.nonce, "cleared", f'Recall("{piece.handle}")')
-        case _:
-            return marker(builder.nonce, "cut", piece.handle)
+    if piece.kind == "result":
+        told = f'{outcome_of(builder.memory, record)}; Recall("{piece.handle}") brings all'
+        return marker(builder.nonce, "cleared", told)
+    return marker(builder.nonce, "cut", f'Recall("{piece.handle}") brings all')
 
 
 def kept_text(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> str:
-    """Return the text of an item that this form keeps."""
-    if not shape.rows and not shape.words:
+    """Return the text of an item that this form keeps: of a call under the names of its
+    arguments.
+    """
+    if not shape.rows:
         return ""
-    index, rows = builder.memory.text_indexes.of(record), shape.rows
-    if record.piece.kind == "call" and not is_folded(record):
-        rows = [row for row in rows if not index.fixed[row]]
-    return body_text(record, index, rows, shape.words)
+    index, texts = builder.memory.text_indexes.of(record), texts_of(record)
+    handle, numbered = record.piece.handle, index.numbered
+    if record.again:
+        return "\n".join(texts[row] for row in shape.rows)
+    if record.piece.kind != "call":
+        return body_text(texts, shape.rows, range(len(texts)), handle, numbered=numbered)
+    parts = []
+    for key, within, _ in argument_rows(record):
+        rows = [row for row in shape.rows if row in within]
+        if rows:
+            parts.append(f"  {key} ({handle}):")
+            parts.append(body_text(texts, rows, within, handle, numbered=numbered))
+    return "\n".join(parts)
 
 
 def trimmed_text(builder: PlanBuilder, record: ItemRecord, kept: str) -> str:
     """Return the text of an item of which `kept` is left; '' for an empty text or thinking."""
-    if record.piece.kind == "call":
-        return _trimmed_call(builder, record, kept)
     if record.cls in (TEXT, THINKING) and not kept:
         return ""
     return item_marker(builder, record) + ("\n" + kept if kept else "")
-
-
-def _trimmed_call(builder: PlanBuilder, record: ItemRecord, kept: str) -> str:
-    shown: dict[str, object] = dict(record.arguments or {})
-    first = True
-    for key, _, is_long in long_and_short(shown):
-        if is_long:
-            whole = item_marker(builder, record) + ("\n" + kept if kept else "")
-            shown[key] = whole if first else marker(builder.nonce, "cleared", "")
-            first = False
-    return msgspec.json.encode(shown).decode()
 
 
 def is_folded(record: ItemRecord) -> bool:
@@ -146,17 +145,13 @@ def is_folded(record: ItemRecord) -> bool:
 
 
 def tokens_in(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> float:
-    """Return the tokens of an item in this form, without writing its text."""
+    """Return the tokens of an item in this form, without writing its text. A call is shortened
+    only in the history.
+    """
     measure, kind = builder.measure, record.piece.kind
-    if is_folded(record):
-        line = len(label(builder.memory, record)) + 1 if kind == "result" else 0
-        return (line + shape.chars) / measure.per_token
-    if kind == "call":
-        spare = sum(
-            len(key) + 6 + (40 if is_long else 0)
-            for key, _, is_long in long_and_short(record.arguments or {})
-        )
-        return measure.of(shape.chars * 1.06 + spare)
+    if kind == "call" or is_folded(record):
+        about = len(head(builder.memory, record)) + 1 if kind == "result" else 0
+        return (about + shape.chars) / measure.per_token
     if record.cls in (TEXT, THINKING) and not shape.chars:
         return 0.0
     return measure.of(len(item_marker(builder, record)) + 1 + shape.chars)
@@ -166,21 +161,11 @@ def is_too_small(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> b
     """Return whether even the smallest form saves at most `gain_min` tokens, without reading the
     lines.
     """
-    folded, kind = is_folded(record), record.piece.kind
-    if (
-        record.tokens
-        - (builder.measure.block if kind in ("call", "result") and not folded else 0.0)
-        <= gain_min
-    ):
+    in_place = record.piece.kind == "result" and not is_folded(record)
+    around = builder.measure.block if in_place else 0.0
+    if record.tokens - around <= gain_min:
         return True
-    chars = 0
-    if kind == "call" and not folded:
-        chars = sum(
-            len(bare_text(text))
-            for _, text, is_long in long_and_short(record.arguments or {})
-            if not is_long
-        )
-    return record.tokens - tokens_in(builder, record, ShortForm((), [], chars)) <= gain_min
+    return record.tokens - tokens_in(builder, record, ShortForm((), 0)) <= gain_min
 
 
 def tokens_saved(builder: PlanBuilder, record: ItemRecord) -> float:
@@ -190,23 +175,32 @@ def tokens_saved(builder: PlanBuilder, record: ItemRecord) -> float:
 
 def best_form(builder: PlanBuilder, record: ItemRecord) -> ShortForm:
     """Return the form that an item should have now."""
-    return ideal_form(
-        builder.memory,
-        record,
-        builder.values,
-        builder.price,
-        builder.measure,
-        folded=is_folded(record),
-    )
+    return ideal_form(builder.memory, record, builder.values, builder.price, builder.measure)
+
+
+def can_leave(builder: PlanBuilder, call: ItemRecord, idle_min: int) -> bool:
+    """Return whether a call may go into a history now: its pair may, and there is a result in the
+    same turn to hold it.
+    """
+    memory = builder.memory
+    if call.partner < 0:
+        return False
+    results = memory.results
+    at = bisect(results, call.partner) - 1
+    before = memory.items[results[at - 1]] if at else None
+    if before is None or memory.last_user_before(call.n) > before.n:
+        return False
+    return _foldable(builder, memory.items[call.partner], idle_min) is not None
 
 
 def trim(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> None:
-    """Give an item its ideal form, if that saves at least `gain_min` tokens."""
-    shape = best_form(builder, record)
+    """Give an item its ideal form, if that saves at least `gain_min` tokens. A call stays as it
+    is until it goes into the history.
+    """
     if is_folded(record):
-        _trim_member(builder, record, shape, gain_min)
-    else:
-        _apply_form(builder, record, shape, gain_min)
+        _trim_member(builder, record, best_form(builder, record), gain_min)
+    elif record.piece.kind != "call":
+        _apply_form(builder, record, best_form(builder, record), gain_min)
 
 
 def _apply_form(
@@ -218,11 +212,8 @@ def _apply_form(
     if record.tokens - tokens < gain_min:
         return
     builder.touch(record)
-    record.rows = shape.rows
-    record.words = shape.words
-    record.body = kept
-    plain = call_content(text) if record.piece.kind == "call" else text
-    builder.memory.set_shown(record, plain, tokens, "trimmed" if text else "gone")
+    record.rows, record.body = shape.rows, kept
+    builder.memory.set_shown(record, text, tokens, "trimmed" if text else "gone")
     builder.changed[record.n] = None
 
 
@@ -239,54 +230,134 @@ def _trim_member(
 
 
 def _fold(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, tokens: float) -> None:
-    record.rows, record.words, record.body = (
-        shape.rows,
-        shape.words,
-        kept_text(builder, record, shape),
-    )
+    record.rows, record.body = shape.rows, kept_text(builder, record, shape)
     builder.memory.set_shown(record, _member_text(builder, record), tokens, "folded")
 
 
-# --- Ledgers --------------------------------------------------------------------------------------
+# --- History --------------------------------------------------------------------------------------
 
 
-def label(memory: NeedsMemory, record: ItemRecord) -> str:
-    """Return the line that stands for a folded call, such as `r412 Read src/a.py, 40 lines`."""
+def outcome_of(memory: NeedsMemory, record: ItemRecord) -> str:
+    """Return the outcome of a call, from its result: how it ended, how much it printed, and the
+    line that tells most.
+    """
+    if not record.outcome:
+        call = memory.items[record.partner] if record.partner >= 0 else None
+        record.outcome = _outcome(record, (call.arguments if call else None) or {})
+    return record.outcome
+
+
+def _outcome(record: ItemRecord, arguments: Mapping[str, object]) -> str:
+    piece = record.piece
+    text = piece.content.strip()
+    if record.header:
+        return clip(record.header.partition(": ")[2].partition("; ")[0], TOLD_CHARS_MAX)
+    if len(text) <= SHORT_CHARS and "\n" not in text:
+        return f"{piece.status}: {text}" if text else f"{piece.status}, no output"
+    if record.cls == EDIT:
+        return piece.status + _first_change(arguments)
+    count = piece.content.count("\n") + 1
+    size = f"{piece.status}, {count} line{'s' if count != 1 else ''}"
+    if record.cls == SHELL:
+        code = code_of(piece.content, piece.status)
+        size += f", exit code {code}" if code else ""
+        return f"{size}: {_told_by_tests(arguments, piece.content) or gist(piece.content)}"
+    if record.cls in (READ, PART_READ, SEARCH):
+        return size
+    return f"{size}: {clip(text, SHORT_CHARS)}"
+
+
+def _told_by_tests(arguments: Mapping[str, object], text: str) -> str:
+    """Return the counts of a test run, with the line that tells most of a failure; '' for none."""
+    command = next((value for value in arguments.values() if isinstance(value, str)), "")
+    found = read_tests(command, text)
+    if found is None or found.counts is None:
+        return ""
+    told = f"{found.counts.failed} failed, {found.counts.passed} passed"
+    return f"{told}: {gist(text)}" if found.counts.failed else told
+
+
+def _first_change(arguments: Mapping[str, object]) -> str:
+    """Return the first line that an edit changed, `+` for a new one, `-` for one that is gone."""
+    old, new = arguments.get("old_string"), arguments.get("new_string")
+    if not isinstance(old, str) or not isinstance(new, str):
+        return ""
+    before, after = old.split("\n"), new.split("\n")
+    added = next((line for line in after if line.strip() and line not in before), "")
+    gone = next((line for line in before if line.strip() and line not in after), "")
+    if added:
+        return f", + {clip(added, LABEL_CHARS_MAX)}"
+    return f", - {clip(gone, LABEL_CHARS_MAX)}" if gone else ""
+
+
+def head(memory: NeedsMemory, record: ItemRecord) -> str:
+    """Return the lines that stand for a call in the history: what was done, on what, and with
+    what outcome. Each short argument has a line of its own.
+
+        r412 Bash:
+        make test
+        → failed, 40 lines, exit code 2: 3 failed, 9 passed
+    """
     piece = record.piece
     call = memory.items[record.partner] if record.partner >= 0 else None
-    about = _about(call.arguments or {}, record.paths) if call else ""
-    status = "" if piece.status == "ok" else f" {piece.status}"
-    lines = piece.content.count("\n") + 1
-    return f"{piece.handle} {piece.tool} {about}{status}, {lines} lines"
-
-
-def _about(arguments: Mapping[str, object], paths: tuple[str, ...]) -> str:
-    if paths:
-        return paths[0]
-    first = next((v for v in arguments.values() if isinstance(v, str) and v), "")
-    return " ".join(first[: LABEL_CHARS_MAX + 20].split())[:LABEL_CHARS_MAX]
+    values = long_and_short((call.arguments if call else None) or {})
+    told = [
+        clip(text, LABEL_CHARS_MAX) if is_long else text
+        for key, text, is_long in values
+        if text and not (is_long and key in FILE_TEXTS)
+    ]
+    return "\n".join((f"{piece.handle} {piece.tool}:", *told, f"→ {outcome_of(memory, record)}"))
 
 
 def _member_text(builder: PlanBuilder, record: ItemRecord) -> str:
-    if record.piece.kind != "result":
-        return record.body
-    return label(builder.memory, record) + ("\n" + record.body if record.body else "")
+    kind, body = record.piece.kind, record.body
+    if kind == "result":
+        told = head(builder.memory, record)
+        return f"{told}\n{body}" if _has_body(builder, record) else told
+    if kind == "call" or not body:
+        return body
+    return f"{record.piece.handle} you wrote: {body}"
+
+
+def _has_body(builder: PlanBuilder, record: ItemRecord) -> bool:
+    """Return whether something is kept of a result that its outcome does not tell."""
+    body = record.body.strip()
+    return body != "" and not outcome_of(builder.memory, record).endswith(body)
 
 
 def ledger_text(builder: PlanBuilder, host: ItemRecord) -> str:
-    """Return the text of the host of a ledger: its own form, then a line and body for each other
-    pair.
+    """Return the text of the host of a history: its own form, then the other pairs, each with its
+    label, what is kept of the call and what is kept of the result.
     """
-    own = host.body
-    if host.rows is None:  # it arrived already shortened
-        index = builder.memory.text_indexes.of(host)
-        own = body_text(host, index, rows_of(host, index), ())
-    parts = [
-        item_marker(builder, host),
-        own,
-        *(_member_text(builder, builder.memory.items[n]) for n in host.members),
-    ]
+    if host.rows is None or len(host.rows) == len(texts_of(host)):
+        parts = [host.piece.content]
+    else:
+        parts = [item_marker(builder, host), host.body]
+    if host.members:
+        members = [builder.memory.items[n] for n in host.members]
+        count = sum(one.piece.kind == "result" for one in members)
+        calls = f"{count} calls" if count != 1 else "one call"
+        told = f"{calls} after {host.piece.handle}, shortened; Recall brings each whole"
+        parts.append(marker(builder.nonce, "history", told))
+        parts += _entries(builder, members)
     return "\n".join(part for part in parts if part)
+
+
+def _entries(builder: PlanBuilder, members: Sequence[ItemRecord]) -> Iterator[str]:
+    """Yield the texts of the members: the label of a pair stands before what is kept of its
+    call.
+    """
+    calls = {one.n: one for one in members if one.piece.kind == "call"}
+    for one in members:
+        if one.piece.kind == "result":
+            call = calls.get(one.partner)
+            yield head(builder.memory, one)
+            yield call.body if call else ""
+            if call and call.body and _has_body(builder, one):
+                yield f"  result ({one.piece.handle}):"
+            yield one.body if _has_body(builder, one) else ""
+        elif one.piece.kind != "call":
+            yield _member_text(builder, one)
 
 
 def fold_runs(builder: PlanBuilder, start: int, stop: int, idle_min: int) -> None:
@@ -298,41 +369,37 @@ def fold_runs(builder: PlanBuilder, start: int, stop: int, idle_min: int) -> Non
         record = memory.items[n]
         if record.cls == USER:
             host = None
-        if record.piece.kind != "result" or (record.host >= 0 and record.host != n):
+        if record.piece.kind != "result" or is_folded(record):
             continue
         pair = _foldable(builder, record, idle_min)
-        if pair is None:
-            host = None
-            continue
-        if host is None or size + pair > LEDGER_TOKENS_MAX:
-            host, size = record, record.tokens + sum(memory.items[m].tokens for m in record.members)
-            continue
-        size += _join(builder, host, record)
+        if pair is None or host is None or size + pair > LEDGER_TOKENS_MAX:
+            host = record if not memory.must_stay(record) else None
+            size = sum(memory.items[m].tokens for m in record.members)
+        else:
+            size += _join(builder, host, record)
 
 
 def _foldable(builder: PlanBuilder, record: ItemRecord, idle_min: int) -> float | None:
-    """Return the tokens of a pair that may go into a ledger; None when it may not."""
+    """Return the tokens that a pair has in a history; None when it may not go there."""
     memory = builder.memory
-    if record.partner < 0:
+    if record.partner < 0 or record.again:  # it may hold a history of its own as plain text
         return None
     call = memory.items[record.partner]
-    if not {call.piece.handle, record.piece.handle}.isdisjoint(memory.kept):
+    if memory.must_stay(call) or memory.must_stay(record):
         return None
     if any(memory.now - max(one.born, one.last) < idle_min for one in (record, call)):
         return None
     if record.members:
         total = record.tokens + 0.0 + sum(memory.items[n].tokens for n in record.members)
         return total if total <= LEDGER_TOKENS_MAX else None
-    total = record.tokens + call.tokens
-    small = record.form != "full" or record.tokens <= LEDGER_SMALL_TOKENS + builder.measure.block
-    return total if small and total <= LEDGER_PAIR_TOKENS_MAX else None
+    shapes = ((one, best_form(builder, one)) for one in (record, call))
+    total = sum(tokens_in(builder, one, shape) for one, shape in shapes)
+    return total if total <= LEDGER_PAIR_TOKENS_MAX else None
 
 
 def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
-    """Move a pair, with its own ledger, into the ledger of `host`. Return its tokens there."""
+    """Move a pair, with its own history, into the history of `host`. Return its tokens there."""
     memory = builder.memory
-    if host.form == "full":
-        _apply_form(builder, host, best_form(builder, host), -inf)
     call = memory.items[record.partner]
     moved = [
         *_rest_of_reply(memory, call),
@@ -345,7 +412,7 @@ def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
     record.members, added = (), 0.0
     for one in moved:
         one.host = host.n
-        shape = ideal_form(memory, one, builder.values, builder.price, builder.measure, folded=True)
+        shape = ShortForm((), 0) if one.cls == THINKING else best_form(builder, one)
         _fold(builder, one, shape, tokens_in(builder, one, shape))
         host.members = (*host.members, one.n)
         builder.changed[one.n] = None
@@ -361,12 +428,20 @@ def _rest_of_reply(memory: NeedsMemory, call: ItemRecord) -> list[ItemRecord]:
     reply = reply_of(memory, call)
     if any(one.piece.kind == "call" and one is not call and not is_folded(one) for one in reply):
         return []
-    kept = memory.kept
     return [
         one
         for one in reply
-        if one.cls in (TEXT, THINKING) and one.form not in _LEFT and one.piece.handle not in kept
+        if one.cls in (TEXT, THINKING) and one.form not in _LEFT and not memory.must_stay(one)
     ]
+
+
+def is_answer_in_use(memory: NeedsMemory, record: ItemRecord) -> bool:
+    """Return whether a text ended its turn, and the user has sent at most `ANSWER_MESSAGES`
+    messages since.
+    """
+    if record.cls != TEXT or len(memory.users) - bisect(memory.users, record.n) > ANSWER_MESSAGES:
+        return False
+    return not any(one.piece.kind == "call" for one in reply_of(memory, record))
 
 
 def reply_of(memory: NeedsMemory, record: ItemRecord) -> list[ItemRecord]:
@@ -394,5 +469,5 @@ def _change(builder: PlanBuilder, record: ItemRecord) -> Iterable[Change]:
         if piece.kind == "result"
         else trimmed_text(builder, record, record.body)
     )
-    bare = record.rows is not None and not record.rows and not record.words and not record.members
+    bare = record.rows is not None and not record.rows and not record.members
     yield Change(piece.handle, "placeholder" if bare or piece.images else "trimmed", text)

@@ -207,6 +207,8 @@ _TOOLS = {
 }
 """Kind -> tools of other agents, and of logs in which tools state no kind."""
 _KIND_OF = {tool: kind for kind, tools in _TOOLS.items() for tool in tools.split()}
+PLAN_TOOLS = frozenset(["todowrite", "todo_write", "update_plan", "exitplanmode"])
+"""Tools whose newest call is the present plan or todo list."""
 _PATH_KEYS = ("file_path", "filePath", "path", "filename", "notebook_path")
 _READING_COMMAND = re.compile(
     r"(?:cd [^&;]*&& )?(cat|sed -n|head|tail|nl|rg|grep|find|ls|git grep|fd) "
@@ -303,8 +305,14 @@ CLASSES = (
     PART_READ,
     USER,
 ) = range(13)
+SHORT_CHARS = 120
+"""Shorter results and texts stay whole: a label would be as long."""
 MARKER_PREFIX = "[longrein:"
 """Start of a marker. The sign that follows is known only to the harness."""
+
+
+HISTORY = " history: "
+"""Kind of a marker that begins a history."""
 
 
 class SourceItem(msgspec.Struct, frozen=True):
@@ -313,7 +321,7 @@ class SourceItem(msgspec.Struct, frozen=True):
     handle: str
     """Unique handle; `Recall` takes it."""
     kind: str
-    """`user`, `text`, `thinking`, `call` or `result`."""
+    """`user`, `text`, `thinking`, `call`, `result` or `other`."""
     content: str
     """Text of the item; empty for a call."""
     tokens: float
@@ -356,8 +364,7 @@ class DisplayState(msgspec.Struct, kw_only=True):
     members: tuple[int, ...] = ()  # Positions of the calls and results in the ledger of the item
     cleared_at: int = -1  # Request before which the item was last shortened
     rows: Sequence[int] | None = None  # Lines that are still shown; None for all
-    words: Sequence[str] = ()  # Identifiers of removed lines that are shown alone
-    body: str = ""  # Text of the shown lines and identifiers, where not all lines are shown
+    body: str = ""  # Text of the shown lines, where not all lines are shown
 
 
 class ItemRecord(DisplayState):
@@ -375,6 +382,7 @@ class ItemRecord(DisplayState):
     gain: float = 0.0  # Tokens that the ideal form would save; kept by `timing`
     again: bool = False  # True if the item arrived already shortened, from a resumed view
     header: str = ""  # Marker of an item that arrived already shortened
+    outcome: str = ""  # What the label of a result tells; made at first use
 
     @property
     def born(self) -> int:
@@ -385,6 +393,13 @@ class ItemRecord(DisplayState):
 def display_state_of(record: ItemRecord) -> DisplayState:
     """Return how an item is shown now."""
     return DisplayState(**{name: getattr(record, name) for name in DisplayState.__struct_fields__})
+
+
+def is_shortened(piece: SourceItem) -> bool:
+    """Return whether an item is shown shortened, or holds a history after its whole text."""
+    if MARKER_PREFIX in piece.content[:40] or MARKER_PREFIX in piece.arguments:
+        return True
+    return f"\n{MARKER_PREFIX}" in piece.content and HISTORY in piece.content
 
 
 def marker_line(piece: SourceItem) -> str:
@@ -399,7 +414,7 @@ def class_of(piece: SourceItem) -> int:
             return TEXT
         case "thinking":
             return THINKING
-        case "user":
+        case "user" | "other":
             return USER
         case "call":
             return {"edit": EDIT_CALL, "write": WRITE_CALL}.get(piece.tool_kind, CALL)

@@ -6,12 +6,13 @@ because thousands of lines are valued between two requests.
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
 from longrein.context.clearing.text_features import (
     MARKER_PREFIX,
+    SEARCH,
     ItemRecord,
     call_content,
     features,
@@ -22,8 +23,18 @@ from longrein.context.clearing.text_features import (
 )
 
 ROWS_CACHED_MAX = 12_000  # Lines of the cached indexes; about 150 bytes each
-LABEL = re.compile(r"r\d+\S* \w.*, \d+ lines$")  # A line of a ledger that names a folded call
-LONG_CHARS = 120  # Longer argument values of a call may be shortened
+HEAD = re.compile(r"r\d+ \S+:")  # First line of a call in a history
+OUTCOME = "→ "  # Start of the line that ends its head
+GAP = re.compile(r"⋮ (\d+) lines?, r\d")  # A line that stands for missing ones
+BLOCK_ROWS_MAX = 12  # Longer paragraphs are taken as several blocks
+LONG_CHARS = 160  # Longer argument values of a call may be shortened
+FILE_TEXTS = frozenset(
+    (
+        *("content", "file_text", "old_string", "new_string"),
+        *("old_str", "new_str", "insert_text", "new_source"),
+    )
+)
+"""Arguments that hold text of a file."""
 _COUNT = (2, 3, 6)
 DEEP_BLANKS = 6  # Indentation from which a declaration is inside of another
 _NUMBERED = re.compile(r"\n[^\S\n]*\d+[→\t]")
@@ -32,7 +43,15 @@ _NUMBERED = re.compile(r"\n[^\S\n]*\d+[→\t]")
 class TextIndex:
     """Index of the lines of one item. Codes are bytes, one per row."""
 
-    def __init__(self, texts: Sequence[str], fixed: bytes, origins: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        texts: Sequence[str],
+        fixed: bytes,
+        origins: Mapping[str, int],
+        starts: Sequence[int] = (),
+    ) -> None:
+        self.starts = starts or (0,)  # First row of each argument of a call
+        self.blocks: list[tuple[int, int]] = []  # Made at first use by `blocks_of`
         text, count = "\n".join(["", *texts]), len(texts)
         without, numbers = _NUMBERED.subn("\n", text)
         bare = without.split("\n")[1:] if numbers else texts
@@ -110,33 +129,94 @@ def texts_of(record: ItemRecord) -> list[str]:
     return _lines(record)[0]
 
 
-def _lines(record: ItemRecord) -> tuple[list[str], bytes, dict[str, int]]:
-    """Return the lines, which of them are fixed (see `TextIndex.fixed`), and the origins of
-    edited lines.
+def blocks_of(record: ItemRecord, index: TextIndex) -> list[tuple[int, int]]:
+    """Return the blocks of an item as (first row, row after the last): what a reader can take in
+    by itself.
+
+    A block is a paragraph, of a long one a part that begins where the text is least indented. Each
+    line of a search stands for itself.
+    """
+    if not index.blocks:
+        texts = texts_of(record)
+        if record.cls == SEARCH:
+            index.blocks = [(row, row + 1) for row in range(len(texts))]
+        else:
+            index.blocks = list(_blocks(texts, set(index.starts)))
+    return index.blocks
+
+
+def _blocks(texts: Sequence[str], starts: Collection[int]) -> Iterator[tuple[int, int]]:
+    indents = [indent_of(text) for text in texts]
+    first = -1
+    for row, indent in enumerate(indents):
+        if first >= 0 and (indent < 0 or row in starts):
+            yield from _parts_of_block(indents, first, row)
+            first = -1
+        if first < 0 <= indent:
+            first = row
+    if first >= 0:
+        yield from _parts_of_block(indents, first, len(indents))
+
+
+def _parts_of_block(indents: Sequence[int], first: int, end: int) -> Iterator[tuple[int, int]]:
+    if end - first <= BLOCK_ROWS_MAX:
+        yield first, end
+        return
+    middle = (first + end) / 2
+    cut = min(
+        range(first + 2, end - 1),
+        key=lambda row: (max(0, indents[row]), abs(row - middle)),
+    )
+    yield from _parts_of_block(indents, first, cut)
+    yield from _parts_of_block(indents, cut, end)
+
+
+def indent_of(line: str) -> int:
+    """Return the columns before the text of a line, without its number; -1 for a blank one."""
+    bare = bare_line(line) if line[:12].lstrip()[:1].isdigit() else line
+    text = bare.lstrip()
+    if not text:
+        return -1
+    blank = bare[: len(bare) - len(text)]
+    return len(blank) + 3 * blank.count("\t")
+
+
+def missing_lines(texts: Sequence[str]) -> int:
+    """Return the number of lines that `texts` stand for: a line for a gap counts as the gap."""
+    return sum(int(gap[1]) if (gap := GAP.match(text)) else 1 for text in texts)
+
+
+def _lines(record: ItemRecord) -> tuple[list[str], bytes, dict[str, int], Sequence[int]]:
+    """Return the lines, which of them are fixed (see `TextIndex.fixed`), the origins of edited
+    lines, and the first row of each argument.
     """
     if record.piece.kind != "call":
         texts = record.piece.content.split("\n")
         if record.header:
             del texts[0]
         if MARKER_PREFIX not in record.piece.content:
-            return texts, bytes(len(texts)), {}
-        return (
-            texts,
-            bytes([2 * _is_marker_or_label(text, labelled=record.header != "") for text in texts]),
-            {},
-        )
-    texts, fixed = [], bytearray()
-    for value in long_and_short(record.arguments or {}):
-        lines = value[1].split("\n")
-        if record.again and value[2] and lines[0].startswith(MARKER_PREFIX):
-            del lines[0]
+            return texts, bytes(len(texts)), {}, ()
+        return texts, _heads_of_history(texts), {}, ()
+    texts, starts, short = [], list[int](), bytearray()
+    for _, text, is_long in long_and_short(record.arguments or {}):
+        lines = text.split("\n")
+        starts.append(len(texts))
         texts += lines
-        fixed += bytes([not value[2]]) * len(lines)
-    return texts, bytes(fixed), _origins(record.arguments or {})
+        short += bytes([not is_long]) * len(lines)
+    return texts, bytes(short), _origins(record.arguments or {}), starts
 
 
-def _is_marker_or_label(text: str, *, labelled: bool) -> bool:
-    return text.startswith(MARKER_PREFIX) or (labelled and LABEL.match(text) is not None)
+def _heads_of_history(texts: Sequence[str]) -> bytes:
+    """Return 2 for the markers and the heads of calls in a text that arrived shortened, else 0."""
+    fixed = bytearray(len(texts))
+    in_head = False
+    for row, text in enumerate(texts):
+        in_head = in_head or HEAD.fullmatch(text) is not None
+        if in_head or text.startswith(MARKER_PREFIX):
+            fixed[row] = 2
+        if text.startswith(OUTCOME):
+            in_head = False
+    return bytes(fixed)
 
 
 def long_and_short(arguments: Mapping[str, object]) -> list[tuple[str, str, bool]]:
@@ -144,24 +224,22 @@ def long_and_short(arguments: Mapping[str, object]) -> list[tuple[str, str, bool
     found = []
     for key, value in arguments.items():
         if isinstance(value, str):
-            found.append((key, value, len(value) > LONG_CHARS))
+            found.append((key, value, len(value) > LONG_CHARS or key in FILE_TEXTS))
         elif isinstance(value, list | dict):
             text = (
                 msgspec.json.format(msgspec.json.encode(value), indent=0).decode() if value else ""
             )
-            found.append((key, text, False))
+            found.append((key, text, len(text) > LONG_CHARS))
     return found
 
 
-def new_text_rows(record: ItemRecord) -> list[int]:
-    """Return the rows of the text that a call writes into a file, where it has several lines."""
-    rows: list[int] = []
-    end = 0
-    for key, text, _ in long_and_short(record.arguments or {}):
+def argument_rows(record: ItemRecord) -> list[tuple[str, range, bool]]:
+    """Return (name, rows, is long) of each argument of a call that holds text."""
+    found, end = [], 0
+    for key, text, is_long in long_and_short(record.arguments or {}):
         start, end = end, end + text.count("\n") + 1
-        if end - start > 1 and key != "old_string":
-            rows += range(start, end)
-    return rows
+        found.append((key, range(start, end), is_long))
+    return found
 
 
 def _origins(arguments: Mapping[str, object]) -> dict[str, int]:

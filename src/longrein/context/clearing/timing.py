@@ -13,7 +13,9 @@ from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import (
     Plan,
     PlanBuilder,
+    can_leave,
     fold_runs,
+    is_answer_in_use,
     is_folded,
     is_too_small,
     tokens_saved,
@@ -46,10 +48,9 @@ class Rates(msgspec.Struct, frozen=True):
 class PolicySettings(msgspec.Struct, frozen=True):
     """Parameters of the policy. The defaults were chosen on recorded sessions (`longrein fit`)."""
 
-    line: float = 0.21
-    word: float = 0.19
-    """Cost of removing a line or identifier that is needed later, in units of a recall: one
-    brings back several.
+    line: float = 0.5
+    """Cost of removing a line that is needed later, in units of a recall: one brings back
+    several.
     """
     room: float = 0.00015
     """Least cost of keeping one token while the view is squeezed, in units of a recall: room is
@@ -61,11 +62,15 @@ class PolicySettings(msgspec.Struct, frozen=True):
     horizon_min: float = 15.0
     horizon_max: float = 400.0
     """Expected number of further requests: a share of those so far, within limits."""
+    reuse_share: float = 0.25
+    """Share of the results that a usual session needs again after their first request."""
+    reuse_doubt: float = 4.0
+    """Results needed again that every session is given, until it has shown its own share."""
     gain_min: float = 20.0
     """Minimum tokens saved by shortening an item."""
     guard_results: int = 2
     """Number of newest results that are kept, with everything after them."""
-    young: int = 4
+    young: int = 2
     """Requests after its birth in which an item is not cleared to save money."""
     whole: int = 20
     """Requests after an edit in which its new text is not cut to save money: the next edit needs
@@ -105,11 +110,17 @@ class ClearingPolicy(msgspec.Struct):
         )
         recall = self.recall_price()
         return LossPrices(
-            settings.line * recall,
-            settings.word * recall,
+            settings.line * recall * self._reuse(memory),
             self.rates.read * horizon,
             settings.whole,
         )
+
+    def _reuse(self, memory: NeedsMemory) -> float:
+        """Return how often this session needs old results, in units of a usual one; at most 1."""
+        settings = self.settings
+        usual = settings.reuse_share * len(memory.results)
+        doubt = settings.reuse_doubt
+        return min(1.0, (memory.reused + doubt) / (usual + doubt))
 
     def recall_price(self) -> float:
         """Return the price of one recall: a call, the context read again, and a result that
@@ -142,11 +153,13 @@ def is_clearable(memory: NeedsMemory, policy: ClearingPolicy, record: ItemRecord
     if record.cls == USER or record.form == "gone":
         return False
     if is_folded(record):  # its lines stand in a result
-        return record.piece.handle not in memory.kept
+        return not memory.must_stay(record)
     kind, clearable = record.piece.kind, policy.clearable
     if kind not in clearable.kinds and not (kind in clearable.old and record.n < memory.last_user):
         return False
-    if (kind == "call" and record.arguments is None) or record.piece.handle in memory.kept:
+    if kind == "call" and (record.arguments is None or not clearable.exchanges):
+        return False
+    if memory.must_stay(record) or is_answer_in_use(memory, record):
         return False
     return not (record.piece.images and memory.now - record.last < IMAGE_IDLE)
 
@@ -160,16 +173,22 @@ def refresh_gains(memory: NeedsMemory, policy: ClearingPolicy, guard: int) -> No
         if n >= guard:
             later[n] = None
         elif is_clearable(memory, policy, record):
-            record.gain = (
-                0.0
-                if is_too_small(builder, record, policy.settings.gain_min)
-                else tokens_saved(builder, record)
-            )
+            record.gain = _gain(builder, policy, record)
             if record.gain > policy.settings.gain_min:
                 memory.paying[n] = None
             else:
                 memory.paying.pop(n, None)
     memory.dirty = later
+
+
+def _gain(builder: PlanBuilder, policy: ClearingPolicy, record: ItemRecord) -> float:
+    settings = policy.settings
+    if is_too_small(builder, record, settings.gain_min):
+        return 0.0
+    stays = record.piece.kind == "call" and not is_folded(record)
+    if stays and not can_leave(builder, record, settings.fold_idle):
+        return 0.0
+    return tokens_saved(builder, record)
 
 
 def plan_clearing(

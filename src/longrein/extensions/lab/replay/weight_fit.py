@@ -2,7 +2,7 @@
 fit` imports it.
 
 Every session is replayed through the policy's own memory, without clearing anything. At sampled
-requests each line and identifier whose newest copy stands in an item gives one row: its codes, and
+requests each line whose newest copy stands in an item gives one row: its codes, and
 whether the item is needed for it later. An additive logistic model is fitted to the rows by Newton
 steps, one table after the other, with a ridge.
 """
@@ -16,10 +16,8 @@ from longrein.config.clearing_weights import Fold, Weights
 from longrein.context.clearing.line_value import (
     ITEM_CODES,
     LINE_CODES,
-    WORD_CODES,
     item_codes,
     line_codes,
-    word_codes,
 )
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.text_features import USER, SourceItem, call_content, features
@@ -41,12 +39,11 @@ LINE_TERMS = (
     ),
     "copies*spread",
 )
-WORD_TERMS = ("idle", "cls", "cls*state", "activity", "size", "mention", "spread")
 EVERY = 6
 """Requests between two samples of a session; the first is drawn from its name."""
 ITEMS_OLD_IDLE, ITEMS_OLD_SHARE = 16, 3
 """After so many idle requests one in so many items is sampled."""
-LINE_RIDGE, WORD_RIDGE = 40.0, 100.0
+LINE_RIDGE = 40.0
 """Rows of one item are alike, so a weight needs many of them; chosen by how well one repository
 foretells the other.
 """
@@ -69,16 +66,14 @@ class Sample(NamedTuple):
 
     session: str
     lines: Rows
-    words: Rows
 
 
 def sample(session: Recording) -> Sample:
-    """Return the rows of the lines and of the identifiers of one session."""
+    """Return the rows of the lines of one session."""
     todo = [_source_item(n, item) for n, item in enumerate(session.items)]
     needs = _last_needs(todo)
     memory, at = NeedsMemory(), 0
     lines: list[tuple[int, ...]] = []
-    words: list[tuple[int, ...]] = []
     first = 3 + sum(map(ord, session.name)) % EVERY
     for request in range(session.requests):
         while at < len(todo) and (
@@ -89,9 +84,9 @@ def sample(session: Recording) -> Sample:
         memory.begin_request(request)
         memory.dirty.clear()
         if request >= first and (request - first) % EVERY == 0:
-            _sample_now(memory, needs, lines, words)
+            _sample_now(memory, needs, lines)
         memory.mark_sent()
-    return Sample(session.name, _rows(lines), _rows(words))
+    return Sample(session.name, _rows(lines))
 
 
 def _source_item(n: int, item: Item) -> SourceItem:
@@ -134,9 +129,7 @@ def _last_needs(todo: Sequence[SourceItem]) -> dict[tuple[int, str], int]:
     return found
 
 
-def _sample_now(
-    memory: NeedsMemory, needs: dict[tuple[int, str], int], lines: list[Any], words: list[Any]
-) -> None:
+def _sample_now(memory: NeedsMemory, needs: dict[tuple[int, str], int], lines: list[Any]) -> None:
     guard = memory.results[-2] if len(memory.results) > 1 else 0
     for held in memory.items[: min(guard, memory.sent)]:
         share = 1 if memory.now - held.last < ITEMS_OLD_IDLE else ITEMS_OLD_SHARE
@@ -148,9 +141,6 @@ def _sample_now(
             key = index.keys[row]
             if key and memory.newest.get(key) == held.n:
                 lines.append((*codes, *code, needs.get((held.n, key), -1) >= memory.now, share))
-        for name, code in word_codes(memory, index.places):
-            if memory.newest.get(name) == held.n:
-                words.append((*codes, *code, needs.get((held.n, name), -1) >= memory.now, share))
 
 
 def _rows(found: list[tuple[int, ...]]) -> Rows:
@@ -173,9 +163,7 @@ def fit_weights(samples: Sequence[Sample], about: str) -> Weights:
     for group in groups:
         left_out = {one.session for one in group}
         rest = [one for one in samples if one.session not in left_out]
-        if any(len(one.lines.needed) for one in rest) and any(
-            len(one.words.needed) for one in rest
-        ):
+        if any(len(one.lines.needed) for one in rest):
             folds.append(Fold(tuple(sorted(left_out)), _fit_tables(rest)))
     return Weights(about=about, tables=_fit_tables(samples), folds=tuple(folds))
 
@@ -184,7 +172,6 @@ def _fit_tables(samples: Iterable[Sample]) -> dict[str, dict[str, tuple[float, .
     found = list(samples)
     return {
         "line": _fit(_join(one.lines for one in found), LINE_CODES, LINE_TERMS, LINE_RIDGE),
-        "word": _fit(_join(one.words for one in found), WORD_CODES, WORD_TERMS, WORD_RIDGE),
     }
 
 
