@@ -1,6 +1,7 @@
 """Entries as stream-json lines: a function of an entry and the run state before it."""
 
 import os
+from typing import assert_never
 
 from longrein.app import AppSession
 from longrein.events import (
@@ -25,14 +26,21 @@ from longrein.frontends.headless.stream_json_blocks import (
     tail,
 )
 from longrein.steps import (
+    BreakStep,
     CallStep,
     CompactionStep,
+    FileStep,
     NoticeStep,
+    PromptStep,
+    QuestionStep,
     RequestStep,
     SettingStep,
     Step,
+    StreamStep,
     SubagentStep,
     TaskStep,
+    TextStep,
+    ThinkingStep,
     TurnEndStep,
 )
 
@@ -131,10 +139,14 @@ def draw(step: Step, run_state: RunState) -> list[Line]:
             return [_failure(*run_state.failure, run_state)]
         case TaskStep() | SubagentStep():
             fields = _background(step, run_state)
-        case RequestStep() | CompactionStep() | SettingStep() if run_state.root is None:
-            fields = _system_fields(step, run_state)
-        case _:
+        case RequestStep() | CompactionStep() | SettingStep():
+            fields = _system_fields(step, run_state) if run_state.root is None else None
+        case PromptStep() | TextStep() | ThinkingStep() | StreamStep() | CallStep():
             pass
+        case QuestionStep() | FileStep() | NoticeStep() | BreakStep() | TurnEndStep():
+            pass
+        case _:
+            assert_never(step)
     return [_system(step, run_state, fields)] if fields else []
 
 

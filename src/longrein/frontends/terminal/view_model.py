@@ -6,7 +6,7 @@ terminal.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 import msgspec
 
@@ -36,6 +36,7 @@ from longrein.steps import (
     BreakStep,
     CallStep,
     CompactionStep,
+    FileStep,
     NoticeStep,
     Projection,
     PromptStep,
@@ -46,6 +47,8 @@ from longrein.steps import (
     StreamStep,
     SubagentStep,
     TaskStep,
+    TextStep,
+    ThinkingStep,
     TurnEndStep,
 )
 from longrein.steps.human_text import escape, escape_line, key_argument
@@ -262,8 +265,12 @@ class ViewModel:
                     for spec in prefix.callable_tools
                     if spec.traits
                 }
-            case _:
+            case TextStep() | ThinkingStep() | StreamStep() | FileStep() | SettingStep():
                 pass
+            case NoticeStep() | BreakStep() | CompactionStep():
+                pass
+            case _:
+                assert_never(step)
         return self.spaced("note", self._lines_of(step))
 
     def _lines_of(self, step: Step) -> list[Line]:
