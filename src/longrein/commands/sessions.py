@@ -10,8 +10,8 @@ from typing import BinaryIO
 from longrein import __version__
 from longrein.app.run_context import RunContext, budget_of
 from longrein.app.session_export import exporters, write_new_file
-from longrein.context import fold, next_compacted, report
-from longrein.events import LongreinError, UsageError
+from longrein.context import State, fold, next_compacted, report
+from longrein.events import Asked, Entry, LongreinError, UsageError
 from longrein.frontends.argv import clean
 from longrein.frontends.reports import context as context_page
 from longrein.frontends.reports import session_lists as listing
@@ -91,15 +91,33 @@ def _export(write: Callable[[BinaryIO], object], out: str) -> None:
         raise LongreinError(f"stdout cannot be written: {error.strerror}") from None
 
 
-def context(place: RunContext, words: Sequence[str], *, json: bool = False) -> int:
-    """Show what fills the context of one session."""
+def context(
+    place: RunContext, words: Sequence[str], *, json: bool = False, as_sent: int = 0
+) -> int:
+    """Show what fills the context of one session, or one of its requests (`as_sent`, from 1)."""
     with closing(Reader(place.state_dir, find_session(place.state_dir, words[0]))) as reader:
-        state = fold(list(reader.entries()))
+        entries = list(reader.entries())
+    if as_sent:
+        show(context_page.as_sent(_state_of_request(entries, as_sent)))
+        return 0
+    state = fold(entries)
     budget = budget_of(place, state)
     told = report(state, budget, next_compacted(state, budget))
     model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
     show(context_page.as_json(told, state, model) if json else context_page.as_text(told))
     return 0
+
+
+def _state_of_request(entries: Sequence[Entry], number: int) -> State:
+    """Return the state with which a request was made. Raises `UsageError` where there is none."""
+    asked = [
+        at
+        for at, entry in enumerate(entries, 1)
+        if isinstance(entry.event, Asked) and entry.event.purpose == "turn"
+    ]
+    if number > len(asked):
+        raise UsageError(f"the session has {counted(len(asked), 'request')}; there is no {number}")
+    return fold(entries[: asked[number - 1]])
 
 
 def search(

@@ -36,7 +36,12 @@ COMMANDS: Mapping[str, Command] = {
             "context",
             "ID [FLAGS]",
             "Show what fills a session's context, item by item.",
-            (flag("--json", "one JSON object"), STATE_DIR, HELP),
+            (
+                flag("--as-sent", "its request N as the model got it, from 1", "count", "N"),
+                flag("--json", "one JSON object"),
+                STATE_DIR,
+                HELP,
+            ),
             1,
             1,
         ),

@@ -4,7 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from longrein.context import LineReason, Report, ReportRow, State
+from longrein.context import LineReason, Report, ReportRow, State, arguments_text
+from longrein.events import ToolCall, ToolResult, text_of
+from longrein.steps.human_text import escape
 
 COLOURS = {
     "System prompt": "promptBorder",
@@ -19,6 +21,23 @@ COLOURS = {
 GRID_ROWS, GRID_COLUMNS = 10, 10
 REASONS_SHOWN = 60
 ITEMS_SHOWN = 12
+
+
+def as_sent(state: State) -> str:
+    """The items of a request, each under a line with its kind, handle and form."""
+    rows = [f"--- system\n{state.prefix.system}"] if state.prefix else []
+    for item in state.items:
+        part = item.part
+        if isinstance(part, ToolCall):
+            name = f"call {part.name}"
+            text = arguments_text(part)
+        elif isinstance(part, ToolResult):
+            name, text = f"result {part.name}, {part.status}", text_of((part,))
+        else:
+            name, text = item.kind, text_of((part,))
+        cut = f", {item.form}" if item.form != "full" else ""
+        rows.append(f"--- {name}, {item.handle}{cut}\n{text}")
+    return escape("\n".join(rows)) + "\n"
 
 
 def as_json(report: Report, state: State, model: str) -> str:
