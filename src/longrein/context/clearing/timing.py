@@ -77,7 +77,7 @@ class PolicySettings(msgspec.Struct, frozen=True):
     it whole.
     """
     fold_idle: int = 3
-    """Idle requests before a pair may go into a history; none while the view is squeezed."""
+    """Idle requests before a pair may go into a ledger."""
 
 
 class ClearableKinds(msgspec.Struct, frozen=True):
@@ -209,8 +209,8 @@ def plan_clearing(
             for n in sorted(memory.paying)
             if _place(memory.items[n]) >= cut and is_clearable(memory, policy, memory.items[n])
         ],
-        (cut, guard),
-        policy.settings.fold_idle,
+        cut,
+        guard,
     )
     return builder.plan()
 
@@ -252,19 +252,15 @@ def _cut_point(memory: NeedsMemory, policy: ClearingPolicy) -> int:
 
 
 def apply_forms(
-    builder: PlanBuilder,
-    policy: ClearingPolicy,
-    chosen: list[int],
-    places: tuple[int, int],
-    idle_min: int,
+    builder: PlanBuilder, policy: ClearingPolicy, chosen: list[int], cut: int, guard: int
 ) -> None:
     """Give the chosen items their ideal forms, oldest first so that the newest copy stays; then
-    fold runs at `places`.
+    fold runs.
     """
     for n in chosen:
         trim(builder, builder.memory.items[n], policy.settings.gain_min / 2)
     if policy.clearable.exchanges:
-        fold_runs(builder, *places, idle_min)
+        fold_runs(builder, cut, guard, policy.settings.fold_idle)
 
 
 def plan_shrinking(
@@ -288,8 +284,8 @@ def plan_shrinking(
             builder,
             policy,
             [n for n in range(guard) if is_clearable(memory, policy, memory.items[n])],
-            (0, guard),
             0,
+            guard,
         )
         if view_tokens(memory) <= target:
             break
