@@ -28,7 +28,6 @@ from longrein.context.clearing.text_index import (
     argument_rows,
     bare_line,
     blocks_of,
-    missing_lines,
     rows_of,
     texts_of,
 )
@@ -389,8 +388,8 @@ def body_text(
     lines: list[str] = []
     before = within.start - 1
     for row in (*rows, within.stop):
-        if row - before > 1:
-            missing = missing_lines(texts[before + 1 : row])
+        missing = row - before - 1
+        if missing:
             lines.append(f"⋮ {missing} line{'s' if missing != 1 else ''}, {handle}")
         if row < within.stop:
             runs_on = row - before == 1 and row > within.start

@@ -38,8 +38,8 @@ from longrein.context.clearing.text_index import FILE_TEXTS, argument_rows, long
 from longrein.context.state.command_results import clip, code_of, gist, read_tests
 from longrein.events import marker
 
-LEDGER_PAIR_TOKENS_MAX = 1500  # A larger pair is not moved into a ledger
-LEDGER_TOKENS_MAX = 12000  # Tokens of one ledger. The next run begins a new one.
+HISTORY_PAIR_TOKENS_MAX = 1500  # A larger pair is not moved into a history
+HISTORY_TOKENS_MAX = 12000  # Tokens of one history. The next run begins a new one.
 _LEFT = ("folded", "gone")  # Forms of items that left the view
 ANSWER_MESSAGES = 2  # Messages of the user after an answer until it may be shortened
 LABEL_CHARS_MAX = 60  # Characters of a line in a label
@@ -140,7 +140,7 @@ def trimmed_text(builder: PlanBuilder, record: ItemRecord, kept: str) -> str:
 
 
 def is_folded(record: ItemRecord) -> bool:
-    """Return whether the item is in the ledger of another item."""
+    """Return whether the item is in the history of another item."""
     return record.host >= 0 and record.host != record.n
 
 
@@ -325,7 +325,7 @@ def _has_body(builder: PlanBuilder, record: ItemRecord) -> bool:
     return body != "" and not outcome_of(builder.memory, record).endswith(body)
 
 
-def ledger_text(builder: PlanBuilder, host: ItemRecord) -> str:
+def history_text(builder: PlanBuilder, host: ItemRecord) -> str:
     """Return the text of the host of a history: its own form, then the other pairs, each with its
     label, what is kept of the call and what is kept of the result.
     """
@@ -361,7 +361,7 @@ def _entries(builder: PlanBuilder, members: Sequence[ItemRecord]) -> Iterator[st
 
 
 def fold_runs(builder: PlanBuilder, start: int, stop: int, idle_min: int) -> None:
-    """Fold runs of finished pairs between positions `start` and `stop` into ledgers."""
+    """Fold runs of finished pairs between positions `start` and `stop` into histories."""
     memory = builder.memory
     host: ItemRecord | None = None
     size = 0.0
@@ -372,7 +372,7 @@ def fold_runs(builder: PlanBuilder, start: int, stop: int, idle_min: int) -> Non
         if record.piece.kind != "result" or is_folded(record):
             continue
         pair = _foldable(builder, record, idle_min)
-        if pair is None or host is None or size + pair > LEDGER_TOKENS_MAX:
+        if pair is None or host is None or size + pair > HISTORY_TOKENS_MAX:
             host = record if not memory.must_stay(record) else None
             size = sum(memory.items[m].tokens for m in record.members)
         else:
@@ -391,10 +391,10 @@ def _foldable(builder: PlanBuilder, record: ItemRecord, idle_min: int) -> float 
         return None
     if record.members:
         total = record.tokens + 0.0 + sum(memory.items[n].tokens for n in record.members)
-        return total if total <= LEDGER_TOKENS_MAX else None
+        return total if total <= HISTORY_TOKENS_MAX else None
     shapes = ((one, best_form(builder, one)) for one in (record, call))
     total = sum(tokens_in(builder, one, shape) for one, shape in shapes)
-    return total if total <= LEDGER_PAIR_TOKENS_MAX else None
+    return total if total <= HISTORY_PAIR_TOKENS_MAX else None
 
 
 def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
@@ -465,7 +465,7 @@ def _change(builder: PlanBuilder, record: ItemRecord) -> Iterable[Change]:
             yield Change(piece.handle, "folded")
         return
     text = (
-        ledger_text(builder, record)
+        history_text(builder, record)
         if piece.kind == "result"
         else trimmed_text(builder, record, record.body)
     )

@@ -359,9 +359,9 @@ class DisplayState(msgspec.Struct, kw_only=True):
 
     shown: tuple[str, ...] = ()  # Features of the text that is shown now
     tokens: float  # Tokens of the text that is shown now
-    form: str = "full"  # `full`, `trimmed`, `folded` (in a ledger) or `gone`
-    host: int = -1  # Position of the result whose ledger holds the item; -1 outside of a ledger
-    members: tuple[int, ...] = ()  # Positions of the calls and results in the ledger of the item
+    form: str = "full"  # `full`, `trimmed`, `folded` (in a history) or `gone`
+    host: int = -1  # Position of the result whose history holds the item; -1 outside of one
+    members: tuple[int, ...] = ()  # Positions of the calls and results in the history of the item
     cleared_at: int = -1  # Request before which the item was last shortened
     rows: Sequence[int] | None = None  # Lines that are still shown; None for all
     body: str = ""  # Text of the shown lines, where not all lines are shown

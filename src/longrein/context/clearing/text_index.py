@@ -25,7 +25,6 @@ from longrein.context.clearing.text_features import (
 ROWS_CACHED_MAX = 12_000  # Lines of the cached indexes; about 150 bytes each
 HEAD = re.compile(r"r\d+ \S+:")  # First line of a call in a history
 OUTCOME = "→ "  # Start of the line that ends its head
-GAP = re.compile(r"⋮ (\d+) lines?, r\d")  # A line that stands for missing ones
 BLOCK_ROWS_MAX = 12  # Longer paragraphs are taken as several blocks
 LONG_CHARS = 160  # Longer argument values of a call may be shortened
 FILE_TEXTS = frozenset(
@@ -55,7 +54,7 @@ class TextIndex:
         text, count = "\n".join(["", *texts]), len(texts)
         without, numbers = _NUMBERED.subn("\n", text)
         bare = without.split("\n")[1:] if numbers else texts
-        # Rows that are always kept: 1 for a short argument, 2 for a marker or ledger label
+        # Rows that are always kept: 1 for a short argument, 2 for a marker or head of a history
         self.fixed = fixed
         self.numbered = sum(map(len, bare)) < sum(map(len, texts)) and numbers * 2 > count
         """True if the lines are numbered. A run of kept lines shows only its first number."""
@@ -173,17 +172,12 @@ def _parts_of_block(indents: Sequence[int], first: int, end: int) -> Iterator[tu
 
 def indent_of(line: str) -> int:
     """Return the columns before the text of a line, without its number; -1 for a blank one."""
-    bare = bare_line(line) if line[:12].lstrip()[:1].isdigit() else line
+    bare = bare_line(line) if line.lstrip()[:1].isdigit() else line
     text = bare.lstrip()
     if not text:
         return -1
     blank = bare[: len(bare) - len(text)]
     return len(blank) + 3 * blank.count("\t")
-
-
-def missing_lines(texts: Sequence[str]) -> int:
-    """Return the number of lines that `texts` stand for: a line for a gap counts as the gap."""
-    return sum(int(gap[1]) if (gap := GAP.match(text)) else 1 for text in texts)
 
 
 def _lines(record: ItemRecord) -> tuple[list[str], bytes, dict[str, int], Sequence[int]]:
@@ -276,9 +270,7 @@ def _heads(texts: Sequence[str], declaring: list[bool]) -> list[int]:
 
 def _is_shallow(line: str) -> bool:
     """Return whether a line is indented by less than six blanks."""
-    bare = bare_line(line)
-    blank = bare[: len(bare) - len(bare.lstrip())]
-    return len(blank) + 3 * blank.count("\t") < DEEP_BLANKS
+    return indent_of(line) < DEEP_BLANKS
 
 
 def _copies(keys: list[str]) -> bytes:

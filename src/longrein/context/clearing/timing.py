@@ -77,7 +77,7 @@ class PolicySettings(msgspec.Struct, frozen=True):
     it whole.
     """
     fold_idle: int = 3
-    """Idle requests before a pair may go into a ledger."""
+    """Idle requests before a pair may go into a history."""
 
 
 class ClearableKinds(msgspec.Struct, frozen=True):
