@@ -6,7 +6,8 @@ PY := .venv/bin/python
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
 
-# $(call install,ARGUMENTS): `pip install ARGUMENTS` into .venv, with uv if it is installed.
+# $(call install,ARGUMENTS): `pip install ARGUMENTS` into .venv, with uv if it is installed. A lock names every package, so it is
+# installed with --no-deps: nothing is resolved anew, and a newer release of a package changes nothing.
 define install
 	@if command -v uv >/dev/null 2>&1; then uv pip install --quiet $(1); \
 	else $(PY) -m pip install --quiet --disable-pip-version-check $(1); fi
@@ -15,12 +16,12 @@ endef
 .venv/run: requirements-run.lock
 	@echo "make: installing the $$(grep -c == $<) packages that longrein needs into .venv (some seconds, once)"
 	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --allow-existing .venv; else python3 -m venv .venv; fi
-	$(call install,-r $<)
+	$(call install,--no-deps -r $<)
 	@touch $@
 
 .venv/ready: requirements.lock pyproject.toml .venv/run
 	@echo "make: installing the $$(grep -c == $<) packages of the tests and checks, and longrein itself (up to two minutes, once)"
-	$(call install,-r $<)
+	$(call install,--no-deps -r $<)
 	$(call install,--no-deps -e .)
 	@touch $@
 
@@ -38,7 +39,7 @@ check: .venv/ready  ## check format, lint, types and layers
 
 .venv/library: requirements-library.lock .venv/ready
 	@echo "make: installing the agent frameworks for the tests of longrein.integrations (up to two minutes, once)"
-	$(call install,-r $<)
+	$(call install,--no-deps -r $<)
 	@touch $@
 
 # MCP servers that others wrote, for the tests.
