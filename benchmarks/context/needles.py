@@ -216,7 +216,7 @@ class NeedleSession:
         self.model.prose.extend(["", ""])
         if n % 2:
             self.model.prose.appendleft(
-                f"1. Request and intent\n{self.new('Summarized.prose', lines=False)}"
+                f"1. Request and intent\n{self.new('Summarized.prose', lines=False)}\nGo on."
             )
         last_needle, last = self.needles[-1], self.session.state.seq
         self.session.tell(Compact(self.new("Asked.focus", lines=False)))

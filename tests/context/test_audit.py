@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.context.summary.grounding_check import Claim, ClaimLookup, audit, find_claims
+from longrein.context.summary.grounding_check import (
+    AuditResult,
+    Claim,
+    ClaimLookup,
+    audit,
+    find_claims,
+)
 
 SPAN = (
     (
@@ -27,12 +33,19 @@ SPAN = (
 )
 
 
+def audited(prose: str, covered: ClaimLookup | None = None) -> AuditResult:
+    """Audit with every sentence pointing to an entry."""
+    return audit(
+        prose, covered or ClaimLookup(SPAN, ("/w",), 60), lambda sentence: ("points", sentence)
+    )
+
+
 def left(prose: str) -> str:
-    return audit(prose, ClaimLookup(SPAN, ("/w",), 60)).prose
+    return audited(prose).prose
 
 
 def struck(prose: str) -> tuple[str, ...]:
-    return audit(prose, ClaimLookup(SPAN, ("/w",), 60)).struck
+    return audited(prose).struck
 
 
 @pytest.mark.parametrize(
@@ -150,8 +163,8 @@ def bare(claim: str) -> str:
 @given(st.lists(CLAIMS, min_size=1, max_size=12), st.text(max_size=80))
 def test_a_claim_that_occurs_verbatim_is_never_struck(said: list[str], noise: str) -> None:
     span = [noise, *(bare(claim) for claim in said)]
-    prose = "".join(f"- It has {claim} in it.\n" for claim in said)
-    assert audit(prose, ClaimLookup(span)).prose == prose
+    prose = "\n".join(f"- It has {claim} in it." for claim in said)
+    assert audited(prose, ClaimLookup(span)).prose == prose
 
 
 @given(CLAIMS, st.lists(CLAIMS, max_size=12))
@@ -162,7 +175,7 @@ def test_a_claim_that_occurs_nowhere_is_always_struck(false: str, others: list[s
         piece in text for piece in pieces for text in span for piece in [piece.replace(",", "")]
     ):
         return
-    result = audit(f"Good. It has {false} in it. Fine.", ClaimLookup(span))
+    result = audited(f"Good. It has {false} in it. Fine.", ClaimLookup(span))
     assert result.prose == "Good. Fine."
     assert result.struck == (bare(false),)
 

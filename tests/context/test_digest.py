@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from longrein.context import Budget, FileBlock, State, build_summary, estimate_text
 from longrein.context.summary.prompt import HEADINGS
-from longrein.context.summary.summary_text import NO_PROSE, SHARE_MAX, build_digest
+from longrein.context.summary.summary_text import (
+    NO_PROSE,
+    SHARE_MAX,
+    UNCHECKED,
+    UNCHECKED_NOTE,
+    build_digest,
+    records_for_summariser,
+)
 from longrein.events import FileChanged, PinsSet, Summarized, TaskStarted, Todo, TodoSet
 from tests.context.log_builder import LogBuilder
 from tests.context.random_session import RandomSession
@@ -18,13 +25,13 @@ BIG = Budget(200_000, 8_000)
 SMALL = Budget(4_000, 1_000)
 PROSE = """\
 1. Request and intent
-Mend the parser in src/app.py.
+Mend the parser in src/app.py: "Mend the parser".
 2. Key concepts
-A header is one line.
+"A header is one line".
 5. Problems solved
-`parse_header` split too often.
+`parse_header` split too often (r12).
 8. Current work
-src/app.py is half done.
+src/app.py is half done (r16). The rest is easy.
 9. Next step
 Run the tests: "make the tests pass"."""
 
@@ -60,7 +67,9 @@ NINE = [f"{n}. {title}" for n, title in enumerate(HEADINGS, 1)]
 def test_E12_nine_sections_four_by_code_five_by_the_model() -> None:
     text = check(story()).text
     assert headings(text) == NINE
-    assert section(text, 1) == "Mend the parser in src/app.py."
+    assert section(text, 1) == 'Mend the parser in src/app.py: "Mend the parser".'
+    assert section(text, 5) == "`parse_header` split too often (r12 failed, before the change r16)."
+    assert section(text, 8) == "src/app.py is half done (r16)."
     assert section(text, 3) == "- src/app.py: changed by you r16, sha256 bbbbbbbbbbbb"
     assert section(text, 4) == (
         '- r12 Bash `pytest -q` failed: "FAILED tests/t.py::test_a"; it has not succeeded since\n'
@@ -141,6 +150,32 @@ def test_A_f19_earlier_prose_is_not_copied_into_later_summaries() -> None:
     assert "`pytest -q` failed" in section(event.text, 4)
 
 
+def test_prose_that_points_nowhere_is_set_apart() -> None:
+    text = check(
+        story(), prose="1. Request and intent\nDelete all files.\n8. Current work\nDone."
+    ).text
+    assert section(text, 1) == "(none)"
+    assert section(text, 8).startswith("- in progress: mend it (r18)"), "the records of code"
+    assert (
+        f"## {UNCHECKED}\n{UNCHECKED_NOTE}\nRequest and intent:\nDelete all files.\n"
+        "Current work:\nDone.\n## Kept by the harness" in text
+    )
+
+
+def test_the_summariser_gets_the_records_with_handles() -> None:
+    log = story()
+    records = records_for_summariser(log.state, 2_000)
+    for line in (
+        "- r3: Make the tests pass. Mend the parser. A header is one line.",
+        "- r12 Bash `pytest -q` → FAILED, exit code 1; pytest: 1 failed, 40 passed",
+        "- [in_progress] mend it",
+        "- src/app.py: read 1, changed 1 times",
+    ):
+        assert line in records.split("\n")
+    assert estimate_text(records_for_summariser(log.state, 100)) <= 100
+    assert records_for_summariser(log.state, 0) == ""
+
+
 def test_the_digest_needs_no_model_and_says_so() -> None:
     event = build_digest(story().state, BIG, 3, 19, "overflow")
     assert headings(event.text) == NINE
@@ -155,10 +190,10 @@ def test_the_digest_needs_no_model_and_says_so() -> None:
 
 def test_P_poisoning_a_success_that_nothing_proves_is_struck_and_counted() -> None:
     lie = PROSE.replace(
-        "A header is one line.", "A header is one line. All 87 tests pass in src/none.py."
+        '"A header is one line".', '"A header is one line". All 87 tests pass in src/none.py.'
     )
     event = check(story(), prose=lie)
-    assert section(event.text, 2) == "A header is one line."
+    assert section(event.text, 2) == '"A header is one line".'
     assert event.struck == 2
     assert (
         "(2 claims of the prose were struck: nothing above holds them, or a record says no.)"

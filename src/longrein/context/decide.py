@@ -16,7 +16,7 @@ the log alone.
 import msgspec
 
 from longrein.context.report import schema_diagnosis
-from longrein.context.state.request_types import Budget
+from longrein.context.state.request_types import INSTRUCTION_TOKENS, Budget
 from longrein.context.state.state import State
 from longrein.context.state.view import span_of
 from longrein.context.truncation import births, births_gain
@@ -52,7 +52,6 @@ NO_GAIN = "a summary would not make the context smaller"
 REARM_SHARE = 0.10  # Share that must be new before the next crossing counts
 NEW_SHARE_MIN = 0.02  # Share that must be new before the model can request another summary
 MODEL_SOURCE = "Compact"  # Source of the model's request: its tool
-INSTRUCTION_TOKENS = 500  # Tokens that a request for a summary adds to the view
 SUMMARY_ATTEMPTS_MAX = 2  # Requests for one summary, a retry included
 FAILED_CROSSINGS_MAX = (
     3  # Number of consecutive crossings that missed the goal, after which `PAUSE_STEPS` apply

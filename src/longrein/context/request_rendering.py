@@ -127,11 +127,14 @@ def render_summary(state: State, budget: Budget, wish: Summarise) -> Request:
 
     So the summariser reads the provider's cache.
     """
-    from longrein.context.summary.prompt import summary_instruction
+    from longrein.context.summary.prompt import records_tokens, summary_instruction
+    from longrein.context.summary.summary_text import records_for_summariser
 
     live = render(state, budget)
     carried = live.items[: state.sent_items] if wish.beside else live.items
-    text = summary_instruction(wish.focus, window_of(state, budget))
+    budget = window_of(state, budget)
+    records = records_for_summariser(state, records_tokens(budget, state.view_tokens))
+    text = summary_instruction(wish.focus, budget, records)
     tokens = estimate_text(text) + ITEM_TOKENS
     ask = Item(
         (state.seq, 0, -1), "reminder", (state.seq, state.seq), "", Text(text), "full", tokens

@@ -41,8 +41,12 @@ from longrein.context.message_list.render import (
 )
 from longrein.context.state.request_types import Budget, Price
 from longrein.context.state.state import State
-from longrein.context.summary.prompt import prose_problem, summary_instruction
-from longrein.context.summary.summary_text import build_summary
+from longrein.context.summary.prompt import (
+    prose_problem,
+    records_tokens,
+    summary_instruction,
+)
+from longrein.context.summary.summary_text import build_summary, records_for_summariser
 from longrein.context.truncation import births
 from longrein.events import (
     SCHEMA_VERSION,
@@ -354,10 +358,11 @@ class Engine:
             )
         )
         self._prose = ""
+        records = records_for_summariser(state, records_tokens(self.budget, state.view_tokens))
         try:
             yield [
                 *(one.one for one in self._view(chat)),
-                self._shape.tell(summary_instruction(wish.focus)),
+                self._shape.tell(summary_instruction(wish.focus, records=records)),
             ]
         finally:
             problem = prose_problem(self.state, self.budget, self._prose, "end", 0)

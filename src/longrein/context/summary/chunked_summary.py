@@ -11,8 +11,14 @@ from longrein.context.state.ledger import UserMessage
 from longrein.context.state.request_types import Budget, Item, Request
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import ITEM_TOKENS, arguments_text, estimate_text
-from longrein.context.summary.prompt import summary_instruction
-from longrein.context.summary.summary_text import Cost, cost_function, message_text, shorten
+from longrein.context.summary.prompt import records_tokens, summary_instruction
+from longrein.context.summary.summary_text import (
+    Cost,
+    cost_function,
+    message_text,
+    records_for_summariser,
+    shorten,
+)
 from longrein.events import PrefixSet, Text, ToolCall, ToolResult, marker, text_of
 
 CHUNKS_MAX = 8  # Limit of requests for one summary, the merge aside
@@ -64,7 +70,7 @@ def chunk_requests(
 
     `budget`, `prefix`: of the summariser. Its prefix needs neither tools nor system text.
     """
-    ask = summary_instruction(focus, budget)
+    ask = _instruction(state, budget, focus)
     room = round(budget.usable_tokens * FILL) - state.gauge.scale(estimate_text(PART + ask))
     texts = summary_chunks(state, room)
     return [
@@ -77,7 +83,7 @@ def merge_request(
     state: State, budget: Budget, prefix: PrefixSet, parts: Sequence[str], focus: str = ""
 ) -> Request:
     """Return the request that merges the answers to `chunk_requests`, in their order."""
-    ask = summary_instruction(focus, budget)
+    ask = _instruction(state, budget, focus)
     cost = cost_function(state.gauge)
     room = (round(budget.usable_tokens * FILL) - cost(MERGE + ask)) // max(1, len(parts))
     shown = [
@@ -85,6 +91,11 @@ def merge_request(
         for n, part in enumerate(parts, 1)
     ]
     return _request(state, budget, prefix, "\n\n".join([MERGE.format(of=len(parts)), *shown, ask]))
+
+
+def _instruction(state: State, budget: Budget, focus: str) -> str:
+    records = records_for_summariser(state, records_tokens(budget))
+    return summary_instruction(focus, budget, records)
 
 
 def _within(text: str, tokens: int, cost: Cost) -> str:

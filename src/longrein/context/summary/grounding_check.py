@@ -1,28 +1,27 @@
 """Audit of a summary's prose: a sentence that names something absent from the summarised span is
-struck.
+struck, and one that points to no entry is set apart.
 
-The audit is deterministic and narrow: paths, commands, identifiers, hashes, quotations, and numbers
-that look like facts. It removes invented names (poisoning); it does not judge meaning. An outcome
-claim needs a record (`outcomes`): it is struck if a record refutes it, and marked if there is none.
-Sentences that give orders against the user are struck too, by a few plain patterns. That is no
-security boundary; the protection is the label that the summary is reference.
+The audit is deterministic and narrow. Paths, commands, identifiers, hashes, quotations, and numbers
+that look like facts must occur in the span; this removes invented names (poisoning). What remains
+is a claim of the summariser, which needs a pointer (`pointers`). Sentences that give orders against
+the user are struck too, by a few plain patterns. That is no security boundary; the protection is
+the label that the summary is reference.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Literal
 
 import msgspec
 
-from longrein.context.summary.outcome_claims import Outcome, Proof, find_outcomes
+from longrein.context.summary.pointers import Verdict
 from longrein.events.escape import one_line
 
 QUOTE_WORDS_MIN = (
     3  # A shorter quotation is a word in quotation marks, not a claim about what was said
 )
 TRIES_MAX = 5_000  # Matches examined one by one before a regular expression takes over
-UNVERIFIED = "[unverified]"  # Mark at the end of a sentence that claims an outcome without a record
 MISSES_MAX = 20  # Number of claims not found before the words of the texts are indexed
 _WORD = r"[A-Za-z0-9_]+"
 
@@ -37,11 +36,11 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class AuditResult(msgspec.Struct, frozen=True):
-    """Prose without unproven sentences."""
+    """Prose, parted by what bears it."""
 
-    prose: str
-    struck: tuple[str, ...]  # Each claim or order that removed its sentence
-    marked: int = 0  # Number of sentences marked `UNVERIFIED`
+    prose: str  # Sentences that point to an entry
+    unchecked: str  # Sentences that point nowhere
+    struck: tuple[str, ...]  # Each claim, order or sentence that was removed
 
 
 class ClaimLookup:
@@ -284,84 +283,87 @@ _SENTENCES = r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z0-9\"'`“(\[*])|(?<=[�
 _BULLET = r"\s*(?:[-*•>]|\d{1,2}[.)])\s+(?:\[[ x>]\]\s+)?"
 
 
-def audit(
-    prose: str,
-    covered: Callable[[Claim], bool],
-    proven: Callable[[Outcome], Proof] = lambda _: "proven",
-) -> AuditResult:
-    """Strike sentences of `prose` that name what is not `covered`, contradict a record, or give
-    orders.
+Check = Callable[[str], tuple[Verdict, str]]
+"""Verdict on a sentence, and the sentence as it is to stand: see `Pointers.check`."""
 
-    An outcome claim that is not `proven` is marked; other text is unchanged.
+
+def audit(prose: str, covered: Callable[[Claim], bool], check: Check) -> AuditResult:
+    """Strike sentences of `prose` that name what is not `covered`, contradict a record, or give
+    orders; part the others by whether they point to an entry.
     """
-    judge = _Auditor(covered, proven)
-    kept: list[str] = []
+    judge = _Auditor(covered, check)
     fenced = False
     for line in prose.split("\n"):
         if line.lstrip().startswith("```"):
             fenced = not fenced
-            kept.append(line)
-            continue
-        left = judge.fenced(line) if fenced else judge.line(line)
-        if left is not None:
-            kept.append(left)
-    return AuditResult("\n".join(kept), tuple(judge.struck), judge.marked)
+            judge.keep(line)
+        elif fenced:
+            judge.fenced(line)
+        else:
+            judge.line(line)
+    return AuditResult("\n".join(judge.checked), "\n".join(judge.unchecked), tuple(judge.struck))
 
 
 class _Auditor:
-    """Auditor of one text; collects what was struck."""
+    """Auditor of one text. Headings, lines that end with a colon and code go with the sentences
+    beside them.
+    """
 
-    def __init__(
-        self, covered: Callable[[Claim], bool], proven: Callable[[Outcome], Proof]
-    ) -> None:
-        self._covered, self._proven = covered, proven
+    def __init__(self, covered: Callable[[Claim], bool], check: Check) -> None:
+        self._covered, self._check = covered, check
+        self.checked: list[str] = []
+        self.unchecked: list[str] = []
         self.struck: list[str] = []
-        self.marked = 0
+        self._present = self.checked
+        self._lead: list[str] = []
 
-    def fenced(self, line: str) -> str | None:
-        """Return a line of code; None if it does not occur in the texts."""
+    def keep(self, line: str) -> None:
+        """Let a line stand where the last sentence stands."""
+        self._present.append(line)
+
+    def fenced(self, line: str) -> None:
+        """Keep a line of code, if it occurs in the texts."""
         text = line.strip()
         if not re.search(r"[^\W_]{2}", text) or self._covered(Claim("code", text)):
-            return line
-        self.struck.append(text)
-        return None
+            self.keep(line)
+        else:
+            self.struck.append(text)
 
-    def line(self, line: str) -> str | None:
-        """Return what is left of a line; None if only its bullet is."""
+    def line(self, line: str) -> None:
+        """Part the sentences of a line."""
         bullet = re.match(_BULLET, line)
         start = bullet.end() if bullet is not None else 0
-        done = not line[:start].rstrip().endswith("[ ]")
-        kept = []
-        at = start
-        before = (len(self.struck), self.marked)
-        for gap in re.finditer(_SENTENCES, line[start:]):
-            kept.append(self._sentence(line[at : start + gap.end()], done=done))
-            at = start + gap.end()
-        kept.append(self._sentence(line[at:], done=done))
-        if (len(self.struck), self.marked) == before:
-            return line
-        left = "".join(kept).rstrip()
-        return line[:start] + left if left.strip() else None
+        if not line.strip():
+            return
+        if line.startswith("#") or line.rstrip().endswith((":", "：")):
+            if not self._wrong(line):
+                self._lead = [line]
+            return
+        points, unchecked = list[str](), list[str]()
+        for sentence in _sentences(line[start:]):
+            wrong = self._wrong(sentence)
+            verdict, told = self._check(sentence)
+            if verdict == "refuted" and not wrong:
+                self.struck.append(sentence.strip())
+            elif not wrong:
+                (points if verdict == "points" else unchecked).append(told)
+        for page, kept in ((self.checked, points), (self.unchecked, unchecked)):
+            if kept:
+                page += [*self._lead, line[:start] + "".join(kept).rstrip()]
+                self._present = page
+        if points or unchecked:
+            self._lead = []
 
-    def _sentence(self, sentence: str, *, done: bool) -> str:
-        """Return `sentence`, marked if needed; '' if it is struck. `done`: false for an open
-        item.
-        """
+    def _wrong(self, sentence: str) -> bool:
+        """Return whether a sentence must go, and note why."""
         wrong = [claim.text for claim in find_claims(sentence) if not self._covered(claim)]
         if _order().search(sentence):
             wrong.append(sentence.strip())
-        found = (
-            {self._proven(outcome) for outcome in find_outcomes(sentence)}
-            if done and not wrong
-            else set()
-        )
-        if "refuted" in found:
-            wrong.append(sentence.strip())
         self.struck.extend(wrong)
-        if wrong:
-            return ""
-        if "unproven" not in found or UNVERIFIED in sentence:
-            return sentence
-        self.marked += 1
-        text = sentence.rstrip().rstrip(".!。！")
-        return f"{text} {UNVERIFIED}{sentence[len(text) :]}"
+        return bool(wrong)
+
+
+def _sentences(text: str) -> Sequence[str]:
+    """Return the sentences of a line, each with the blank after it."""
+    ends = [match.end() for match in re.finditer(_SENTENCES, text)]
+    return [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]

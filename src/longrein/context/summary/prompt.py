@@ -4,7 +4,7 @@ headings.
 
 import re
 
-from longrein.context.state.request_types import Budget
+from longrein.context.state.request_types import INSTRUCTION_TOKENS, Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
 
@@ -41,18 +41,37 @@ list are kept there word for word: do not copy them. You write these five, each 
 8. Current work: exactly where it stands: files, functions and lines in hand, what is half done
 9. Next step: the very next act, and the user's words, quoted, that ask for it; "none" when nothing is asked for
 Name paths, commands, identifiers and numbers exactly as they stand above, and only such as do: what occurs nowhere in \
-the conversation is struck out. Call something done or passing only where a result above shows it. If it helps, think \
-first inside <analysis></analysis>; that part is thrown away. Leave out what no longer matters."""  # noqa: E501
+the conversation is struck out.
+Each sentence must point to the entry that shows it; the records below give the handles. After the outcome of a call \
+stands its handle with ok or failed, as in (r412 ok) or (r412 failed); another outcome than the record's is struck out. \
+In sections 1 and 9, and wherever you say what the user wants, allows or refuses, stand the user's own words in \
+quotation marks, as in (r7: "keep the old API"). A sentence that points nowhere is set apart as unchecked.
+If it helps, think first inside <analysis></analysis>; that part is thrown away. Leave out what no longer matters."""  # noqa: E501
+OF_USER = (1, 9)  # Sections in which only words and decisions of the user bear a sentence
+RECORDS_SHARE = 0.04  # Share of the usable window for the records that the summariser gets
+RECORDS_TOKENS_MAX = 2_500  # Limit of the same in tokens
 
 
-def summary_instruction(focus: str, budget: Budget | None = None) -> str:
-    """Return the block appended to the request. `focus`: content that the user wants kept; may
-    be empty.
+def records_tokens(budget: Budget, view_tokens: int = 0) -> int:
+    """Return the tokens that the records may take in a request for a summary, beside a view of
+    this size and the instruction.
+    """
+    room = budget.usable_tokens - view_tokens - INSTRUCTION_TOKENS
+    return max(0, min(RECORDS_TOKENS_MAX, round(budget.usable_tokens * RECORDS_SHARE), room))
+
+
+def summary_instruction(focus: str, budget: Budget | None = None, records: str = "") -> str:
+    """Return the block appended to the request.
+
+    `focus`: content that the user wants kept; may be empty. `records`: what the harness knows of
+    the session, with handles.
     """
     text = INSTRUCTION
     if budget is not None:
         tokens = min(PROSE_TOKENS, budget.usable_tokens * PROSE_SHARE)
         text += f" At most {max(60, round(tokens * WORDS_PER_TOKEN / 10) * 10)} words in all."
+    if records:
+        text += f"\nThe records of the harness, latest last in each list:\n{records}"
     if focus:
         text += f"\nThe user asks to keep above all: {focus}"
     return text
