@@ -12,9 +12,9 @@ from longrein.events import Document, Form, Text, ToolResult, marker
 
 Cost = Callable[[str], int]  # Function that returns the tokens of a text
 
-BIRTH_SHARE_MAX = 0.30  # Largest share of the usable window for all new results of one step
+BIRTH_SHARE_MAX = 0.30  # Share of the usable window for all new results of one step
 BIRTH_SHARE_MIN = 0.05  # Share that they get in any case, however full the window is
-BIRTH_TOKENS_MAX = 50_000  # Limit of the same in tokens
+BIRTH_TOKENS_MAX = 50_000  # Limit of that share in tokens
 WORDS_SHARE_MAX = 0.40  # Largest share of the usable window for new user messages
 TRIM_TRIES_MAX = (
     4  # Limit of attempts: the ends of a text may have more tokens per character than its middle
@@ -28,26 +28,32 @@ def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, 
     """Return the birth forms of items that the next request sends for the first time; other items
     go whole.
 
-    All results together take at most `min(30 % of usable, 50k)` tokens, the user's messages at most
-    40 % of usable; both less if the view leaves less. Messages are shortened further only without
-    `roomy`, which says that room is made first. The smallest items are kept whole first. The `seed`
-    profiles shorten nothing that the window holds.
+    A batch of results is shown whole once if the view then stays below the share at which a summary
+    is prepared. A larger batch takes at most `min(30 % of usable, 50k)` tokens or what is left
+    below that share, the user's messages at most 40 % of usable; both less if the view leaves less.
+    Messages are shortened further only without `roomy`, which says that room is made first. The
+    smallest items are kept whole first. The `seed` profiles shorten nothing that the window holds.
     """
     fresh = [item for item in _unsent_items(state) if item.form == "full"]
     results = [item for item in fresh if item.kind == "result"]
     words = [item for item in fresh if item.kind == "user" and isinstance(item.part, Text)]
     usable = budget.usable_tokens
-    most: float = min(usable * BIRTH_SHARE_MAX, BIRTH_TOKENS_MAX)
     most_words = usable * WORDS_SHARE_MAX
     if state.profile.startswith("seed") and state.view_tokens <= budget.window_tokens:
         most = most_words = inf
-    elif usable - state.view_tokens < most:  # the view includes the new items already
-        least = usable * BIRTH_SHARE_MIN
+    else:
         said = sum(state.gauge.tokens_of(item.part) for item in words)
         came = sum(state.gauge.tokens_of(item.part) for item in results)
-        left = usable - (state.view_tokens - said - came)
-        most = min(most, max(left - min(said, most_words), least))
-        most_words = most_words if roomy else min(most_words, max(left - min(came, most), least))
+        before = state.view_tokens - said - came
+        kept = min(said, most_words)
+        most = min(usable * BIRTH_SHARE_MAX, BIRTH_TOKENS_MAX)
+        if usable - state.view_tokens < most:
+            least = usable * BIRTH_SHARE_MIN
+            left = usable - before
+            most = min(most, max(left - kept, least))
+            if not roomy:
+                most_words = min(most_words, max(left - min(came, most), least))
+        most = max(most, budget.prepare_share * usable - before - kept)
     forms = [*_birth_forms(state, results, most), *_birth_forms(state, words, most_words)]
     return tuple(sorted(forms, key=lambda form: state.index[form.handle]))
 
