@@ -39,6 +39,13 @@ def test_what_was_changed_lately_and_often_comes_first() -> None:
     assert names(state, 100) == ["edited", "other", "late", "old"]
 
 
+def test_a_file_that_was_read_six_times_comes_before_one_read_once_later() -> None:
+    state = used(often=FileUse("a", 40, reads=6), once=FileUse("a", 90, reads=1))
+    assert names(state, 100) == ["often", "once"]
+    state.ledger.files["/w/old.py"] = FileUse("a", 2, reads=3)
+    assert names(state, 100) == ["often", "once", "old"]
+
+
 async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(harness: DiskHarness) -> None:
     for name in ("same.py", "changed.py", "gone.py", "locked.py", "link.py"):
         (harness.tree / name).write_text(f"# {name}\n")

@@ -8,6 +8,7 @@ used as prose only.
 from collections.abc import Iterator
 from functools import partial
 from hashlib import sha256
+from math import log2
 
 import msgspec
 
@@ -137,9 +138,10 @@ def texts_cleared_since(
 
 
 def ranked(state: State, last: int) -> Iterator[tuple[str, FileUse]]:
-    """Yield the files of the ledger, the most important first: changed, recent, often used.
+    """Yield the files of the ledger, the most important first: often changed, often read, recent.
 
-    A file used again after entry `last` is still in the conversation and is left out.
+    The number of uses counts by its logarithm, a late use as much as one more doubling. A file used
+    again after entry `last` is still in the conversation and is left out.
     """
     todo = " ".join(t.content for t in state.todos if t.status != "completed")
     said = state.ledger.words[-1].text if state.ledger.words else ""
@@ -150,8 +152,9 @@ def ranked(state: State, last: int) -> Iterator[tuple[str, FileUse]]:
         path, use = pair
         name = path.rpartition("/")[2]
         named = 1.0 * (name in said) + 0.7 * (name in todo)
-        edited = min(use.changes, 4) * 0.4 if use.by in ("agent", "subagent") else 0.0
-        return -(2.0 * use.seq / newest + edited + min(use.reads, 4) * 0.1 + named), path
+        changes = use.changes if use.by in ("agent", "subagent") else 0
+        often = 0.8 * log2(1 + changes) + 0.5 * log2(1 + use.reads)
+        return -(use.seq / newest + often + named), path
 
     return iter(sorted(uses, key=worth))
 
