@@ -4,6 +4,7 @@ it looked.
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import pytest
 
 from longrein.config import choose_model, known_secrets
@@ -79,11 +80,41 @@ def test_a_provider_of_the_users_own(folders: ConfigFolders) -> None:
         *("mock", "small", "openai-chat", "http://127.0.0.1:9/v1", KEY),
         text_tools=True,
         headers=(("A", "b"),),
+        budget=msgspec.structs.replace(look_up("mock", "small"), is_local=True),
         idle_timeout_s=7.0,
         content_timeout_s=70.0,
     )
     plain = found(folders, {}, MOCK, "mock/small")
     assert (plain.api_key, plain.idle_timeout_s, plain.content_timeout_s) == ("", 120.0, 900.0)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_local"),
+    [
+        ("http://127.0.0.1:9/v1", True),
+        ("http://localhost:9/v1", True),
+        ("http://[::1]:9/v1", True),
+        ("http://10.0.3.7/v1", True),
+        ("http://172.20.0.2:8000/v1", True),
+        ("http://192.168.1.20:8000/v1", True),
+        ("http://[fd12:3456::1]:8000/v1", True),
+        ("http://172.32.0.2/v1", False),
+        ("http://10.evil.test/v1", False),
+        ("https://api.example.test/v1", False),
+        ("http://8.8.8.8/v1", False),
+    ],
+)
+def test_a_model_without_prices_at_an_address_of_the_users_own_is_local(
+    folders: ConfigFolders, url: str, is_local: bool
+) -> None:
+    provider = f'[providers.mock]\nwire = "openai-chat"\nbase_url = "{url}"\n'
+    budget = found(folders, {}, provider, "mock/small").budget
+    assert (budget is not None and budget.is_local) == is_local
+    priced = provider + '[models."mock/small"]\nprice_input = 1\nprice_output = 2\n'
+    budget = found(folders, {}, priced, "mock/small").budget
+    assert budget is not None
+    assert not budget.is_local
+    assert budget.price is not None
 
 
 def test_a_scripted_model_is_a_file(folders: ConfigFolders) -> None:

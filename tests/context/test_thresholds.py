@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from longrein.app.run_context import PREPARE_AHEAD, named_budget, read_run_context
-from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, Nothing, decide
+from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, Nothing, Price, decide
+from longrein.context.clear_items import rates_of
 from longrein.events import SettingsError
 from longrein.options import Options
 from tests.context.log_builder import LogBuilder
@@ -77,3 +78,20 @@ def test_a_share_beyond_the_safe_limits_is_refused(
         match=r"config\.toml:3: context\.\w+ must be a whole number of \d+ to \d+, not",
     ):
         budget_of(tmp_path, line, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("price", "is_local", "read"),
+    [
+        (None, False, 0.1),
+        (None, True, 0.0),
+        (Price(0.0, 0.0), False, 0.0),
+        (Price(2.0, 8.0, 0.5), False, 0.25),
+        (Price(2.0, 8.0), True, 0.1),
+    ],
+)
+def test_reading_the_cache_is_free_where_nothing_is_charged(
+    price: Price | None, is_local: bool, read: float
+) -> None:
+    budget = Budget(100_000, 4_000, price, is_local=is_local)
+    assert (budget.read_share, rates_of(budget).read) == (read, read)

@@ -29,6 +29,11 @@ Probe = Callable[[str], Sequence[str]]
 quickly.
 """
 
+PRIVATE = re.compile(
+    r"(?:10\.\d+|192\.168|172\.(?:1[6-9]|2\d|3[01])|169\.254)\.\d+\.\d+"
+    r"|f[cd][0-9a-f]{2}:[0-9a-f:]*|fe80:[0-9a-f:]*"
+)
+"""Private and link-local addresses: RFC 1918, 3927, 4193 and 4291."""
 _PRICES = ("price_input", "price_output", "price_cache_read", "price_cache_write")
 
 
@@ -138,7 +143,7 @@ def _options(
         wire=wire,
         base_url=_home(url, environ) if wire == "scripted" else url,
         api_key=_needed_key(provider, known, given, url, environ),
-        budget=_budget(provider, model, figures, settings) if figures else None,
+        budget=_budget(provider, model, figures, settings, is_own=_is_private(url)),
         text_tools=given.text_tools,
         headers=given.headers,
         effort=figures.effort if figures else "",
@@ -207,7 +212,12 @@ def _needed_key(
     return key
 
 
-def _budget(provider: str, model: str, figures: ModelSettings, settings: Settings) -> Budget | None:
+def _budget(
+    provider: str, model: str, figures: ModelSettings | None, settings: Settings, *, is_own: bool
+) -> Budget | None:
+    """Return the budget that the settings name; None for that of the catalog. `is_own`: the model
+    runs at an address of the user's own.
+    """
     table = look_up(provider, model)
     changes: dict[str, object] = {}
     for name, field in (
@@ -215,12 +225,14 @@ def _budget(provider: str, model: str, figures: ModelSettings, settings: Setting
         ("max_output", "max_output_tokens"),
         ("cache_ttl_s", "cache_ttl_s"),
     ):
-        value = getattr(figures, name)
+        value = getattr(figures, name, -1)
         if value >= 0:
             changes[field] = value
-    prices = [getattr(figures, name) for name in _PRICES]
+    prices = [getattr(figures, name, -1.0) for name in _PRICES]
     if any(price >= 0 for price in prices):
         changes["price"] = _price(f"{provider}/{model}", prices, table.price, settings)
+    elif is_own and table.price is None:
+        changes["is_local"] = True
     return msgspec.structs.replace(table, **changes) if changes else None
 
 
@@ -260,6 +272,11 @@ def _host(url: str) -> str:
 def _is_loopback(url: str) -> bool:
     host = _host(url)
     return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _is_private(url: str) -> bool:
+    """Return True for a loopback, private or link-local address."""
+    return _is_loopback(url) or PRIVATE.fullmatch(_host(url)) is not None
 
 
 def _proxy(url: str, environ: Mapping[str, str]) -> str:

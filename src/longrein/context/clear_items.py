@@ -44,6 +44,7 @@ from longrein.events import Cleared, Form, Image, ToolCall, ToolResult, marker_s
 # In `Budget.clears`: whole exchanges, that is replies with their thinking, calls and results
 EXCHANGE = "exchange"
 OLD = "old "  # In `Budget.clears` before a kind: only items from before the user's last message
+LOCAL_RATES = Rates(read=0.0, write=1.0, output=5.0)  # Work of a server of the user's own
 REMEMBERED_MIN = 600  # Number of items that may be remembered after they left the view
 EXCESS_FACTORS = (1.0, 1.2, 2.0)
 """Factors on the requested tokens, tried in turn, because the policy estimates sizes from
@@ -167,14 +168,12 @@ def policy_for(state: State, budget: Budget) -> ClearingPolicy:
 
 def rates_of(budget: Budget) -> Rates:
     """Return prices in units of one uncached input token; those of a common provider if they are
-    unknown.
+    unknown, the work of the machine where nothing is charged.
     """
     price = budget.price
     if price is None or price.input <= 0:
-        return Rates()
-    return Rates(
-        price.read_usd / price.input, price.write_usd / price.input, price.output / price.input
-    )
+        return LOCAL_RATES if budget.reads_free else Rates()
+    return Rates(budget.read_share, price.write_usd / price.input, price.output / price.input)
 
 
 # --- Updating the memory --------------------------------------------------------------------------

@@ -189,12 +189,8 @@ def goal_tokens(state: State, budget: Budget) -> int:
     fixed = state.gauge.scale(state.gauge.raw - sum([item.tokens for item in state.conversation]))
     usable = budget.usable_tokens
     room = usable if fixed <= FIXED_SHARE_MIN * usable else max(0, usable - fixed)
-    price = budget.price
-    cheap = price is not None and price.input > 0 and price.read_usd <= CHEAP_READ * price.input
-    return round(
-        usable
-        - (1 - (DEEP_GOAL_SHARE if cheap and room >= DEEP_FROM_TOKENS else GOAL_SHARE)) * room
-    )
+    is_deep = budget.read_share <= CHEAP_READ and room >= DEEP_FROM_TOKENS
+    return round(usable - (1 - (DEEP_GOAL_SHARE if is_deep else GOAL_SHARE)) * room)
 
 
 def _mild_clearing(state: State, budget: Budget, view: int, reason: str) -> Cleared | None:

@@ -117,6 +117,23 @@ class Budget(msgspec.Struct, frozen=True):
     """
     prepare_share: float = PREPARE_SHARE
     compact_share: float = COMPACT_SHARE
+    is_local: bool = False
+    """True for a server of the user's own without prices: it charges nothing, computing takes time,
+    and reading what it has cached is free.
+    """
+
+    @property
+    def reads_free(self) -> bool:
+        """True if reading from the cache costs nothing."""
+        return self.is_local if self.price is None else self.price.read_usd <= 0
+
+    @property
+    def read_share(self) -> float:
+        """Price of cached input as a share of the input price; the usual share if unknown."""
+        if self.reads_free:
+            return 0.0
+        price = self.price
+        return price.read_usd / price.input if price is not None else CACHE_READ_SHARE
 
     @property
     def usable_tokens(self) -> int:
