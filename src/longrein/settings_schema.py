@@ -48,9 +48,9 @@ class Setting(msgspec.Struct, frozen=True):
     """Name in its table where it is not the field's."""
     factor: int = 1
     """Units of the field in one unit of the setting, such as bytes in a megabyte."""
-    least: int = 0
+    least: float = 0
     """Smallest number."""
-    most: int = 0
+    most: float = 0
     """Largest number; 0 for any."""
     choices: tuple[str, ...] = ()
     """Allowed texts; () for any."""
@@ -383,6 +383,15 @@ class InstructionOptions(msgspec.Struct, frozen=True):
             most=95,
         ),
     ] = 92
+    visibility: Annotated[
+        float,
+        Setting(
+            "how much to pay for fewer missing lines, in units of the usual price of a line that "
+            "is needed and not shown; 0.1 to 10",
+            least=0.1,
+            most=10,
+        ),
+    ] = 1.0
     git: Annotated[
         bool,
         Setting(

@@ -8,8 +8,17 @@ import msgspec
 import pytest
 
 from longrein.app.run_context import PREPARE_AHEAD, named_budget, read_run_context
-from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, Nothing, Price, decide
-from longrein.context.clear_items import rates_of
+from longrein.context import (
+    COMPACT_SHARE,
+    PREPARE_SHARE,
+    Budget,
+    Nothing,
+    Price,
+    State,
+    decide,
+)
+from longrein.context.clear_items import policy_for, rates_of
+from longrein.context.clearing.needs import NeedsMemory
 from longrein.events import SettingsError
 from longrein.options import Options
 from tests.context.log_builder import LogBuilder
@@ -67,6 +76,23 @@ def test_the_settings_become_part_of_the_budget(
 ) -> None:
     budget = budget_of(tmp_path, lines, monkeypatch)
     assert (budget.prepare_share, budget.compact_share) == pytest.approx(shares)
+
+
+@pytest.mark.parametrize(
+    ("line", "visibility"), [("", 1.0), ("visibility = 3", 3.0), ("visibility = 0.25", 0.25)]
+)
+def test_visibility_is_part_of_the_budget_and_of_the_price_of_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, visibility: float
+) -> None:
+    budget = budget_of(tmp_path, line, monkeypatch)
+    assert budget.visibility == visibility
+    usual, dear = (
+        policy_for(State(), one)
+        for one in (msgspec.structs.replace(budget, visibility=1.0), budget)
+    )
+    price = dear.price(NeedsMemory())
+    assert price.line == pytest.approx(visibility * usual.price(NeedsMemory()).line)
+    assert price.keep == usual.price(NeedsMemory()).keep
 
 
 @pytest.mark.parametrize("line", ["compact_at = 99", "compact_at = 20", "prepare_at = 3"])

@@ -41,6 +41,7 @@ def test_an_argument_stands_in_place_of_what_is_known() -> None:
     )
     assert (engine.budget.window_tokens, engine.budget.max_output_tokens) == (50_000, 12_500)
     assert (engine.budget.price, engine.budget.cache_ttl_s) == (Price(1.0, 2.0), 3600)
+    assert longrein.engine("openai/gpt-5", visibility=2.5).budget.visibility == 2.5
     engine = longrein.engine("anthropic/claude-sonnet-4-5")
     assert (engine.budget.price, engine.budget.cache_ttl_s) == (known.price, known.cache_ttl_s)
 
@@ -74,6 +75,7 @@ def test_an_argument_stands_in_place_of_what_is_known() -> None:
             "max_output 8000 leaves no room in a window of 8000 tokens",
         ),
         ({"window": 8_000, "max_output": -5}, "max_output is a number of tokens, not -5"),
+        ({"visibility": 0}, "visibility is a number above 0, not 0"),
         ({"cache_ttl_s": -1}, "cache_ttl_s is a number of seconds, not -1"),
         ({"cache_ttl_s": float("nan")}, "cache_ttl_s is a number of seconds, not nan"),
         ({"clears": "result"}, "clears is a list of texts, not a text: write clears=['result']"),

@@ -28,7 +28,7 @@ from longrein.config import (
 )
 from longrein.config.bounded_file import read_bounded
 from longrein.config.other_agents import OtherSettings, read_given
-from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, State
+from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.models import (
     ModelOptions,
@@ -353,15 +353,14 @@ def chosen_model(run_context: RunContext, name: str = "") -> ModelOptions:
 
 
 def _with_thresholds(chosen: ModelOptions, context: InstructionOptions) -> ModelOptions:
-    """Apply the thresholds of compaction that the settings name."""
+    """Apply the thresholds of compaction and the visibility that the settings name."""
     compact = context.compact_at / 100
     prepare = min(context.prepare_at / 100, compact - PREPARE_AHEAD)
-    if (prepare, compact) == (PREPARE_SHARE, COMPACT_SHARE):
-        return chosen
     known = chosen.budget or look_up(chosen.provider, chosen.model)
-    return msgspec.structs.replace(
-        chosen, budget=msgspec.structs.replace(known, prepare_share=prepare, compact_share=compact)
+    budget = msgspec.structs.replace(
+        known, prepare_share=prepare, compact_share=compact, visibility=context.visibility
     )
+    return chosen if budget == known else msgspec.structs.replace(chosen, budget=budget)
 
 
 def _effort(options: Options) -> str:

@@ -163,6 +163,7 @@ def policy_for(state: State, budget: Budget) -> ClearingPolicy:
         clearable=ClearableKinds(kinds, old, EXCHANGE in kinds),
         nonce=state.nonce,
         context_tokens=float(state.view_tokens),
+        visibility=budget.visibility,
     )
 
 

@@ -15,6 +15,7 @@ Cost = Callable[[str], int]  # Function that returns the tokens of a text
 BIRTH_SHARE_MAX = 0.30  # Share of the usable window for all new results of one step
 BIRTH_SHARE_MIN = 0.05  # Share that they get in any case, however full the window is
 BIRTH_TOKENS_MAX = 50_000  # Limit of that share in tokens
+OVERSIZE_SHARE = 0.50  # Share of the room that results take which do not fit into it
 WORDS_SHARE_MAX = 0.40  # Largest share of the usable window for new user messages
 TRIM_TRIES_MAX = (
     4  # Limit of attempts: the ends of a text may have more tokens per character than its middle
@@ -29,8 +30,9 @@ def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, 
     go whole.
 
     A batch of results is shown whole once if the view then stays below the share at which a summary
-    is prepared. A larger batch takes at most `min(30 % of usable, 50k)` tokens or what is left
-    below that share, the user's messages at most 40 % of usable; both less if the view leaves less.
+    is prepared. A larger batch takes at most `min(30 % of usable, 50k)` tokens or half of what is
+    left below that share, so that the next page of it fits as well; the user's messages at most
+    40 % of usable; both less if the view leaves less.
     Messages are shortened further only without `roomy`, which says that room is made first. The
     smallest items are kept whole first. The `seed` profiles shorten nothing that the window holds.
     """
@@ -53,7 +55,8 @@ def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, 
             most = min(most, max(left - kept, least))
             if not roomy:
                 most_words = min(most_words, max(left - min(came, most), least))
-        most = max(most, budget.prepare_share * usable - before - kept)
+        quiet = budget.prepare_share * usable - before - kept
+        most = max(most, quiet if came <= quiet else quiet * OVERSIZE_SHARE)
     forms = [*_birth_forms(state, results, most), *_birth_forms(state, words, most_words)]
     return tuple(sorted(forms, key=lambda form: state.index[form.handle]))
 

@@ -59,6 +59,7 @@ def engine(  # noqa: PLR0913 - all options of a conversation
     price: Price | None = None,
     cache_ttl_s: float | None = None,
     clears: Sequence[str] = CLEARS,
+    visibility: float = 1.0,
     summarise: Summariser | None = None,
     shape: MessageFormat | None = None,
     state_dir: str = "",
@@ -71,7 +72,8 @@ def engine(  # noqa: PLR0913 - all options of a conversation
     they are known; other arguments override these. `window`, `max_output`: tokens. `price`: US
     dollars for a million tokens. `cache_ttl_s`: seconds that the provider keeps a prompt cache.
     `clears`: kinds of content that may be cleared: `exchange` for whole old replies with their
-    thinking, calls and results; `result`, `call`, `text` and `thinking` in place. `summarise`:
+    thinking, calls and results; `result`, `call`, `text` and `thinking` in place. `visibility`: how
+    much to pay for fewer missing lines, in units of the usual price of one. `summarise`:
     function from a list of messages to a model's prose. `shape`: format of the messages of another
     library. `state_dir`: folder to store the log in. `session` (a UUID, or any name): conversation
     to continue from `state_dir` after a restart. Raises `UsageError` for an invalid argument,
@@ -83,7 +85,7 @@ def engine(  # noqa: PLR0913 - all options of a conversation
     price = price if price is not None or known is None else known.price
     if cache_ttl_s is None:
         cache_ttl_s = known.cache_ttl_s if known else 300.0
-    _check(window, max_output, cache_ttl_s, clears, price, summarise)
+    _check(window, max_output, cache_ttl_s, clears, visibility, price, summarise)
     environment = EngineEnvironment(session_id(session), uuid.uuid4().hex[:8], _now_us)
     log = EngineLog(state_dir, environment.session, _now_us) if state_dir else None
     if log is not None:
@@ -98,6 +100,7 @@ def engine(  # noqa: PLR0913 - all options of a conversation
         shape=shape or MixedFormat(),
         environment=environment,
     )
+    made.budget = msgspec.structs.replace(made.budget, visibility=visibility)
     made.log = log
     return made
 
@@ -125,6 +128,7 @@ def _check(
     max_output: int,
     cache_ttl_s: float,
     clears: Sequence[str],
+    visibility: float,
     price: Price | None,
     summarise: Summariser | None,
 ) -> None:
@@ -155,6 +159,7 @@ def _check(
             f"max_output {max_output} leaves no room in a window of {window} tokens",
         ),
         (not cache_ttl_s >= 0, f"cache_ttl_s is a number of seconds, not {cache_ttl_s!r}"),
+        (not visibility > 0, f"visibility is a number above 0, not {visibility!r}"),
         (
             isinstance(clears, str),
             f"clears is a list of texts, not a text: write clears=[{clears!r}]",

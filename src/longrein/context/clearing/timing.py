@@ -101,6 +101,8 @@ class ClearingPolicy(msgspec.Struct):
     nonce: str = "000000"
     context_tokens: float = 80_000.0
     """Tokens of the next request, which a recall sends once more."""
+    visibility: float = 1.0
+    """Factor on the cost of a line that is needed later: see `Budget.visibility`."""
 
     def price(self, memory: NeedsMemory) -> LossPrices:
         """Return the present prices of losing and keeping."""
@@ -110,7 +112,7 @@ class ClearingPolicy(msgspec.Struct):
         )
         recall = self.recall_price()
         return LossPrices(
-            settings.line * recall * self._reuse(memory),
+            settings.line * self.visibility * recall * self._reuse(memory),
             self.rates.read * horizon,
             settings.whole,
         )

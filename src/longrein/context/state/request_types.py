@@ -117,6 +117,10 @@ class Budget(msgspec.Struct, frozen=True):
     """
     prepare_share: float = PREPARE_SHARE
     compact_share: float = COMPACT_SHARE
+    visibility: float = 1.0
+    """Price of a line that is missing when it is needed, in units of the usual one. More keeps more
+    lines in the view, and costs more.
+    """
     is_local: bool = False
     """True for a server of the user's own without prices: it charges nothing, computing takes time,
     and reading what it has cached is free.
