@@ -210,8 +210,6 @@ class Projection:
                 case ToolCall():
                     self._calls[part.id] = part, here[0]
                     yield CallStep(*here, part, here[0], "made", number, purpose=purpose)
-                case _:
-                    pass
         yield end
 
     def _request_end(

@@ -104,12 +104,10 @@ class SessionInspector:
 
     @property
     def entries(self) -> Sequence[Entry]:
-        """Entries of the main agent so far."""
         return self._entries
 
     @property
     def budget(self) -> Budget:
-        """Budget of the model that the session uses now."""
         return self._budget(self._state.prefix)
 
     def read(self) -> int:
@@ -192,8 +190,6 @@ class SessionInspector:
                 self._branch, self._cwd = opened.branch, opened.cwd
             case PromptStep(message=message) if not self._words:
                 self._words = " ".join(text_of(message.typed)[: 4 * TITLE_CHARS_MAX].split())
-            case _:
-                pass
 
     def _subagent(self, agent: AgentLog, step: SubagentStep) -> None:
         if step.ended is None and step.started is not None:
@@ -269,7 +265,6 @@ class SessionInspector:
         ]
 
     def sent_tokens(self) -> float:
-        """Return the tokens of all that the requests of the main agent sent first."""
         return sum(
             life.tokens
             for life in self._items.lives.values()

@@ -1,6 +1,6 @@
 """Fit the texts of a page into a size: the longest are cut in the middle until all fit together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -78,7 +78,8 @@ def fit_to(inspection: Inspection, limit: int) -> Inspection:
     """Return the inspection with every text cut to `limit` encoded bytes, and the sums of what
     was left out.
     """
-    rows, items = shorter_rows(inspection.transcript, limit), shorter_items(inspection.items, limit)
+    rows = [_shorter_row(row, limit) for row in inspection.transcript]
+    items = [_shorter_item(item, limit) for item in inspection.items]
     children = [
         msgspec.structs.replace(
             child, task=cut(child.task, limit)[0], report=cut(child.report, limit)[0]
@@ -95,11 +96,6 @@ def fit_to(inspection: Inspection, limit: int) -> Inspection:
     return msgspec.structs.replace(
         inspection, transcript=rows, items=items, subagents=children, left_out=left_out
     )
-
-
-def shorter_rows(rows: Sequence[TranscriptRow], limit: int) -> list[TranscriptRow]:
-    """Return rows of the transcript with texts and diffs cut to `limit`."""
-    return [_shorter_row(row, limit) for row in rows]
 
 
 def _shorter_row(row: TranscriptRow, limit: int) -> TranscriptRow:
@@ -132,16 +128,11 @@ def _shorter_diff(diff: list[DiffLine], limit: int) -> tuple[list[DiffLine], int
     return kept, lost
 
 
-def shorter_items(items: Sequence[ItemData], limit: int) -> list[ItemData]:
-    """Return items with the texts of their stages cut to `limit`."""
-    return [
-        msgspec.structs.replace(
-            item, stages=[_shorter_stage(stage, limit) for stage in item.stages]
-        )
-        if any(stage.text for stage in item.stages)
-        else item
-        for item in items
-    ]
+def _shorter_item(item: ItemData, limit: int) -> ItemData:
+    if not any(stage.text for stage in item.stages):
+        return item
+    stages = [_shorter_stage(stage, limit) for stage in item.stages]
+    return msgspec.structs.replace(item, stages=stages)
 
 
 def _shorter_stage(stage: Stage, limit: int) -> Stage:

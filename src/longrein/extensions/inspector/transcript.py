@@ -55,7 +55,6 @@ class TranscriptBuilder:
         self.rows: list[TranscriptRow] = []
 
     def hear(self, step: Step) -> None:
-        """Append the rows of a step."""
         self.rows += self._rows(step)
 
     def _rows(self, step: Step) -> Iterable[TranscriptRow]:

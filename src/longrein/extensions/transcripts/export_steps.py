@@ -70,7 +70,6 @@ class Reply(msgspec.Struct):
 
     @property
     def calls(self) -> list[ToolCall]:
-        """The calls, in order."""
         return [part for part in self.event.parts if isinstance(part, ToolCall)]
 
 
@@ -110,12 +109,10 @@ class Conversation(msgspec.Struct):
 
     @property
     def usage(self) -> Usage:
-        """Tokens of its own replies."""
         return sum((counts_of(reply.event.usage) for reply in self.replies), Usage())
 
     @property
     def cost_usd(self) -> float:
-        """Cost of its own replies."""
         return sum(max(0.0, reply.event.cost_usd) for reply in self.replies)
 
     @property

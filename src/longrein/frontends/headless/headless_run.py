@@ -26,6 +26,7 @@ from longrein.frontends.headless.run_state import (
     OutputOptions,
     RunState,
     Stop,
+    StructuredRetries,
     call_of,
 )
 from longrein.frontends.headless.slash_commands import SlashCommand, answer_of, slash_command
@@ -44,9 +45,8 @@ from longrein.workspace import nesting_depth
 
 if TYPE_CHECKING:
     from longrein.frontends.headless.control_requests import HostRequests
-    from longrein.frontends.headless.host_permissions import HostPermissions
+    from longrein.frontends.headless.permission_prompt import HostPermissions
     from longrein.frontends.headless.stream_json_input import InputMessage
-    from longrein.frontends.headless.structured_retries import StructuredRetries
 
 
 DENIAL = (
@@ -132,7 +132,7 @@ class _Run:
         self.requests: HostRequests | None = None
         """Serves the requests of a program; None without lines of stdin."""
         self.permissions = self._host_permissions()
-        self.retries = self._structured_retries()
+        self.retries = StructuredRetries(session) if options.structured else None
         self.seen, self.entry_seen = self.start, asyncio.Event()
         """Last entry that was handled here."""
         self.signal = 0
@@ -155,16 +155,9 @@ class _Run:
     def _host_permissions(self) -> "HostPermissions | None":
         if self.opened.app.context.options.permission_prompt_tool != "stdio":
             return None
-        from longrein.frontends.headless.host_permissions import HostPermissions
+        from longrein.frontends.headless.permission_prompt import HostPermissions
 
         return HostPermissions(self.session, self.channel, self._notice, self._report_state)
-
-    def _structured_retries(self) -> "StructuredRetries | None":
-        if not self.options.structured:
-            return None
-        from longrein.frontends.headless.structured_retries import StructuredRetries
-
-        return StructuredRetries(self.session)
 
     async def go(self, drive: Coroutine[Any, Any, None]) -> int:
         """Do the whole run, in which `drive` sends the messages; return the exit code."""
@@ -393,8 +386,6 @@ class _Run:
                 self.session.interrupt()  # the signal came before the turn had begun
             case TurnEndStep() if not child:
                 await self._turn_ended()
-            case _:
-                pass
 
     async def _turn_ended(self) -> None:
         """Ask again, write the result, or print the answer while background work goes on."""

@@ -152,8 +152,6 @@ def _deltas(reply: Replied) -> Iterator[Delta]:
                 yield CallDelta(
                     index, part.name, part.received or msgspec.json.encode(part.arguments).decode()
                 )
-            case _:
-                pass
 
 
 # --- Subagents of a run ---------------------------------------------------------------------------

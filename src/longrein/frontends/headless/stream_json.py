@@ -66,11 +66,14 @@ def _background(step: TaskStep | SubagentStep, run_state: RunState) -> Line | No
             return line | {"usage": _usage(report.usage, report.steps, report.elapsed_ms)}
         case SubagentStep(started=start) if start:
             child = run_state.subagent_of(step)
-            label = child.label
-            what = start.description
-            in_background = start.background
-            line = _started(label, child.call, what, "local_agent", background=in_background)
-            return line | {"spawn_depth": label.count(".") + 1}
+            line = _started(
+                child.label,
+                child.call,
+                start.description,
+                "local_agent",
+                background=start.background,
+            )
+            return line | {"spawn_depth": child.label.count(".") + 1}
         case _:
             return None
 

@@ -142,8 +142,6 @@ def _working(
                 continue
             case QuestionStep(id=call) | CallStep(phase="ended", id=call):
                 asking.pop(call, None)
-            case _:
-                pass
         last = activity_text(step) or last
     until = now_us if open else max((own.at for own in entries), default=at)
     state = "running" if steps else "queued"

@@ -180,8 +180,6 @@ def _of_step(past: SessionHistory, step: Step, prefix: str, all_texts: bool) -> 
             yield Section(_heading(handle, name), text_lines(start.task), opens=opens)
         case RequestStep(failure=failure) if failure and failure.message:
             yield _section(handle, "no answer", failure.message)
-        case _:
-            pass
 
 
 def _result(past: SessionHistory, step: CallStep, end: ToolEnded, handle: str) -> Section:

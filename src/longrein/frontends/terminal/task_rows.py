@@ -364,17 +364,13 @@ class BackgroundActivity:
                 self._call_starts[session, call] = step.at, self.now_s
             case CallStep(phase="ended", id=call):
                 self._call_starts.pop((session, call), None)
-            case _:
-                pass
         return self._subagent_lines(step) if session else lines
 
     def _task(self, step: TaskStep) -> list[Line]:
         """Add or remove a task. A promoted command keeps the start of its call. An end that is
         told early is told once.
         """
-        task = step.task
-        start = step.started
-        end = step.ended
+        task, start, end = step.task, step.started, step.ended
         if end is None:
             if start is None:
                 return []
@@ -434,8 +430,6 @@ class BackgroundActivity:
                 self.questions.pop((agent.session, call), None)
             case PromptStep(message=said) if said.origin in ("steer", "queued"):
                 return event_lines.user_lines(said, f"delivered to {name}")
-            case _:
-                pass
         return []
 
 
