@@ -302,15 +302,15 @@ class EditorSession:
             await self.send(update)
 
     async def _act(self, step: Step) -> None:
-        child = step.agent.session
+        subagent = step.agent.session
         match step:
             case CallStep(phase="output"):
                 self._flush_soon()
             case QuestionStep(answer=None):
                 self._ask(step)
             case QuestionStep(id=call) | CallStep(phase="ended", id=call):
-                self._drop_question(child, call)
-            case _ if not child:
+                self._drop_question(subagent, call)
+            case _ if not subagent:
                 await self._act_for_prompts(step)
 
     async def _act_for_prompts(self, step: Step) -> None:
@@ -446,8 +446,8 @@ class EditorSession:
     async def _request(self, method: str, params: Update) -> Any:
         return await self._peer.send_request(method, {"sessionId": self.id, **params})
 
-    def _drop_question(self, child: str, call: str) -> None:
-        question = self._questions.get((child, call))
+    def _drop_question(self, subagent: str, call: str) -> None:
+        question = self._questions.get((subagent, call))
         if question is not None:
             question.cancel()
 

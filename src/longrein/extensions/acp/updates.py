@@ -140,7 +140,7 @@ class UpdateStream:
         ]
         return [
             *shown,
-            *(update for child in self._children.values() for update in child.live_output()),
+            *(update for subagent in self._children.values() for update in subagent.live_output()),
         ]
 
     def terminal_update(self, call: str, command: str, terminal: str) -> Update | None:
@@ -154,7 +154,8 @@ class UpdateStream:
             self.terminals[call] = terminal
             return in_terminal(view, terminal)
         found = (
-            child.terminal_update(call, command, terminal) for child in self._children.values()
+            subagent.terminal_update(call, command, terminal)
+            for subagent in self._children.values()
         )
         return next((update for update in found if update is not None), None)
 

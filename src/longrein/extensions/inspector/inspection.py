@@ -127,16 +127,20 @@ class SessionInspector:
                 self._hear(agent, entry)
                 count += 1
             agent.is_over = bool(session) and self._children[session].is_over
-            for child in self._children:
-                if child in self._agents and child not in seen and not self._agents[child].is_over:
-                    seen.add(child)
-                    waiting.append(child)
+            for subagent in self._children:
+                if (
+                    subagent in self._agents
+                    and subagent not in seen
+                    and not self._agents[subagent].is_over
+                ):
+                    seen.add(subagent)
+                    waiting.append(subagent)
         return count
 
     def inspection(self) -> Inspection:
         """Return all that the page shows, with whole texts and without policies."""
         budget = self.budget
-        now_us = max([0, *(child.last_at for child in self._children.values())])
+        now_us = max([0, *(subagent.last_at for subagent in self._children.values())])
         if self._entries:
             now_us = max(now_us, self._entries[-1].at)
         is_open = self._logs.is_open()
@@ -158,7 +162,7 @@ class SessionInspector:
             [lane for agent in self._agents.values() for lane in agent.lane.lanes(now_us)],
             items,
             rows,
-            [child.shown(is_open=is_open) for child in self._children.values()],
+            [subagent.shown(is_open=is_open) for subagent in self._children.values()],
             self._files.files(),
             prices_note=budget.price.note if budget.price is not None else "",
             left_out=left_out,
@@ -195,8 +199,8 @@ class SessionInspector:
         if step.ended is None and step.started is not None:
             self._subagent_started(agent, step, step.started)
         elif step.ended is not None and step.session in self._children:
-            child = self._children[step.session]
-            child.ends = [*child.ends, (step.at, step.ended)]
+            subagent = self._children[step.session]
+            subagent.ends = [*subagent.ends, (step.at, step.ended)]
             if step.session in self._agents:
                 self._agents[step.session].lane.status = step.ended.status
 

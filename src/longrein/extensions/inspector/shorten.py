@@ -69,9 +69,9 @@ def _texts(inspection: Inspection) -> Iterable[str]:
         yield from (line.text for line in row.diff)
     for item in inspection.items:
         yield from (stage.text for stage in item.stages)
-    for child in inspection.subagents:
-        yield child.task
-        yield child.report
+    for subagent in inspection.subagents:
+        yield subagent.task
+        yield subagent.report
 
 
 def fit_to(inspection: Inspection, limit: int) -> Inspection:
@@ -80,11 +80,11 @@ def fit_to(inspection: Inspection, limit: int) -> Inspection:
     """
     rows = [_shorter_row(row, limit) for row in inspection.transcript]
     items = [_shorter_item(item, limit) for item in inspection.items]
-    children = [
+    subagents = [
         msgspec.structs.replace(
-            child, task=cut(child.task, limit)[0], report=cut(child.report, limit)[0]
+            subagent, task=cut(subagent.task, limit)[0], report=cut(subagent.report, limit)[0]
         )
-        for child in inspection.subagents
+        for subagent in inspection.subagents
     ]
     losses = [row.left_out for row in rows] + [
         stage.left_out for item in items for stage in item.stages
@@ -94,7 +94,7 @@ def fit_to(inspection: Inspection, limit: int) -> Inspection:
         inspection.left_out, bodies=bodies, bytes=sum(losses), above_bytes=limit if bodies else 0
     )
     return msgspec.structs.replace(
-        inspection, transcript=rows, items=items, subagents=children, left_out=left_out
+        inspection, transcript=rows, items=items, subagents=subagents, left_out=left_out
     )
 
 

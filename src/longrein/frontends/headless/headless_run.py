@@ -376,15 +376,15 @@ class _Run:
         self.reporter.apply(step, self.subagents)
         if step.seq:
             self.subagents.run_state(step.agent).step(step)
-        child = step.agent.session
+        subagent = step.agent.session
         match step:
             case QuestionStep(answer=None):
                 await self._decide(step)
             case CallStep(phase="ended", id=call) if self.permissions is not None:
-                self.permissions.forget(call, child)
-            case RequestStep(reply=None, failure=None) if self.signal and not child:
+                self.permissions.forget(call, subagent)
+            case RequestStep(reply=None, failure=None) if self.signal and not subagent:
                 self.session.interrupt()  # the signal came before the turn had begun
-            case TurnEndStep() if not child:
+            case TurnEndStep() if not subagent:
                 await self._turn_ended()
 
     async def _turn_ended(self) -> None:
@@ -400,8 +400,10 @@ class _Run:
             )
 
     def _has_background_work(self) -> bool:
-        children = self.run_state.children.values()
-        return bool(self.run_state.tasks) or any(child.started.background for child in children)
+        subagents = self.run_state.children.values()
+        return bool(self.run_state.tasks) or any(
+            subagent.started.background for subagent in subagents
+        )
 
     def _say_waiting(self) -> None:
         """Say on stderr which tasks the run still waits for, so that it does not look hung."""
@@ -413,13 +415,13 @@ class _Run:
 
     async def _decide(self, step: QuestionStep) -> None:
         """Ask the program about a call; without one, deny the call."""
-        child, asked = step.agent.session, step.asked
+        subagent, asked = step.agent.session, step.asked
         if self.permissions is None:
-            is_plan = asked is not None and asked.name == EXIT_PLAN_MODE.spec.name and not child
-            await self._deny(step.id, child, PLAN_TAKEN if is_plan else DENIAL)
+            is_plan = asked is not None and asked.name == EXIT_PLAN_MODE.spec.name and not subagent
+            await self._deny(step.id, subagent, PLAN_TAKEN if is_plan else DENIAL)
         elif asked is not None:
             run_state = self.subagents.run_state(step.agent)
-            self.permissions.ask(asked, call_of(step), run_state, child)
+            self.permissions.ask(asked, call_of(step), run_state, subagent)
 
     def _wake(self) -> None:
         self.work_ready.set()
@@ -439,8 +441,8 @@ class _Run:
         if not self.session.busy and not self.session.pending:
             self._report_state("idle")
 
-    async def _deny(self, call: str, child: str, why: str) -> None:
-        await self.session.tell(Answer(call, "deny", message=why, by="headless", session=child))
+    async def _deny(self, call: str, subagent: str, why: str) -> None:
+        await self.session.tell(Answer(call, "deny", message=why, by="headless", session=subagent))
 
     def _end_turn(self) -> None:
         self.reporter.end(self.run_state, self._stop())

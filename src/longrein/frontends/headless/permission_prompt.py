@@ -65,38 +65,40 @@ def _rule_fields(rule: str) -> Line:
     return {"toolName": match[1], "ruleContent": match[2]} if match else {"toolName": rule}
 
 
-def read_verdict(response: Any, asked: PermissionAsked, call: ToolCall, child: str) -> HostVerdict:
-    """Read the program's answer; one that cannot be read denies. `child`: session of the
+def read_verdict(
+    response: Any, asked: PermissionAsked, call: ToolCall, subagent: str
+) -> HostVerdict:
+    """Read the program's answer; one that cannot be read denies. `subagent`: session of the
     subagent that asks.
     """
     match response:
         case {"behavior": "allow"}:
-            return _allowed(response, asked, call, child)
+            return _allowed(response, asked, call, subagent)
         case {"behavior": "deny"}:
-            denial = _denial(asked.call, str(response.get("message") or ""), child)
+            denial = _denial(asked.call, str(response.get("message") or ""), subagent)
             return HostVerdict((denial,), interrupt=response.get("interrupt") is True)
         case _:
             return HostVerdict(
-                (_denial(asked.call, "the answer to can_use_tool has no behavior", child),)
+                (_denial(asked.call, "the answer to can_use_tool has no behavior", subagent),)
             )
 
 
-def refused(asked: PermissionAsked, why: str, child: str) -> HostVerdict:
+def refused(asked: PermissionAsked, why: str, subagent: str) -> HostVerdict:
     """Return the denial of a call about which the program could not be asked."""
-    return HostVerdict((_denial(asked.call, why, child),))
+    return HostVerdict((_denial(asked.call, why, subagent),))
 
 
-def _denial(call: str, message: str, child: str) -> Answer:
-    return Answer(call, "deny", message=message, by="user", session=child)
+def _denial(call: str, message: str, subagent: str) -> Answer:
+    return Answer(call, "deny", message=message, by="user", session=subagent)
 
 
 def _allowed(
-    response: Mapping[str, Any], asked: PermissionAsked, call: ToolCall, child: str
+    response: Mapping[str, Any], asked: PermissionAsked, call: ToolCall, subagent: str
 ) -> HostVerdict:
     changed = response.get("updatedInput")
     if changed is not None and not isinstance(changed, dict):
         return refused(
-            asked, "the answer to can_use_tool has an updatedInput that is no object", child
+            asked, "the answer to can_use_tool has an updatedInput that is no object", subagent
         )
     arguments = changed if changed is not None and changed != tool_input(call) else None
     updates = response.get("updatedPermissions") or ()
@@ -116,7 +118,7 @@ def _allowed(
             case _:
                 notes.append(_without_effect(update))
     answer = Answer(
-        asked.call, "allow", rule="\n".join(rules), by="user", session=child, arguments=arguments
+        asked.call, "allow", rule="\n".join(rules), by="user", session=subagent, arguments=arguments
     )
     answer = msgspec.structs.replace(answer, scope=scope)
     return HostVerdict((*modes, answer), notes=tuple(notes))
@@ -166,34 +168,36 @@ class HostPermissions:
         self._notice, self._report_state = notice, report_state
         self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
 
-    def ask(self, asked: PermissionAsked, call: ToolCall, run_state: RunState, child: str) -> None:
-        """Ask about `call`; the session gets the answer when it comes. `child`: session of the
+    def ask(
+        self, asked: PermissionAsked, call: ToolCall, run_state: RunState, subagent: str
+    ) -> None:
+        """Ask about `call`; the session gets the answer when it comes. `subagent`: session of the
         subagent that asks.
         """
-        self.forget(asked.call, child)
+        self.forget(asked.call, subagent)
         fields = question_fields(asked, call, run_state.qualified_id(asked.call), run_state.label)
         self._report_state("requires_action")
         run_state.decided.add(asked.call)
-        self._asking[child, asked.call] = asyncio.create_task(
-            self._ask(asked, call, child, fields, run_state.decided)
+        self._asking[subagent, asked.call] = asyncio.create_task(
+            self._ask(asked, call, subagent, fields, run_state.decided)
         )
 
     async def _ask(
         self,
         asked: PermissionAsked,
         call: ToolCall,
-        child: str,
+        subagent: str,
         fields: dict[str, object],
         decided: set[str],
     ) -> None:
         try:
             verdict = read_verdict(
-                await self._channel.request("can_use_tool", fields), asked, call, child
+                await self._channel.request("can_use_tool", fields), asked, call, subagent
             )
         except ControlError as error:
             if self._channel.is_closed:
                 decided.discard(asked.call)
-            verdict = refused(asked, str(error), child)
+            verdict = refused(asked, str(error), subagent)
         await self._apply(verdict)
 
     async def _apply(self, verdict: HostVerdict) -> None:
@@ -208,9 +212,9 @@ class HostPermissions:
         for written in told:
             await written
 
-    def forget(self, call: str, child: str = "") -> None:
+    def forget(self, call: str, subagent: str = "") -> None:
         """Take back the question about a call that has ended."""
-        task = self._asking.pop((child, call), None)
+        task = self._asking.pop((subagent, call), None)
         if task is not None:
             task.cancel()
 

@@ -192,9 +192,9 @@ def progress(step: Step) -> list[str]:  # noqa: PLR0911 - a case for each step
             return [f"task {over.task} {over.state}"] if step.seq else []
         case TaskStep(started=task) if task:
             return [f"task {task.task} {task.state}: {_first_line(task.command)}"]
-        case SubagentStep(ended=child) if child:
-            took = f"{child.elapsed_ms / 1000:.1f} s, {child.steps} steps"
-            return [f"subagent {child.status} after {took}"]
+        case SubagentStep(ended=subagent) if subagent:
+            took = f"{subagent.elapsed_ms / 1000:.1f} s, {subagent.steps} steps"
+            return [f"subagent {subagent.status} after {took}"]
         case SubagentStep(started=new) if new:
             own_label = step.label.rpartition(".")[2]
             return [f"subagent {own_label} {new.kind} started: {_first_line(new.description)}"]

@@ -79,14 +79,14 @@ def tree(
             last[step.session] = step
             ends.pop(step.session, None)
     views: list[SubagentView] = []
-    for child, step in last.items():
+    for subagent, step in last.items():
         label = f"{above}.{step.label}" if above else step.label
-        its, end = past.child(child), ends.get(child)
+        its, end = past.child(subagent), ends.get(subagent)
         figures = _ended(end) if end else _working(step.at, its, now_us, open=open)
-        started = step.started or SubagentStarted(child, "")
+        started = step.started or SubagentStarted(subagent, "")
         view = SubagentView(
             label,
-            child,
+            subagent,
             started.kind,
             started.description,
             model=started.model,

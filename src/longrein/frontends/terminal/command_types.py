@@ -152,12 +152,12 @@ class CommandContext:
         self.window: TerminalWindow | None = None
         """None on the plain terminal and without colours."""
 
-    def label(self, child: str) -> str:
-        known = self.view.activity.subagents.get(child)
+    def label(self, subagent: str) -> str:
+        known = self.view.activity.subagents.get(subagent)
         return (
             known.label
             if known
-            else next((v.label for v in self.session.agents() if v.child == child), "")
+            else next((v.label for v in self.session.agents() if v.child == subagent), "")
         )
 
     def command_line_for(self, taken: PendingMessage) -> str:

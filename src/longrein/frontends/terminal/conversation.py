@@ -484,9 +484,9 @@ class Conversation:
             output.write("\n")
         elif self.view.prompts:
             cut = [
-                f"a{child.seq}"
-                for child in self.session.state.children.values()
-                if child.ended is None
+                f"a{subagent.seq}"
+                for subagent in self.session.state.children.values()
+                if subagent.ended is None
             ]
             more = (
                 f", and with {counted(len(cut), 'subagent')} at work ({', '.join(cut)})"

@@ -217,8 +217,8 @@ def _nothing() -> Section:
     return Section(line(("dim", "there is no result, thinking or diff yet")), ())
 
 
-def _prefix(child: int) -> str:
-    return f"a{child}/" if child else ""
+def _prefix(subagent: int) -> str:
+    return f"a{subagent}/" if subagent else ""
 
 
 def _kind(part: object) -> str:

@@ -390,26 +390,22 @@ class BackgroundActivity:
                 self._ended_early.add(task)
         return ended_task(end, running.started if running else None)
 
-    def _end_subagent(self, child: str) -> KnownSubagent | None:
+    def _end_subagent(self, session: str) -> KnownSubagent | None:
         """Drop the questions of an ended subagent and of its own subagents."""
-        subagent = self.subagents.get(child)
+        subagent = self.subagents.get(session)
         below = f"{subagent.label}." if subagent else "."
         ended = {
-            child,
-            *(
-                session
-                for session, known in self.subagents.items()
-                if known.label.startswith(below)
-            ),
+            session,
+            *(other for other, known in self.subagents.items() if known.label.startswith(below)),
         }
         self.questions = {
             key: question for key, question in self.questions.items() if key[0] not in ended
         }
         return subagent
 
-    def _remember_act(self, child: str, act: str) -> None:
+    def _remember_act(self, subagent: str, act: str) -> None:
         """Remember an act; repeats, such as a call and its start, count once."""
-        acts = self.acts.setdefault(child, deque(maxlen=ACTS_MAX))
+        acts = self.acts.setdefault(subagent, deque(maxlen=ACTS_MAX))
         if act and (not acts or acts[-1] != act):
             acts.append(act)
 
