@@ -15,8 +15,8 @@ import msgspec
 from benchmarks.context.table import Row, print_table
 from benchmarks.inspector_session import SESSION, SampleSession
 
+from longrein.extensions.inspector.inspect_command import StoredLogs
 from longrein.extensions.inspector.inspection import SessionInspector, inspect_session
-from longrein.extensions.inspector.stored_logs import StoredLogs
 from longrein.store import open_log
 
 READ_S_MAX, BYTES_MAX = 3.0, 8_000_000

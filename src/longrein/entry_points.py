@@ -142,7 +142,7 @@ async def _opened(
         await opened.session.close()
         raise
     if given is not None and opened.deps.extension_parts:
-        from longrein.frontends.headless.server_questions import elicitation
+        from longrein.frontends.headless.hook_callbacks import elicitation
 
         opened.let_user_answer(elicitation(channel))
     return opened

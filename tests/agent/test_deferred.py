@@ -21,7 +21,7 @@ from longrein.events import (
     ToolEnded,
     ToolStarted,
 )
-from longrein.frontends.headless.progress_lines import progress
+from longrein.frontends.headless.reporter import progress
 from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json import draw
 from longrein.frontends.terminal.view_model import ViewModel

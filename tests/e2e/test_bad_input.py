@@ -34,7 +34,7 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
-from longrein.extensions.transcripts.read_file import TranscriptUnknown
+from longrein.extensions.transcripts.import_transcript import TranscriptUnknown
 from longrein.store.blobs import BlobDamaged
 from longrein.store.bundle import BundleError
 from longrein.store.database import row_checksum

@@ -24,7 +24,7 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.frontends.headless import OutputOptions
-from longrein.frontends.headless.progress_lines import progress
+from longrein.frontends.headless.reporter import progress
 from longrein.frontends.headless.run_state import PROGRAM
 from longrein.steps import Projection
 

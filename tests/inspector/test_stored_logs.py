@@ -20,9 +20,9 @@ from longrein.events import (
     Text,
     UserSpoke,
 )
+from longrein.extensions.inspector.inspect_command import StoredLogs
 from longrein.extensions.inspector.inspection import SessionInspector
 from longrein.extensions.inspector.page_data import Inspection
-from longrein.extensions.inspector.stored_logs import StoredLogs
 from longrein.store import open_log
 
 FORKED, LOST = "0198c0de-0000-4000-8000-00000000f0f0", "0198c0de-0000-4000-8000-00000000dead"

@@ -11,7 +11,7 @@ import pytest
 from longrein.app.attachments import NAMES_MAX, AttachmentReader, named_paths
 from longrein.app.file_matching import FileMatcher
 from longrein.events import Document, Image, Text
-from longrein.frontends.terminal.pictures import Pictures, pasted_paths
+from longrein.frontends.terminal.input_completion import Pictures, pasted_paths
 from longrein.workspace import PlainSpawner, open_workspace
 
 PNG = base64.b64decode(

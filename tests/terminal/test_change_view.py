@@ -4,7 +4,7 @@ lines of context.
 
 import pytest
 
-from longrein.frontends.terminal.change_view import change_view, numbered_diff
+from longrein.frontends.terminal.approvals import change_view, numbered_diff
 from longrein.frontends.terminal.event_lines import GAP, cells, line, plain
 from longrein.frontends.terminal.page_view import Page, PageView, Section
 from tests.terminal.scripted_session import texts

@@ -56,8 +56,13 @@ from longrein.frontends.terminal.event_lines import (
     plain,
     wrap,
 )
-from longrein.frontends.terminal.live_area import Figures, footer_line, state_line, state_word
-from longrein.frontends.terminal.provider_trouble import silence_text
+from longrein.frontends.terminal.live_area import (
+    Figures,
+    footer_line,
+    silence_text,
+    state_line,
+    state_word,
+)
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
 from longrein.steps import human_text

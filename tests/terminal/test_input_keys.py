@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from longrein.frontends.terminal.drafts import Draft, DraftFile
-from longrein.frontends.terminal.history_search import HistorySearch, sent_messages
+from longrein.frontends.terminal.input_actions import HistorySearch, sent_messages
 from longrein.frontends.terminal.input_completion import ProjectHistory
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_input import said

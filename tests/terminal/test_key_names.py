@@ -2,8 +2,8 @@
 
 import pytest
 
-from longrein.frontends.terminal.key_protocol import KeyParser, legacy_keys
 from longrein.frontends.terminal.keymap import ACTIONS, key_rows, keymap, parse_key
+from longrein.frontends.terminal.terminal_input import KeyParser, legacy_keys
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ from longrein.events import (
 from longrein.frontends.reports.cost import cost_rows
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.clipboard import copy, osc52, programs, takes_osc52
+from longrein.frontends.terminal.command_actions import SearchList
 from longrein.frontends.terminal.event_lines import plain
-from longrein.frontends.terminal.search_list import SearchList
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.steps.human_text import age
 from tests.terminal.scripted_session import apply, texts

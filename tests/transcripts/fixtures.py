@@ -8,8 +8,8 @@ from typing import Any
 
 from longrein.agent import UserMessage
 from longrein.events import Entry, Opened, Text, redactor
+from longrein.extensions.transcripts.import_transcript import find_format
 from longrein.extensions.transcripts.log_builder import LogBuilder, Transcript
-from longrein.extensions.transcripts.read_file import find_format
 from longrein.testing import MemoryDisk, ScriptedModel, open_test_session, says
 from longrein.testing.store import SESSION
 

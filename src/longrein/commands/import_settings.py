@@ -10,7 +10,7 @@ from longrein.commands.import_session import import_session
 from longrein.config import shorten_home
 from longrein.config.settings_import import AGENTS, apply_changes, find_settings, planned_changes
 from longrein.events import UsageError
-from longrein.frontends.stdin_prompt import ask
+from longrein.frontends.secret_input import ask
 from longrein.frontends.stdio import say, show
 
 QUESTION = "Write this to your own settings? [y/n] "

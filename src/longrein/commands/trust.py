@@ -7,7 +7,7 @@ from longrein import config
 from longrein.app.run_context import RunContext, read_run_context
 from longrein.events import SettingsError
 from longrein.frontends import first_frame
-from longrein.frontends.stdin_prompt import ask
+from longrein.frontends.secret_input import ask
 from longrein.frontends.stdio import say, show
 from longrein.options import Options
 from longrein.steps.human_text import escape_line

@@ -7,7 +7,7 @@ from typing import TypeVar
 from longrein.app.run_context import RunContext, new_nonce, read_run_context
 from longrein.config import TrustedFolders
 from longrein.events import UsageError
-from longrein.frontends.stdin_prompt import ask
+from longrein.frontends.secret_input import ask
 from longrein.frontends.stdio import say
 from longrein.steps.human_text import counted
 from longrein.store import latest_session

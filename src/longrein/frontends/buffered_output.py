@@ -1,4 +1,6 @@
-"""Buffered output to a pipe or file that never blocks the event loop."""
+"""Output that notices when its reader has left: buffered, to a pipe or file without blocking the
+event loop, or plain.
+"""
 
 import asyncio
 import os
@@ -94,3 +96,44 @@ class BufferedOutput:
             await self._ready.wait()
         finally:
             loop.remove_writer(self._fd)
+
+
+# --- Plain output ---------------------------------------------------------------------------------
+
+
+_ASCII = str.maketrans(
+    {
+        "●": "*",
+        "○": "o",
+        "›": ">",
+        "…": "...",
+        "·": "-",
+        "─": "-",
+        "│": "|",
+        "█": "#",
+        "⋮": ":",
+        "↑": "^",
+        "↓": "v",
+    }
+)
+
+
+class PlainOutput:
+    """Output to `fd` in an encoding that may be ASCII only. Writes nothing after an error."""
+
+    def __init__(self, fd: int, encoding: str) -> None:
+        self._fd, self._encoding = fd, encoding
+        self._wide = encoding.lower().replace("-", "") == "utf8"
+        self.closed = False
+        self.last = ""
+
+    def put(self, text: str) -> None:
+        """Write escaped `text`; characters missing in the encoding become ASCII or `\\uXXXX`."""
+        self.last = text
+        known = text if self._wide else text.translate(_ASCII)
+        data = known.encode(self._encoding, "backslashreplace")
+        try:
+            while data and not self.closed:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            self.closed = True

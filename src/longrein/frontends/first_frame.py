@@ -35,8 +35,6 @@ _SEQUENCE = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?"
 
 
 class _Frame:
-    """State of the first frame."""
-
     before: list[Any] | None = None
     """Attributes of the terminal before raw mode; None while no frame is open."""
     typed = b""

@@ -1,9 +1,9 @@
-"""A secret that a person enters: read from the terminal without an echo, or from stdin."""
+"""Input of a person without a screen: a secret without an echo, the answer to a question."""
 
 import os
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -55,3 +55,22 @@ def _line(fd: int) -> str:
 def is_terminal() -> bool:
     """Return True if a person can be asked: stdin and stdout are terminals."""
     return sys.stdin is not None and os.isatty(0) and os.isatty(1)
+
+
+ANSWER_BYTES_MAX = 4096
+
+
+def ask(question: str, answers: Mapping[str, str]) -> str:
+    """Ask until one of `answers` is typed, in any case; return what stands for it, '' at the end of
+    the input.
+
+    What was typed before the question does not answer it.
+    """
+    with suppress(termios.error):
+        termios.tcflush(0, termios.TCIFLUSH)
+    while True:
+        show(question)
+        line = os.read(0, ANSWER_BYTES_MAX)
+        answer = answers.get(line.decode("utf-8", "replace").strip().lower(), "")
+        if answer or not line:
+            return answer

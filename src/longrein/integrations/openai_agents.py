@@ -48,7 +48,6 @@ class EngineHooks(RunHooks[Any]):
         self._engine = engine
 
     async def on_llm_end(self, _context: Any, _agent: Any, response: Any) -> None:
-        """Report the usage of an answer."""
         self._engine.observe(response)
 
 

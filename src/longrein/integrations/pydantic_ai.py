@@ -186,7 +186,6 @@ class EngineCapability(AbstractCapability[Any]):
         raise error
 
     def get_toolset(self) -> FunctionToolset[Any]:
-        """Return the tool `Recall`."""
         return FunctionToolset([recall_tool(self.engine)])
 
 

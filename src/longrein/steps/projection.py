@@ -184,14 +184,14 @@ class Projection:
                 yield TaskStep(*here, task, task_start, is_known)
             case TaskEnded(task=task) as task_end:
                 yield TaskStep(*here, task, self._tasks.pop(task, None), ended=task_end)
-            case SubagentStarted(child=child) as child_start:
-                label = self._label(child_start.again or entry.seq)
-                self._subagents[child] = label, child_start
-                yield SubagentStep(*here, child, label, child_start)
-            case SubagentEnded(child=child) as child_end:
-                label, known = self._subagents.get(child, ("", None))
-                usd = usd_of(child_end)
-                yield SubagentStep(*here, child, label, known, child_end, usd=usd)
+            case SubagentStarted(child=subagent) as start_event:
+                label = self._label(start_event.again or entry.seq)
+                self._subagents[subagent] = label, start_event
+                yield SubagentStep(*here, subagent, label, start_event)
+            case SubagentEnded(child=subagent) as end_event:
+                label, known = self._subagents.get(subagent, ("", None))
+                usd = usd_of(end_event)
+                yield SubagentStep(*here, subagent, label, known, end_event, usd=usd)
             case _:
                 yield _single(here, entry.event)
 
@@ -210,8 +210,6 @@ class Projection:
                 case ToolCall():
                     self._calls[part.id] = part, here[0]
                     yield CallStep(*here, part, here[0], "made", number, purpose=purpose)
-                case _:
-                    pass
         yield end
 
     def _request_end(

@@ -129,7 +129,6 @@ class RequestStep(StepFields, frozen=True):
 
     @property
     def calls(self) -> list[ToolCall]:
-        """Calls of the reply, as the model made them."""
         parts = self.reply.parts if self.reply else ()
         return [part for part in parts if isinstance(part, ToolCall)]
 
@@ -144,7 +143,6 @@ class CallFields(StepFields, frozen=True):
 
     @property
     def id(self) -> str:
-        """Id of the call."""
         return self.made.id
 
     @property

@@ -34,13 +34,11 @@ class EditorBridge:
         self._has_terminals = bool(capabilities.terminal)
 
     def editor(self) -> Editor:
-        """Return what the editor offers to tools."""
         return Editor(
             self if self.can_read or self.can_write else None, self if self._has_terminals else None
         )
 
     def connect(self, session: str, show: ShowTerminal) -> None:
-        """Set the session, once it is open."""
         self._session, self._show = session, show
 
     # --- files (`workspace.editor_workspace.EditorFiles`) -----------------------------------------

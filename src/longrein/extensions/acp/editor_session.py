@@ -1,27 +1,19 @@
 """Session of the editor: prompts in, updates and permission questions out."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from acp import RequestError
-from longrein.agent import (
-    InboxMessage,
-    SessionUpdate,
-    SetMode,
-    SetModel,
-    UserMessage,
-    session_usd,
-)
+from longrein.agent import InboxMessage, SessionUpdate, SetMode, SetModel, UserMessage, session_usd
 from longrein.agent.extension_part import user_answer
 from longrein.app import AppSession
 from longrein.events import AnyPart, Entry, LongreinError, Rewound, UsageError
-from longrein.extensions.acp import editor_commands, permissions, question_forms
-from longrein.extensions.acp.config_options import config_options, modes
+from longrein.extensions.acp import editor_commands, permissions
 from longrein.extensions.acp.tool_calls import Update
 from longrein.extensions.acp.updates import StreamSource, UpdateStream, chunk, notice
 from longrein.frontends.stdio import say
-from longrein.settings_schema import MODES
+from longrein.settings_schema import MODE_TEXTS, MODES
 from longrein.steps import (
     BreakStep,
     CallStep,
@@ -310,15 +302,15 @@ class EditorSession:
             await self.send(update)
 
     async def _act(self, step: Step) -> None:
-        child = step.agent.session
+        subagent = step.agent.session
         match step:
             case CallStep(phase="output"):
                 self._flush_soon()
             case QuestionStep(answer=None):
                 self._ask(step)
             case QuestionStep(id=call) | CallStep(phase="ended", id=call):
-                self._drop_question(child, call)
-            case _ if not child:
+                self._drop_question(subagent, call)
+            case _ if not subagent:
                 await self._act_for_prompts(step)
 
     async def _act_for_prompts(self, step: Step) -> None:
@@ -342,8 +334,6 @@ class EditorSession:
                 await self._end_turn(step)
             case RequestStep() if any(one.begun and one.cancelled for one in self._prompts):
                 self.port.interrupt()  # the cancellation came before the turn had begun
-            case _:
-                pass
 
     async def _send_options(self) -> None:
         options = self.options()["configOptions"]
@@ -408,8 +398,8 @@ class EditorSession:
         stop = False
         modes: tuple[SetMode, ...] = ()
         try:
-            if question_forms.questions_of(question):
-                answer, stop = await question_forms.ask(question, self._request, forms=self._forms)
+            if permissions.questions_of(question):
+                answer, stop = await permissions.ask(question, self._request, forms=self._forms)
             else:
                 params = {
                     "toolCall": permissions.tool_call(question),
@@ -456,7 +446,49 @@ class EditorSession:
     async def _request(self, method: str, params: Update) -> Any:
         return await self._peer.send_request(method, {"sessionId": self.id, **params})
 
-    def _drop_question(self, child: str, call: str) -> None:
-        question = self._questions.get((child, call))
+    def _drop_question(self, subagent: str, call: str) -> None:
+        question = self._questions.get((subagent, call))
         if question is not None:
             question.cancel()
+
+
+_NAMES = ("Plan", "Don't ask", "Default", "Accept edits", "Auto", "Bypass permissions")
+MODE_NAMES = {
+    mode: (name, MODE_TEXTS[mode].replace("`", ""))
+    for mode, name in zip(MODES, _NAMES, strict=True)
+}
+"""Permission mode -> name and description."""
+
+Option = dict[str, Any]
+
+
+def modes(current: str) -> Option:
+    """Return the session modes, for editors without configuration options."""
+    available = [
+        {"id": mode, "name": MODE_NAMES[mode][0], "description": MODE_NAMES[mode][1]}
+        for mode in MODES
+    ]
+    return {"currentModeId": current, "availableModes": available}
+
+
+def config_options(mode: str, model: str, models: Sequence[str]) -> list[Option]:
+    """Return all configuration options with their present values."""
+    mode_values = [
+        {"value": m, "name": MODE_NAMES[m][0], "description": MODE_NAMES[m][1]} for m in MODES
+    ]
+    model_values = [{"value": name, "name": name} for name in dict.fromkeys((model, *models))]
+    return [
+        _select("mode", "Permission mode", "mode", mode, mode_values),
+        _select("model", "Model", "model", model, model_values),
+    ]
+
+
+def _select(option: str, name: str, category: str, value: str, values: list[Option]) -> Option:
+    return {
+        "id": option,
+        "name": name,
+        "category": category,
+        "type": "select",
+        "currentValue": value,
+        "options": values,
+    }

@@ -119,11 +119,9 @@ class UpdateStream:
             )
 
     def apply(self, step: Step) -> list[Update]:
-        """Return the updates of one step of the session or a subagent."""
         return self.of(step.agent)._draw(step)
 
     def of(self, agent: Agent) -> "UpdateStream":
-        """Return the stream of the agent of a step."""
         if not agent.session:
             return self
         if agent.session not in self._children:
@@ -142,7 +140,7 @@ class UpdateStream:
         ]
         return [
             *shown,
-            *(update for child in self._children.values() for update in child.live_output()),
+            *(update for subagent in self._children.values() for update in subagent.live_output()),
         ]
 
     def terminal_update(self, call: str, command: str, terminal: str) -> Update | None:
@@ -156,12 +154,12 @@ class UpdateStream:
             self.terminals[call] = terminal
             return in_terminal(view, terminal)
         found = (
-            child.terminal_update(call, command, terminal) for child in self._children.values()
+            subagent.terminal_update(call, command, terminal)
+            for subagent in self._children.values()
         )
         return next((update for update in found if update is not None), None)
 
     def call_view(self, call: str) -> CallView | None:
-        """Return an open call that was announced."""
         return self._calls.get(call)
 
     def qualified(self, call: str) -> str:
@@ -215,7 +213,8 @@ class UpdateStream:
                 self._streamed.add(request)
                 return list(self._chunks(request, deltas))
             case NoticeStep(pause=pause) if pause:
-                return [thought(f"{pause.message}: trying again in {pause.delay_s:.1f} s\n")]
+                again = f"{pause.message}: trying again in {pause.delay_s:.1f} s\n"
+                return [chunk("agent_thought_chunk", again)]
             case SettingStep(name="todos", todos=todos):
                 entries = [
                     {"content": t.content, "priority": "medium", "status": t.status} for t in todos
@@ -298,7 +297,7 @@ class UpdateStream:
         found = []
         calls = [unwrapped(call) for call in step.calls] if reply.stop != "interrupted" else []
         who = f"{self._label} {self._who}" if self._label else ""
-        file_text = self._source.file_text if not self.replaying else _no_text
+        file_text = (lambda _path: None) if self.replaying else self._source.file_text
         for call in calls:
             if call.name in HIDDEN_CALLS:
                 continue
@@ -319,9 +318,7 @@ class UpdateStream:
     # --- background work: long-lived calls, one for each task and each subagent -------------------
 
     def _task(self, step: TaskStep) -> list[Update]:
-        task = step.task
-        end = step.ended
-        start = step.started
+        task, start, end = step.task, step.started, step.ended
         if end is not None:
             if not step.seq:
                 return []
@@ -336,9 +333,7 @@ class UpdateStream:
         return [background_call(task, title, "execute", status, {"command": start.command})]
 
     def _subagent(self, step: SubagentStep) -> list[Update]:
-        label = step.label
-        end = step.ended
-        start = step.started
+        label, start, end = step.label, step.started, step.ended
         if start is None:
             return []
         if end is not None:
@@ -350,18 +345,9 @@ class UpdateStream:
         return [background_call(label, title, "think", "in_progress", arguments)]
 
 
-def _no_text(_path: str) -> str | None:
-    return None
-
-
 def chunk(name: str, text: str) -> Update:
     """Return a piece of a message; `name` says whose."""
     return {"sessionUpdate": name, "content": {"type": "text", "text": text}}
-
-
-def thought(text: str) -> Update:
-    """Return a piece of thinking."""
-    return chunk("agent_thought_chunk", text)
 
 
 def notice(text: str, kind: str = "notice") -> Update:

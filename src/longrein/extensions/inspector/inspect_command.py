@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -14,21 +14,60 @@ import msgspec
 
 from longrein.app.run_context import RunContext, named_budget
 from longrein.atomic_file import replace_file
-from longrein.events import LongreinError, SessionUnknown, UsageError
+from longrein.events import Entry, LongreinError, SessionUnknown, UsageError
 from longrein.extensions.inspector.inspection import SessionInspector, can_replay, inspect_session
 from longrein.extensions.inspector.page import render
 from longrein.extensions.inspector.page_data import Comparison, Inspection
 from longrein.extensions.inspector.page_server import InspectorServer, LivePage
 from longrein.extensions.inspector.shorten import PAGE_BYTES_MAX, fit
-from longrein.extensions.inspector.stored_logs import StoredLogs
 from longrein.frontends.stdio import say, show
 from longrein.steps.human_text import counted, size
-from longrein.store import find_session, latest_session
+from longrein.store import Reader, find_session, is_open, latest_session
 
 PAGE, COMPARISON = "inspect.html", "compare.html"
 """Names of the pages in the folder of a session."""
 POLL_S = 1.0
 """Time between two looks at the log of a live page."""
+
+
+class StoredLogs:
+    """Reads the logs of a session and its subagents from its database. For one thread at a time."""
+
+    def __init__(self, state_dir: str, session: str) -> None:
+        """Raises `SessionUnknown`."""
+        self._state_dir, self._session = state_dir, session
+        self._reader = Reader(state_dir, session)
+        self._children: dict[str, Reader] = {}
+
+    def entries(self, session: str, after: int) -> Iterable[Entry] | None:
+        """Return the entries of a subagent, or with '' of the session, after seq `after`; None if
+        there is no log.
+
+        Entries that a subagent shares with its parent are left out. Raises `StoreDamaged`,
+        `SessionReadOnly`.
+        """
+        if not session:
+            return self._reader.entries(after)
+        if session not in self._children:
+            number = self._reader.number_of(session)
+            if not number:
+                return None
+            self._children[session] = self._reader.session_reader(number)
+        reader = self._children[session]
+        return reader.entries(max(after, reader.first - 1))
+
+    def is_open(self) -> bool:
+        return is_open(self._state_dir, self._session)
+
+    def title(self) -> str:
+        return self._reader.about()[2]
+
+    @property
+    def folder(self) -> str:
+        return self._reader.folder
+
+    def close(self) -> None:
+        self._reader.close()
 
 
 def inspect(
@@ -119,12 +158,8 @@ def has_browser(environ: Mapping[str, str]) -> bool:
     """Return True if there is a browser with windows of its own, so that none takes the
     terminal.
     """
-    return bool(environ.get("BROWSER") or sys.platform == "darwin" or has_display(environ))
-
-
-def has_display(environ: Mapping[str, str]) -> bool:
-    """Return True in a graphical session of X or Wayland."""
-    return bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
+    named = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform == "darwin" or any(environ.get(name) for name in named)
 
 
 # --- Two side by side -----------------------------------------------------------------------------

@@ -104,12 +104,10 @@ class SessionInspector:
 
     @property
     def entries(self) -> Sequence[Entry]:
-        """Entries of the main agent so far."""
         return self._entries
 
     @property
     def budget(self) -> Budget:
-        """Budget of the model that the session uses now."""
         return self._budget(self._state.prefix)
 
     def read(self) -> int:
@@ -129,16 +127,20 @@ class SessionInspector:
                 self._hear(agent, entry)
                 count += 1
             agent.is_over = bool(session) and self._children[session].is_over
-            for child in self._children:
-                if child in self._agents and child not in seen and not self._agents[child].is_over:
-                    seen.add(child)
-                    waiting.append(child)
+            for subagent in self._children:
+                if (
+                    subagent in self._agents
+                    and subagent not in seen
+                    and not self._agents[subagent].is_over
+                ):
+                    seen.add(subagent)
+                    waiting.append(subagent)
         return count
 
     def inspection(self) -> Inspection:
         """Return all that the page shows, with whole texts and without policies."""
         budget = self.budget
-        now_us = max([0, *(child.last_at for child in self._children.values())])
+        now_us = max([0, *(subagent.last_at for subagent in self._children.values())])
         if self._entries:
             now_us = max(now_us, self._entries[-1].at)
         is_open = self._logs.is_open()
@@ -160,7 +162,7 @@ class SessionInspector:
             [lane for agent in self._agents.values() for lane in agent.lane.lanes(now_us)],
             items,
             rows,
-            [child.shown(is_open=is_open) for child in self._children.values()],
+            [subagent.shown(is_open=is_open) for subagent in self._children.values()],
             self._files.files(),
             prices_note=budget.price.note if budget.price is not None else "",
             left_out=left_out,
@@ -192,15 +194,13 @@ class SessionInspector:
                 self._branch, self._cwd = opened.branch, opened.cwd
             case PromptStep(message=message) if not self._words:
                 self._words = " ".join(text_of(message.typed)[: 4 * TITLE_CHARS_MAX].split())
-            case _:
-                pass
 
     def _subagent(self, agent: AgentLog, step: SubagentStep) -> None:
         if step.ended is None and step.started is not None:
             self._subagent_started(agent, step, step.started)
         elif step.ended is not None and step.session in self._children:
-            child = self._children[step.session]
-            child.ends = [*child.ends, (step.at, step.ended)]
+            subagent = self._children[step.session]
+            subagent.ends = [*subagent.ends, (step.at, step.ended)]
             if step.session in self._agents:
                 self._agents[step.session].lane.status = step.ended.status
 
@@ -269,7 +269,6 @@ class SessionInspector:
         ]
 
     def sent_tokens(self) -> float:
-        """Return the tokens of all that the requests of the main agent sent first."""
         return sum(
             life.tokens
             for life in self._items.lives.values()

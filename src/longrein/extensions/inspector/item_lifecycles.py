@@ -60,8 +60,6 @@ class ItemTracker:
                 why = f"{who} asked for it" + (f": {asked}" if asked else "")
                 stage = Stage(next_request, step.seq, "recalled", why=why)
                 self.lives[recalled.handle].stages.append(stage)
-            case _:
-                pass
 
     def take_request(self, state: State, n: int, first: int, *, is_broken: bool) -> int:
         """Take in the view of request `n`. Return the uncalibrated tokens of the items that no
@@ -140,7 +138,7 @@ class ItemTracker:
             handle,
             item.kind,
             life.born_request,
-            _seq_of(handle),
+            int(handle[1:].partition(".")[0]),
             life.tokens,
             list(life.stages),
             tool=item.part.name if isinstance(item.part, ToolCall | ToolResult) else "",
@@ -149,10 +147,6 @@ class ItemTracker:
             usd=round(usd, 6),
             next_goes=goes,
         )
-
-
-def _seq_of(handle: str) -> int:
-    return int(handle[1:].partition(".")[0])
 
 
 def _form_of(item: Item) -> Literal["trimmed", "placeholder"]:

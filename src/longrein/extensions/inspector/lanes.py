@@ -32,7 +32,6 @@ class OpenSpan(msgspec.Struct):
     status: str = "open"
 
     def end(self, at_us: int, status: str) -> None:
-        """End the interval."""
         self.end_us, self.status = max(at_us, self.start_us), status
 
     def shown(self, now_us: int) -> Span:
@@ -57,7 +56,6 @@ class LaneBuilder:
         self._tasks: dict[str, OpenSpan] = {}
 
     def hear(self, step: Step) -> None:
-        """Take in a step of the agent."""
         at = step.at
         match step:
             case PromptStep():
@@ -76,8 +74,6 @@ class LaneBuilder:
                 self._end_turn(step)
             case TaskStep():
                 self._task(step)
-            case _:
-                pass
 
     def _request(self, step: RequestStep) -> None:
         if step.reply is not None:
@@ -110,9 +106,7 @@ class LaneBuilder:
             self._idle = self._begin("wait", step, "waits for the user")
 
     def _task(self, step: TaskStep) -> None:
-        task = step.task
-        start = step.started
-        end = step.ended
+        task, start, end = step.task, step.started, step.ended
         if end is not None:
             if task in self._tasks:
                 self._tasks[task].end(step.at, "ok" if end.state == "done" else end.state)

@@ -106,7 +106,6 @@ class InspectorServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Address of the page, with the token."""
         return f"http://{ADDRESS}:{self.server_port}/?token={self.token}"
 
     def refusal(self, path: str, header: Callable[[str], list[str]]) -> str:

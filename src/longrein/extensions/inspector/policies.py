@@ -74,17 +74,9 @@ def with_policies(
     """Return `base` with the cost of the plain policies. `sent_tokens` as in `scale_of`."""
     recording = of_entries(base.session.id, entries)
     scale = scale_of(budget, recording, sent_tokens)
-    policies = replayed_policies(recording, budget, scale)
+    uses, own = _uses(recording), _scaled_budget(budget, scale)
+    policies = [_policy(name, recording, own, scale, uses) for name in PLAIN_POLICIES]
     return msgspec.structs.replace(base, policies=policies, cost_unit=scale.unit)
-
-
-def replayed_policies(recording: Recording, budget: Budget, scale: Scale) -> list[PolicyData]:
-    """Replay a session under each plain policy."""
-    uses = _uses(recording)
-    return [
-        _policy(name, recording, _scaled_budget(budget, scale), scale, uses)
-        for name in PLAIN_POLICIES
-    ]
 
 
 def _scaled_budget(budget: Budget, scale: Scale) -> Budget:

@@ -77,7 +77,6 @@ class RequestTracker:
 
     @property
     def next_request(self) -> int:
-        """Number of the next request."""
         return len(self._requests) + 1
 
     def hear(self, step: Step, state: State, kept: int) -> None:
@@ -100,8 +99,6 @@ class RequestTracker:
                 self._failed(step.at, failure)
             case RequestStep(asked=asked) if asked:
                 self._asked(step, asked, state, kept)
-            case _:
-                pass
 
     def requests(self) -> list[RequestData]:
         """Return all requests. Without any use of the cache nothing counts as missed."""

@@ -1,6 +1,6 @@
 """Fit the texts of a page into a size: the longest are cut in the middle until all fit together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -69,21 +69,22 @@ def _texts(inspection: Inspection) -> Iterable[str]:
         yield from (line.text for line in row.diff)
     for item in inspection.items:
         yield from (stage.text for stage in item.stages)
-    for child in inspection.subagents:
-        yield child.task
-        yield child.report
+    for subagent in inspection.subagents:
+        yield subagent.task
+        yield subagent.report
 
 
 def fit_to(inspection: Inspection, limit: int) -> Inspection:
     """Return the inspection with every text cut to `limit` encoded bytes, and the sums of what
     was left out.
     """
-    rows, items = shorter_rows(inspection.transcript, limit), shorter_items(inspection.items, limit)
-    children = [
+    rows = [_shorter_row(row, limit) for row in inspection.transcript]
+    items = [_shorter_item(item, limit) for item in inspection.items]
+    subagents = [
         msgspec.structs.replace(
-            child, task=cut(child.task, limit)[0], report=cut(child.report, limit)[0]
+            subagent, task=cut(subagent.task, limit)[0], report=cut(subagent.report, limit)[0]
         )
-        for child in inspection.subagents
+        for subagent in inspection.subagents
     ]
     losses = [row.left_out for row in rows] + [
         stage.left_out for item in items for stage in item.stages
@@ -93,13 +94,8 @@ def fit_to(inspection: Inspection, limit: int) -> Inspection:
         inspection.left_out, bodies=bodies, bytes=sum(losses), above_bytes=limit if bodies else 0
     )
     return msgspec.structs.replace(
-        inspection, transcript=rows, items=items, subagents=children, left_out=left_out
+        inspection, transcript=rows, items=items, subagents=subagents, left_out=left_out
     )
-
-
-def shorter_rows(rows: Sequence[TranscriptRow], limit: int) -> list[TranscriptRow]:
-    """Return rows of the transcript with texts and diffs cut to `limit`."""
-    return [_shorter_row(row, limit) for row in rows]
 
 
 def _shorter_row(row: TranscriptRow, limit: int) -> TranscriptRow:
@@ -132,16 +128,11 @@ def _shorter_diff(diff: list[DiffLine], limit: int) -> tuple[list[DiffLine], int
     return kept, lost
 
 
-def shorter_items(items: Sequence[ItemData], limit: int) -> list[ItemData]:
-    """Return items with the texts of their stages cut to `limit`."""
-    return [
-        msgspec.structs.replace(
-            item, stages=[_shorter_stage(stage, limit) for stage in item.stages]
-        )
-        if any(stage.text for stage in item.stages)
-        else item
-        for item in items
-    ]
+def _shorter_item(item: ItemData, limit: int) -> ItemData:
+    if not any(stage.text for stage in item.stages):
+        return item
+    stages = [_shorter_stage(stage, limit) for stage in item.stages]
+    return msgspec.structs.replace(item, stages=stages)
 
 
 def _shorter_stage(stage: Stage, limit: int) -> Stage:

@@ -40,8 +40,6 @@ class Child(msgspec.Struct):
                 self.asking = {*self.asking, step.id}
             case QuestionStep(id=call) | CallStep(phase="ended", id=call):
                 self.asking = self.asking - {call}
-            case _:
-                pass
 
     def shown(self, *, is_open: bool) -> SubagentData:
         """Return the subagent as the page gets it. `is_open`: whether the session is open."""

@@ -55,7 +55,6 @@ class TranscriptBuilder:
         self.rows: list[TranscriptRow] = []
 
     def hear(self, step: Step) -> None:
-        """Append the rows of a step."""
         self.rows += self._rows(step)
 
     def _rows(self, step: Step) -> Iterable[TranscriptRow]:
@@ -190,8 +189,8 @@ def _row_values(step: Step) -> Values | None:  # noqa: C901, PLR0911, PLR0912 - 
         case SubagentStep(ended=report) if report:
             text = "\n".join(filter(None, (report.message, report.report)))
             return "subagent", "subagent", text, f"{_subagent(step)} ended", report.status
-        case SubagentStep(started=child) if child:
-            return "subagent", "assistant", child.task, _subagent(step), "started"
+        case SubagentStep(started=subagent) if subagent:
+            return "subagent", "assistant", subagent.task, _subagent(step), "started"
         case FileStep(changed=changed) if changed and changed.by != "agent":
             text = changed.diff or changed.note
             return "file", _person(changed.by), text, f"{step.path} was changed", changed.by

@@ -86,7 +86,6 @@ class McpConnection:
         )
 
     def start(self) -> None:
-        """Connect in the background."""
         self._task = asyncio.ensure_future(self._run())
 
     async def settled(self) -> None:
@@ -103,7 +102,6 @@ class McpConnection:
         told.set()
 
     def reconnect(self) -> None:
-        """Connect anew."""
         self._ended.set()
         self._retry.set()
 
@@ -172,14 +170,8 @@ class McpConnection:
         self._host.changed(self.server.name)
 
     async def _pause(self, failures: int) -> None:
-        if 0 < failures < len(BACKOFF_S):
-            pause_s = BACKOFF_S[failures - 1]
-        elif failures == 0:
-            pause_s = 0.0
-        else:
-            pause_s = None
-        if self.status == "needs login":
-            pause_s = None
+        is_last = failures >= len(BACKOFF_S) or self.status == "needs login"
+        pause_s = None if is_last else (0.0, *BACKOFF_S)[failures]
         with suppress(TimeoutError):
             await asyncio.wait_for(self._retry.wait(), pause_s)
 
@@ -267,8 +259,6 @@ class McpConnection:
                 self._stale.set()
             case types.ResourceUpdatedNotification(params=params):
                 self._host.resource_updated(self.server.name, str(params.uri))
-            case _:
-                pass
 
     async def _list_roots(self, _: ClientRequestContext) -> types.ListRootsResult:
         return types.ListRootsResult(
@@ -327,7 +317,7 @@ class McpConnection:
         async def both(client: Client) -> tuple[ListedResource, ...]:
             found = [
                 ListedResource(str(r.uri), r.name, r.description or "")
-                for r in await _all_resources(client)
+                for r in await _all(client.list_resources, "resources")
             ]
             with suppress(MCPError):  # templates are optional
                 templates = await _all(client.list_resource_templates, "resource_templates")
@@ -429,10 +419,6 @@ async def _read_and_follow(client: Client, uri: str) -> types.ReadResourceResult
         with suppress(MCPError):
             await client.session.subscribe_resource(uri)
     return result
-
-
-async def _all_resources(client: Client) -> list[Any]:
-    return await _all(client.list_resources, "resources")
 
 
 def _tool(one: types.Tool) -> ListedTool:

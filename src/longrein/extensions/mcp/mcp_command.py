@@ -23,8 +23,8 @@ from longrein.extensions.mcp.server_files import (
     read_server,
     scope_file,
 )
-from longrein.extensions.mcp.server_selection import mcp_toolset
 from longrein.extensions.mcp.servers import ServerView
+from longrein.extensions.mcp.session_part import mcp_toolset
 from longrein.frontends.stdio import say, show
 from longrein.permissions.network_hosts import Target, matches_entry
 from longrein.steps.human_text import escape_line

@@ -52,24 +52,20 @@ class TokenFile:
         replace_file(self.path, (data,), durable=True, temporary=f"{self.path}.{os.getpid()}.new")
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the stored tokens."""
         found = self._read().get("tokens")
         return OAuthToken.model_validate(found) if found else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Store tokens."""
         self._write(
             tokens=tokens.model_dump(mode="json", exclude_none=True),
             expires_at=calculate_token_expiry(tokens.expires_in),
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the registration."""
         found = self._read().get("client")
         return OAuthClientInformationFull.model_validate(found) if found else None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Store the registration."""
         self._write(client=client_info.model_dump(mode="json", exclude_none=True))
 
     def fit(self, server: McpServer) -> int:
@@ -174,7 +170,6 @@ class LoopbackRedirect:
 
     @property
     def address(self) -> str:
-        """The redirect URI."""
         return redirect_address(self._port)
 
     async def show(self, url: str) -> None:

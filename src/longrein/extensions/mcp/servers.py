@@ -140,13 +140,15 @@ class McpToolset:
                     self._resource_tools()[spec.name], spec=spec
                 )
             elif spec.name.startswith(MCP_PREFIX) and len(words) == 3 and words[1] in self.servers:
-                self._offered[spec.name] = self._stored_tool(words[1], spec)
+                always = self.servers[words[1]].always_listed
+                self._offered[spec.name] = self._made(
+                    words[1], spec, reads=False, always_listed=always
+                )
         self._registry.update(self._offered)
         self._renew_search()
 
     @property
     def usable(self) -> list[McpServer]:
-        """Servers to connect with."""
         return [one for one in self.servers.values() if not (one.problem or one.disabled)]
 
     def start(self) -> None:
@@ -206,7 +208,6 @@ class McpToolset:
         ]
 
     async def close(self) -> None:
-        """End all connections."""
         if self._opening is not None:
             self._opening.cancel()
         closing = (*self._closing, *(one.close() for one in self._connections.values()))
@@ -223,7 +224,6 @@ class McpToolset:
         self.host.notice(text)  # of the session, which comes later
 
     def let_user_answer(self) -> None:
-        """Show questions of servers to the user, who is there."""
         self.host.elicit = self._ask_user
 
     async def _ask_user(
@@ -297,7 +297,6 @@ class McpToolset:
             self._news[name] = f"gone: {', '.join(gone)}"[:4_000]
 
     def views(self) -> list[ServerView]:
-        """Return the state of all servers."""
         return [self._view(server) for server in self.servers.values()]
 
     def _view(self, server: McpServer) -> ServerView:
@@ -335,7 +334,6 @@ class McpToolset:
 
     @property
     def offered(self) -> tuple[Tool, ...]:
-        """Tools in the prefix, in order."""
         return tuple(self._offered.values())
 
     def pin(self) -> None:
@@ -425,11 +423,6 @@ class McpToolset:
         always = listed.always_listed or self.servers[server].always_listed
         spec = msgspec.structs.replace(tool_spec(server, listed, self._nonce), name=full)
         return self._made(server, spec, reads=listed.reads, always_listed=always)
-
-    def _stored_tool(self, server: str, spec: ToolSpec) -> Tool:
-        return self._made(
-            server, spec, reads=False, always_listed=self.servers[server].always_listed
-        )
 
     def _made(self, server: str, spec: ToolSpec, *, reads: bool, always_listed: bool) -> Tool:
         async def run(context: ToolContext, /, **arguments: Any) -> Outcome:

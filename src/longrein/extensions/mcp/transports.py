@@ -85,6 +85,14 @@ async def open_transport(
     return _ending(streamable_http_client(server.url, http_client=client), ended, answers)
 
 
+async def _finish(tasks: Sequence[asyncio.Task[None]], streams: Sequence[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for stream in streams:
+        stream.close()
+
+
 # --- A server inside the program that runs longrein -----------------------------------------------
 
 
@@ -136,12 +144,8 @@ async def tunnel(
             raise McpFailure(problem[0]) from error
         raise
     finally:
-        tasks = [writing, *carrying]
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        for stream in (read_stream, write_stream, to_client, from_client):
-            stream.close()
+        streams = (read_stream, write_stream, to_client, from_client)
+        await _finish([writing, *carrying], streams)
     if problem:
         raise McpFailure(problem[0])
 
@@ -219,11 +223,7 @@ async def _stdio(
             raise McpFailure(problem[0] if problem else await _why_ended(process) + hint) from error
         raise
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        for stream in (read_stream, write_stream, to_client, from_client):
-            stream.close()
+        await _finish(tasks, (read_stream, write_stream, to_client, from_client))
     raise McpFailure(problem[0])
 
 
@@ -355,10 +355,7 @@ async def _reading(transport: Any, ended: asyncio.Event) -> AsyncIterator[Any]:
         try:
             yield read_stream, writing
         finally:
-            task.cancel()
-            await asyncio.wait([task])
-            to_client.close()
-            read_stream.close()
+            await _finish([task], (to_client, read_stream))
 
 
 async def _helper_headers(server: McpServer, host: ServerHost) -> dict[str, str]:
@@ -422,7 +419,6 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         return response
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._inner.aclose()
 
 

@@ -215,12 +215,12 @@ class Tracer:
             self._record(agent.span, "gen_ai.system_instructions", system)
 
     def _begin_subagent(self, parent: AgentTrace, event: SubagentStarted, at_ns: int) -> None:
-        child = self._agents.setdefault(event.child, AgentTrace(event.child, event.kind))
+        subagent = self._agents.setdefault(event.child, AgentTrace(event.child, event.kind))
         provider, _, model = event.model.partition("/")
-        if child.prefix is None and model:
-            child.prefix = PrefixSet("start", provider, model, "", "")
+        if subagent.prefix is None and model:
+            subagent.prefix = PrefixSet("start", provider, model, "", "")
         above = parent.tools.get(event.call, (parent.span, 0))[0]
-        self._begin_agent(child, at_ns, above)
+        self._begin_agent(subagent, at_ns, above)
 
     def _end_agent(self, agent: AgentTrace, at_ns: int, error: str) -> None:
         for span, _ in (*agent.chats.values(), *agent.tools.values()):

@@ -128,9 +128,13 @@ def _results(reply: Reply, told: Conversation) -> Iterator[Json]:
         if result is not None:
             made["content"] = shown_text(result.parts)
             made["extra"] = {"status": result.status, "elapsed_ms": result.elapsed_ms}
-        children = [child for child in reply.children.get(call.id, ()) if child in embedded]
-        if children:
-            made["subagent_trajectory_ref"] = [{"trajectory_id": child} for child in children]
+        subagents = [
+            subagent for subagent in reply.children.get(call.id, ()) if subagent in embedded
+        ]
+        if subagents:
+            made["subagent_trajectory_ref"] = [
+                {"trajectory_id": subagent} for subagent in subagents
+            ]
         if len(made) > 1:
             yield made
 

@@ -103,14 +103,11 @@ def _conversation(lines: Sequence[Line], found: Transcript) -> Iterator[Line]:
     main = [line for line in main if _is_spoken(line)]
     branch = _branch(lines, main)
     replies = {_message_id(line) for line in main if id(line) in branch} - {""}
-    calls = {
-        call
-        for line in main
-        if _message_id(line) in replies or id(line) in branch
-        for call in _call_ids(line)
-    }
+    spoken = (line for line in main if _message_id(line) in replies or id(line) in branch)
+    calls = {str(block.get("id")) for line in spoken for block in _blocks(line, "tool_use")}
     for line in main:
-        beside = _message_id(line) in replies or not calls.isdisjoint(_result_ids(line))
+        results = (str(block.get("tool_use_id")) for block in _blocks(line, "tool_result"))
+        beside = _message_id(line) in replies or not calls.isdisjoint(results)
         if id(line) not in branch and not beside:
             found.left_out["abandoned line"] += 1
         elif line.get("isApiErrorMessage"):
@@ -170,14 +167,6 @@ def _blocks(line: Line, kind: str) -> Iterator[Line]:
         yield from (
             block for block in content if isinstance(block, dict) and block.get("type") == kind
         )
-
-
-def _call_ids(line: Line) -> set[str]:
-    return {str(block.get("id")) for block in _blocks(line, "tool_use")}
-
-
-def _result_ids(line: Line) -> set[str]:
-    return {str(block.get("tool_use_id")) for block in _blocks(line, "tool_result")}
 
 
 # --- Content --------------------------------------------------------------------------------------

@@ -70,7 +70,6 @@ class Reply(msgspec.Struct):
 
     @property
     def calls(self) -> list[ToolCall]:
-        """The calls, in order."""
         return [part for part in self.event.parts if isinstance(part, ToolCall)]
 
 
@@ -110,12 +109,10 @@ class Conversation(msgspec.Struct):
 
     @property
     def usage(self) -> Usage:
-        """Tokens of its own replies."""
         return sum((counts_of(reply.event.usage) for reply in self.replies), Usage())
 
     @property
     def cost_usd(self) -> float:
-        """Cost of its own replies."""
         return sum(max(0.0, reply.event.cost_usd) for reply in self.replies)
 
     @property
@@ -134,8 +131,8 @@ def read_conversation(reader: Reader, depth: int = 0) -> Conversation:
     if depth < SUBAGENT_DEPTH_MAX:
         own = steps_of(entry for entry in entries if entry.seq >= first)
         started = (step.started for step in own if isinstance(step, SubagentStep))
-        for child in dict.fromkeys(start.child for start in started if start):
-            number = reader.number_of(child)
+        for subagent in dict.fromkeys(start.child for start in started if start):
+            number = reader.number_of(subagent)
             if number:
                 built.subagents.append(read_conversation(reader.session_reader(number), depth + 1))
     return built
@@ -163,8 +160,10 @@ def build_conversation(
                 made_in.update((call.id, reply) for call in reply.calls)
             case CallStep(ended=result) if result and step.id in made_in:
                 made_in[step.id].results[step.id] = result
-            case SubagentStep(ended=None, started=child) if child and child.call in made_in:
-                made_in[child.call].children.setdefault(child.call, []).append(child.child)
+            case SubagentStep(ended=None, started=subagent) if (
+                subagent and subagent.call in made_in
+            ):
+                made_in[subagent.call].children.setdefault(subagent.call, []).append(subagent.child)
             case _:
                 built.steps += _notes(step)
     return built
@@ -199,8 +198,8 @@ def _notes(step: Step) -> list[Note]:  # noqa: PLR0911 - a case for each step
         case TaskStep(ended=task) if task:
             end = f"background task {task.task} ended: {task.state}\n{task.tail}"
             return _note(step, "task", end.strip())
-        case SubagentStep(ended=child) if child:
-            end = f"subagent {child.child} ended: {child.status}\n{child.report}"
+        case SubagentStep(ended=subagent) if subagent:
+            end = f"subagent {subagent.child} ended: {subagent.status}\n{subagent.report}"
             return _note(step, "subagent", end.strip())
         case TurnEndStep(reason=reason, message=message) if reason != "done":
             return _note(step, "end", f"the turn ended: {reason}. {message}".strip())

@@ -168,7 +168,6 @@ class LogBuilder:
             self._append(Rewound(first - 1))
 
     def end_turn(self, reason: str = "done") -> None:
-        """End the turn, if one is open."""
         self.close_calls()
         if self._in_turn:
             self._append(TurnEnded(reason))

@@ -26,7 +26,6 @@ class ControlRequest(msgspec.Struct, frozen=True):
 
     @property
     def subtype(self) -> str:
-        """Kind of the request; '' where it has none."""
         return str(self.request.get("subtype") or "")
 
 
@@ -65,7 +64,6 @@ class ControlChannel:
 
     @property
     def is_closed(self) -> bool:
-        """True when nobody will answer any more."""
         return bool(self._closed)
 
     async def request(self, subtype: str, fields: Mapping[str, Any]) -> Any:

@@ -4,7 +4,7 @@ a reason.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopSubagent, StopTask
@@ -105,10 +105,12 @@ class HostRequests:
             "get_settings": self._get_settings,
             "get_context_usage": self._context_usage,
             "get_binary_version": self._version,
-            "list_models": self._list_models,
-            "reload_skills": self._reload_skills,
+            "list_models": partial(self._offered, "models", "models"),
+            "reload_skills": partial(self._offered, "skills", "commands"),
             "reload_plugins": self._reload_plugins,
-            "reload_output_styles": self._reload_output_styles,
+            "reload_output_styles": partial(
+                self._offered, "available_output_styles", "available_output_styles"
+            ),
             "rewind_files": self._rewind_files,
             "stop_task": self._stop_task,
             "background_tasks": self._background_tasks,
@@ -238,11 +240,8 @@ class HostRequests:
     async def _version(self, _request: Mapping[str, Any]) -> Line:
         return {"version": self._opened.app.version}
 
-    async def _list_models(self, _request: Mapping[str, Any]) -> Line:
-        return {"models": self._offer()["models"]}
-
-    async def _reload_skills(self, _request: Mapping[str, Any]) -> Line:
-        return {"skills": self._offer()["commands"]}
+    async def _offered(self, name: str, field: str, _request: Mapping[str, Any]) -> Line:
+        return {name: self._offer()[field]}
 
     async def _reload_plugins(self, _request: Mapping[str, Any]) -> Line:
         offer = self._offer()
@@ -258,9 +257,6 @@ class HostRequests:
 
     async def _no_servers(self, _request: Mapping[str, Any]) -> Line:
         return {"mcpServers": []}
-
-    async def _reload_output_styles(self, _request: Mapping[str, Any]) -> Line:
-        return {"available_output_styles": self._offer()["available_output_styles"]}
 
     async def _context_usage(self, _request: Mapping[str, Any]) -> Line:
         from longrein.frontends.reports.context import context_usage

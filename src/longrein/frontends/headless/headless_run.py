@@ -26,6 +26,7 @@ from longrein.frontends.headless.run_state import (
     OutputOptions,
     RunState,
     Stop,
+    StructuredRetries,
     call_of,
 )
 from longrein.frontends.headless.slash_commands import SlashCommand, answer_of, slash_command
@@ -44,9 +45,8 @@ from longrein.workspace import nesting_depth
 
 if TYPE_CHECKING:
     from longrein.frontends.headless.control_requests import HostRequests
-    from longrein.frontends.headless.host_permissions import HostPermissions
+    from longrein.frontends.headless.permission_prompt import HostPermissions
     from longrein.frontends.headless.stream_json_input import InputMessage
-    from longrein.frontends.headless.structured_retries import StructuredRetries
 
 
 DENIAL = (
@@ -132,7 +132,7 @@ class _Run:
         self.requests: HostRequests | None = None
         """Serves the requests of a program; None without lines of stdin."""
         self.permissions = self._host_permissions()
-        self.retries = self._structured_retries()
+        self.retries = StructuredRetries(session) if options.structured else None
         self.seen, self.entry_seen = self.start, asyncio.Event()
         """Last entry that was handled here."""
         self.signal = 0
@@ -155,16 +155,9 @@ class _Run:
     def _host_permissions(self) -> "HostPermissions | None":
         if self.opened.app.context.options.permission_prompt_tool != "stdio":
             return None
-        from longrein.frontends.headless.host_permissions import HostPermissions
+        from longrein.frontends.headless.permission_prompt import HostPermissions
 
         return HostPermissions(self.session, self.channel, self._notice, self._report_state)
-
-    def _structured_retries(self) -> "StructuredRetries | None":
-        if not self.options.structured:
-            return None
-        from longrein.frontends.headless.structured_retries import StructuredRetries
-
-        return StructuredRetries(self.session)
 
     async def go(self, drive: Coroutine[Any, Any, None]) -> int:
         """Do the whole run, in which `drive` sends the messages; return the exit code."""
@@ -383,18 +376,16 @@ class _Run:
         self.reporter.apply(step, self.subagents)
         if step.seq:
             self.subagents.run_state(step.agent).step(step)
-        child = step.agent.session
+        subagent = step.agent.session
         match step:
             case QuestionStep(answer=None):
                 await self._decide(step)
             case CallStep(phase="ended", id=call) if self.permissions is not None:
-                self.permissions.forget(call, child)
-            case RequestStep(reply=None, failure=None) if self.signal and not child:
+                self.permissions.forget(call, subagent)
+            case RequestStep(reply=None, failure=None) if self.signal and not subagent:
                 self.session.interrupt()  # the signal came before the turn had begun
-            case TurnEndStep() if not child:
+            case TurnEndStep() if not subagent:
                 await self._turn_ended()
-            case _:
-                pass
 
     async def _turn_ended(self) -> None:
         """Ask again, write the result, or print the answer while background work goes on."""
@@ -409,8 +400,10 @@ class _Run:
             )
 
     def _has_background_work(self) -> bool:
-        children = self.run_state.children.values()
-        return bool(self.run_state.tasks) or any(child.started.background for child in children)
+        subagents = self.run_state.children.values()
+        return bool(self.run_state.tasks) or any(
+            subagent.started.background for subagent in subagents
+        )
 
     def _say_waiting(self) -> None:
         """Say on stderr which tasks the run still waits for, so that it does not look hung."""
@@ -422,13 +415,13 @@ class _Run:
 
     async def _decide(self, step: QuestionStep) -> None:
         """Ask the program about a call; without one, deny the call."""
-        child, asked = step.agent.session, step.asked
+        subagent, asked = step.agent.session, step.asked
         if self.permissions is None:
-            is_plan = asked is not None and asked.name == EXIT_PLAN_MODE.spec.name and not child
-            await self._deny(step.id, child, PLAN_TAKEN if is_plan else DENIAL)
+            is_plan = asked is not None and asked.name == EXIT_PLAN_MODE.spec.name and not subagent
+            await self._deny(step.id, subagent, PLAN_TAKEN if is_plan else DENIAL)
         elif asked is not None:
             run_state = self.subagents.run_state(step.agent)
-            self.permissions.ask(asked, call_of(step), run_state, child)
+            self.permissions.ask(asked, call_of(step), run_state, subagent)
 
     def _wake(self) -> None:
         self.work_ready.set()
@@ -448,8 +441,8 @@ class _Run:
         if not self.session.busy and not self.session.pending:
             self._report_state("idle")
 
-    async def _deny(self, call: str, child: str, why: str) -> None:
-        await self.session.tell(Answer(call, "deny", message=why, by="headless", session=child))
+    async def _deny(self, call: str, subagent: str, why: str) -> None:
+        await self.session.tell(Answer(call, "deny", message=why, by="headless", session=subagent))
 
     def _end_turn(self) -> None:
         self.reporter.end(self.run_state, self._stop())

@@ -1,12 +1,14 @@
-"""Hooks that are functions of the program that runs longrein: the control request
-`hook_callback`.
+"""What the program that runs longrein answers besides permissions: hooks that are functions of it
+(`hook_callback`), and questions to the user of other programs, such as MCP servers (`elicitation`).
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
+from longrein.agent.extension_part import AskUser, user_answer
 from longrein.agent.hooks import HookHandler, HookOutput, HookPlace
 from longrein.frontends.headless.control_lines import ControlChannel, ControlError
 from longrein.frontends.headless.initialize import Initialize
@@ -66,3 +68,21 @@ def callback_handlers(given: Initialize, channel: ControlChannel) -> Iterator[Ho
                 kind="callback",
             )
             yield CallbackHandler(hook, channel, blocks_on_failure=group.blocks_on_failure)
+
+
+def elicitation(channel: ControlChannel) -> AskUser:
+    """Return the function that lets the program answer for the user; one that cannot declines."""
+
+    async def ask(server: str, message: str, schema: Mapping[str, Any], url: str) -> Any:
+        mode: Mapping[str, Any] = (
+            {"mode": "url", "url": url} if url else {"mode": "form", "requested_schema": schema}
+        )
+        try:
+            answer = await channel.request(
+                "elicitation", {"mcp_server_name": server, "message": message, **mode}
+            )
+        except ControlError:
+            return "decline", {}
+        return user_answer(answer)
+
+    return ask

@@ -152,8 +152,6 @@ def _deltas(reply: Replied) -> Iterator[Delta]:
                 yield CallDelta(
                     index, part.name, part.received or msgspec.json.encode(part.arguments).decode()
                 )
-            case _:
-                pass
 
 
 # --- Subagents of a run ---------------------------------------------------------------------------
@@ -169,16 +167,16 @@ class SubagentStreams:
         self._root = root
         self._states: dict[str, RunState] = {}
         self._partials: dict[str, PartialMessages] = {}
-        for child, now in state.children.items():
-            root.children[child] = Subagent(f"a{now.seq}", now.started.call, now.started)
+        for subagent, now in state.children.items():
+            root.children[subagent] = Subagent(f"a{now.seq}", now.started.call, now.started)
 
     def run_state(self, agent: Agent) -> RunState:
         if not agent.session:
             return self._root
         if agent.session not in self._states:
-            child = self._known(agent)
+            subagent = self._known(agent)
             self._states[agent.session] = RunState(
-                agent.session, child.started.model, self._root, child
+                agent.session, subagent.started.model, self._root, subagent
             )
         return self._states[agent.session]
 
@@ -194,7 +192,7 @@ class SubagentStreams:
                 return run_state.children[agent.session]
         top = agent.label.partition(".")[0]
         ancestor = next(
-            (child for child in self._root.children.values() if child.label == top), None
+            (subagent for subagent in self._root.children.values() if subagent.label == top), None
         )
         call = ancestor.call if ancestor else ""
         return Subagent(agent.label, call, SubagentStarted(agent.session, agent.kind))

@@ -1,16 +1,20 @@
-"""Permission questions to the program that runs longrein: the control request `can_use_tool` and
-its answer. Pure.
+"""Permission questions to the program that runs longrein: the control request `can_use_tool`, its
+answer, and the questions that are open.
 """
 
+import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from longrein.agent import Answer, InboxMessage, SetMode
+from longrein.agent import Answer, InboxMessage, SessionPort, SetMode
 from longrein.events import PermissionAsked, ToolCall
+from longrein.frontends.headless.control_lines import ControlChannel, ControlError
+from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json_blocks import Line, tool_input
+from longrein.frontends.signals import cancel_all
 from longrein.options import MODES
 
 ALWAYS = ("userSettings",)
@@ -61,38 +65,40 @@ def _rule_fields(rule: str) -> Line:
     return {"toolName": match[1], "ruleContent": match[2]} if match else {"toolName": rule}
 
 
-def read_verdict(response: Any, asked: PermissionAsked, call: ToolCall, child: str) -> HostVerdict:
-    """Read the program's answer; one that cannot be read denies. `child`: session of the
+def read_verdict(
+    response: Any, asked: PermissionAsked, call: ToolCall, subagent: str
+) -> HostVerdict:
+    """Read the program's answer; one that cannot be read denies. `subagent`: session of the
     subagent that asks.
     """
     match response:
         case {"behavior": "allow"}:
-            return _allowed(response, asked, call, child)
+            return _allowed(response, asked, call, subagent)
         case {"behavior": "deny"}:
-            denial = _denial(asked.call, str(response.get("message") or ""), child)
+            denial = _denial(asked.call, str(response.get("message") or ""), subagent)
             return HostVerdict((denial,), interrupt=response.get("interrupt") is True)
         case _:
             return HostVerdict(
-                (_denial(asked.call, "the answer to can_use_tool has no behavior", child),)
+                (_denial(asked.call, "the answer to can_use_tool has no behavior", subagent),)
             )
 
 
-def refused(asked: PermissionAsked, why: str, child: str) -> HostVerdict:
+def refused(asked: PermissionAsked, why: str, subagent: str) -> HostVerdict:
     """Return the denial of a call about which the program could not be asked."""
-    return HostVerdict((_denial(asked.call, why, child),))
+    return HostVerdict((_denial(asked.call, why, subagent),))
 
 
-def _denial(call: str, message: str, child: str) -> Answer:
-    return Answer(call, "deny", message=message, by="user", session=child)
+def _denial(call: str, message: str, subagent: str) -> Answer:
+    return Answer(call, "deny", message=message, by="user", session=subagent)
 
 
 def _allowed(
-    response: Mapping[str, Any], asked: PermissionAsked, call: ToolCall, child: str
+    response: Mapping[str, Any], asked: PermissionAsked, call: ToolCall, subagent: str
 ) -> HostVerdict:
     changed = response.get("updatedInput")
     if changed is not None and not isinstance(changed, dict):
         return refused(
-            asked, "the answer to can_use_tool has an updatedInput that is no object", child
+            asked, "the answer to can_use_tool has an updatedInput that is no object", subagent
         )
     arguments = changed if changed is not None and changed != tool_input(call) else None
     updates = response.get("updatedPermissions") or ()
@@ -112,7 +118,7 @@ def _allowed(
             case _:
                 notes.append(_without_effect(update))
     answer = Answer(
-        asked.call, "allow", rule="\n".join(rules), by="user", session=child, arguments=arguments
+        asked.call, "allow", rule="\n".join(rules), by="user", session=subagent, arguments=arguments
     )
     answer = msgspec.structs.replace(answer, scope=scope)
     return HostVerdict((*modes, answer), notes=tuple(notes))
@@ -140,3 +146,78 @@ def _without_effect(update: Mapping[str, Any]) -> str:
         f"updatedPermissions: {kind} has no effect: only suggested rules can be added, and the "
         "mode set"
     )
+
+
+# --- The open questions ---------------------------------------------------------------------------
+
+
+class HostPermissions:
+    """The open questions of one session and its subagents."""
+
+    def __init__(
+        self,
+        session: SessionPort,
+        channel: ControlChannel,
+        notice: Callable[[str], None],
+        report_state: Callable[[str], None],
+    ) -> None:
+        """`notice` takes lines for the user, `report_state` the states `requires_action` and
+        `running`.
+        """
+        self._session, self._channel = session, channel
+        self._notice, self._report_state = notice, report_state
+        self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    def ask(
+        self, asked: PermissionAsked, call: ToolCall, run_state: RunState, subagent: str
+    ) -> None:
+        """Ask about `call`; the session gets the answer when it comes. `subagent`: session of the
+        subagent that asks.
+        """
+        self.forget(asked.call, subagent)
+        fields = question_fields(asked, call, run_state.qualified_id(asked.call), run_state.label)
+        self._report_state("requires_action")
+        run_state.decided.add(asked.call)
+        self._asking[subagent, asked.call] = asyncio.create_task(
+            self._ask(asked, call, subagent, fields, run_state.decided)
+        )
+
+    async def _ask(
+        self,
+        asked: PermissionAsked,
+        call: ToolCall,
+        subagent: str,
+        fields: dict[str, object],
+        decided: set[str],
+    ) -> None:
+        try:
+            verdict = read_verdict(
+                await self._channel.request("can_use_tool", fields), asked, call, subagent
+            )
+        except ControlError as error:
+            if self._channel.is_closed:
+                decided.discard(asked.call)
+            verdict = refused(asked, str(error), subagent)
+        await self._apply(verdict)
+
+    async def _apply(self, verdict: HostVerdict) -> None:
+        for line in verdict.notes:
+            self._notice(line)
+        if len(self._asking) < 2:
+            self._report_state("running")
+        told = [self._session.tell(word) for word in verdict.words]
+        if verdict.interrupt:
+            # before the answer is taken, so that the model is not asked again
+            self._session.interrupt()
+        for written in told:
+            await written
+
+    def forget(self, call: str, subagent: str = "") -> None:
+        """Take back the question about a call that has ended."""
+        task = self._asking.pop((subagent, call), None)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        asking, self._asking = list(self._asking.values()), {}
+        await cancel_all(asking)

@@ -4,17 +4,23 @@ from collections.abc import Callable, Iterable
 
 from longrein.app import AppSession
 from longrein.context import Budget
+from longrein.events import ToolCall
+from longrein.events.escape import shortened
 from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.run_state import OutputOptions, RunState, Stop
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
 from longrein.steps import (
     MAIN,
+    CallStep,
     NoticeStep,
     PromptStep,
+    QuestionStep,
     RequestStep,
     Step,
     StreamStep,
+    SubagentStep,
+    TaskStep,
 )
 
 # --- Reporter: stdout lines, and progress on stderr -----------------------------------------------
@@ -72,7 +78,6 @@ class RunReporter:
             self._put([self._notice_line(step)])
 
     def put_line(self, line: Line) -> None:
-        """Write a line of the control protocol."""
         self._put([line])
 
     def report_state(self, state: str, *, host_only: bool) -> None:
@@ -117,8 +122,6 @@ class RunReporter:
             is_told = is_told or is_long or step.kind == "longrein"
         if not is_told:
             return []
-        from longrein.frontends.headless.progress_lines import progress
-
         return progress(step)
 
     def _lines(self, step: Step, run_state: RunState, partial: PartialMessages) -> list[Line]:
@@ -147,8 +150,6 @@ class RunReporter:
                 return partial.close(step, reply, run_state) + draw(step, run_state)
             case RequestStep(failure=failure) if failure:
                 partial.forget()
-            case _:
-                pass
         return draw(step, run_state) if step.seq else []
 
     def _notice_line(self, step: NoticeStep) -> Line:
@@ -170,3 +171,41 @@ class RunReporter:
     def _put(self, lines: Iterable[Line]) -> None:
         if data := b"".join(map(encode, lines)):
             self._out.put(data)
+
+
+def progress(step: Step) -> list[str]:  # noqa: PLR0911 - a case for each step
+    """Progress lines for stderr."""
+    match step:
+        case NoticeStep(pause=pause) if pause:
+            count = f"attempt {pause.attempt} of {pause.attempts_max} in"
+            what = count if pause.attempt else "the next request waits"
+            return [f"{pause.message}: {what} {pause.delay_s:.1f} s"]
+        case NoticeStep(kind="longrein", text=text):
+            return [text]
+        case CallStep(phase="made" | "cut", call=call):
+            return [f"calls {call.name} {_first_argument(call)}"]
+        case CallStep(ended=end) if end:
+            return [f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"]
+        case QuestionStep(asked=asked, answer=None) if asked:
+            return [f"denied, for nobody is here to ask: {asked.name} ({asked.reason})"]
+        case TaskStep(ended=over) if over:
+            return [f"task {over.task} {over.state}"] if step.seq else []
+        case TaskStep(started=task) if task:
+            return [f"task {task.task} {task.state}: {_first_line(task.command)}"]
+        case SubagentStep(ended=subagent) if subagent:
+            took = f"{subagent.elapsed_ms / 1000:.1f} s, {subagent.steps} steps"
+            return [f"subagent {subagent.status} after {took}"]
+        case SubagentStep(started=new) if new:
+            own_label = step.label.rpartition(".")[2]
+            return [f"subagent {own_label} {new.kind} started: {_first_line(new.description)}"]
+        case _:
+            return []
+
+
+def _first_argument(call: ToolCall) -> str:
+    found = (value for value in (call.arguments or {}).values() if isinstance(value, str) and value)
+    return _first_line(next(found, ""))
+
+
+def _first_line(text: str) -> str:
+    return shortened((text.splitlines() or [""])[0], 80)

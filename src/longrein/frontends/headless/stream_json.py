@@ -60,17 +60,20 @@ def _background(step: TaskStep | SubagentStep, run_state: RunState) -> Line | No
             call = run_state.qualified_id(task.call)
             return _started(task.task, call, task.command, "local_bash", background=True)
         case SubagentStep(ended=report) if report:
-            child = run_state.subagent_of(step)
+            subagent = run_state.subagent_of(step)
             summary = (report.message or report.report)[:SUMMARY_CHARS_MAX]
-            line = _ended(child.label, child.call, report.status, "", summary)
+            line = _ended(subagent.label, subagent.call, report.status, "", summary)
             return line | {"usage": _usage(report.usage, report.steps, report.elapsed_ms)}
         case SubagentStep(started=start) if start:
-            child = run_state.subagent_of(step)
-            label = child.label
-            what = start.description
-            in_background = start.background
-            line = _started(label, child.call, what, "local_agent", background=in_background)
-            return line | {"spawn_depth": label.count(".") + 1}
+            subagent = run_state.subagent_of(step)
+            line = _started(
+                subagent.label,
+                subagent.call,
+                start.description,
+                "local_agent",
+                background=start.background,
+            )
+            return line | {"spawn_depth": subagent.label.count(".") + 1}
         case _:
             return None
 
@@ -99,14 +102,14 @@ def _ended(task: str, call: str, state: str, output: str, summary: str) -> Line:
 
 def _progress(run_state: RunState, at: int, reply: Replied) -> Line:
     """Fields of the progress line of a subagent's reply, which is not in `run_state` yet."""
-    child = run_state.subagent
-    assert child is not None
+    subagent = run_state.subagent
+    assert subagent is not None
     calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
     elapsed_ms = (at - run_state.first_at) // 1000 if run_state.first_at else 0
     return {
         "subtype": "task_progress",
-        "task_id": child.label,
-        "description": child.started.description,
+        "task_id": subagent.label,
+        "description": subagent.started.description,
         "usage": _usage(
             run_state.usage + reply.usage, run_state.call_count + len(calls), elapsed_ms
         ),

@@ -79,17 +79,12 @@ def _sandbox(place: RunContext) -> list[Finding]:
             f"{rung.name} ({rung.reason}), "
             f"{f'no network: {problem}' if problem else _network(options)}"
         )
-        return [(not problem, "sandbox", told), *_unenforced(rung.name)]
+        missing = unenforced(SandboxPolicy(())) if rung.name == "landlock" else ()
+        return [
+            (not problem, "sandbox", told),
+            *((False, "sandbox", f"landlock does not stop commands that {one}") for one in missing),
+        ]
     return [(False, "sandbox", f"none, so commands run as you and ask: {rung.reason}")]
-
-
-def _unenforced(rung: str) -> list[Finding]:
-    if rung != "landlock":
-        return []
-    return [
-        (False, "sandbox", f"landlock does not stop commands that {one}")
-        for one in unenforced(SandboxPolicy(()))
-    ]
 
 
 def _network(options: SandboxOptions) -> str:

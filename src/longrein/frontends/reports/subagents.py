@@ -79,14 +79,14 @@ def tree(
             last[step.session] = step
             ends.pop(step.session, None)
     views: list[SubagentView] = []
-    for child, step in last.items():
+    for subagent, step in last.items():
         label = f"{above}.{step.label}" if above else step.label
-        its, end = past.child(child), ends.get(child)
+        its, end = past.child(subagent), ends.get(subagent)
         figures = _ended(end) if end else _working(step.at, its, now_us, open=open)
-        started = step.started or SubagentStarted(child, "")
+        started = step.started or SubagentStarted(subagent, "")
         view = SubagentView(
             label,
-            child,
+            subagent,
             started.kind,
             started.description,
             model=started.model,
@@ -142,8 +142,6 @@ def _working(
                 continue
             case QuestionStep(id=call) | CallStep(phase="ended", id=call):
                 asking.pop(call, None)
-            case _:
-                pass
         last = activity_text(step) or last
     until = now_us if open else max((own.at for own in entries), default=at)
     state = "running" if steps else "queued"

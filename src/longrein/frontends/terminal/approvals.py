@@ -8,12 +8,193 @@ import msgspec
 from longrein.agent import Answer, approval_digest
 from longrein.events import PermissionAsked
 from longrein.frontends.localization import translate
-from longrein.frontends.terminal.change_view import change_view
-from longrein.frontends.terminal.event_lines import FileText, Line, cells, counts, crop, line, wrap
+from longrein.frontends.terminal.event_lines import (
+    FileText,
+    Line,
+    cells,
+    change_lines,
+    counts,
+    crop,
+    diff_lines,
+    line,
+    new_file_lines,
+    wrap,
+)
 from longrein.frontends.terminal.page_view import Page, Section
-from longrein.frontends.terminal.user_questions import QuestionForm
 from longrein.permissions import unseen_note
 from longrein.steps.human_text import escape, escape_line, file_patches, key_argument
+
+OPTIONS_MAX = 9
+
+
+class QuestionForm:
+    """Answers to the questions of one `AskUserQuestion` call, as they are given."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self._arguments = arguments
+        found = arguments.get("questions")
+        self._questions = (
+            [asked for asked in found if isinstance(asked, dict)] if isinstance(found, list) else []
+        )
+        self._answers: dict[str, str] = {}
+        self._marked: list[int] = []
+        """Chosen options of the present question, where several may be."""
+        self.writing = False
+        """True while the user types an answer in words."""
+
+    @property
+    def is_done(self) -> bool:
+        return len(self._answers) >= len({self._text(asked) for asked in self._questions})
+
+    @property
+    def _asked(self) -> dict[str, Any]:
+        return next(
+            (asked for asked in self._questions if self._text(asked) not in self._answers), {}
+        )
+
+    @staticmethod
+    def _text(asked: dict[str, Any]) -> str:
+        return str(asked.get("question", ""))
+
+    @property
+    def _labels(self) -> list[str]:
+        options = self._asked.get("options")
+        options = options if isinstance(options, list) else []
+        return [str(one.get("label", "")) for one in options if isinstance(one, dict)][:OPTIONS_MAX]
+
+    @property
+    def takes_several(self) -> bool:
+        return self._asked.get("multiSelect") is True
+
+    def choose(self, number: int) -> None:
+        """Choose an option by its number, from 1; where several may be chosen, mark or unmark
+        it.
+        """
+        if not 0 < number <= len(self._labels):
+            return
+        if not self.takes_several:
+            self.say(self._labels[number - 1])
+        elif number in self._marked:
+            self._marked.remove(number)
+        else:
+            self._marked.append(number)
+
+    def confirm(self) -> None:
+        if self._marked:
+            self.say(", ".join(self._labels[number - 1] for number in sorted(self._marked)))
+
+    def say(self, text: str) -> None:
+        self._answers[self._text(self._asked)] = text
+        self._marked, self.writing = [], False
+
+    def take(self, text: str) -> None:
+        """Answer with a typed line: numbers of options such as `2` or `1,3`, or words."""
+        numbers = text.replace(",", " ").split()
+        if numbers and all(
+            one.isdecimal() and 0 < int(one) <= len(self._labels) for one in numbers
+        ):
+            chosen = numbers if self.takes_several else numbers[:1]
+            self.say(", ".join(self._labels[int(one) - 1] for one in chosen))
+        elif text.strip():
+            self.say(text.strip())
+
+    def arguments(self) -> dict[str, Any]:
+        return {**self._arguments, "answers": dict(self._answers)}
+
+    def lines(self) -> list[Line]:
+        """The present question with its numbered options."""
+        options = [one for one in self._asked.get("options") or () if isinstance(one, dict)][
+            :OPTIONS_MAX
+        ]
+        head = (
+            f"({len(self._answers) + 1} of {len(self._questions)}) "
+            if len(self._questions) > 1
+            else ""
+        )
+        rows = [line(("dim", head), ("bold", escape_line(self._text(self._asked))))]
+        for number, option in enumerate(options, 1):
+            mark = ""
+            if self.takes_several:
+                mark = "[x] " if number in self._marked else "[ ] "
+            note = escape_line(str(option.get("description") or ""))
+            label = escape_line(str(option.get("label", "")))
+            rows.append(
+                line(("you", f" {number} "), mark + label, ("dim", f"  {note}" if note else ""))
+            )
+        return rows
+
+
+# --- Change that an approval covers ---------------------------------------------------------------
+
+
+AROUND = 3
+"""Unchanged lines shown before and after a change."""
+TEXT_BYTES_MAX = 1_000_000
+"""A file this large may have been read in part, so that its lines cannot be numbered."""
+
+
+def change_view(
+    tool: str, arguments: dict[str, Any] | None, file_text: FileText | None
+) -> list[Line]:
+    """Every changed line of an `Edit` or `Write` with its number, and of an `apply_patch` without;
+    [] for other calls and malformed arguments.
+
+    Where the file's text is unknown, or `Edit` would refuse, the two texts of the call are
+    compared, without numbers.
+    """
+    path = (arguments or {}).get("file_path")
+    known = file_text(path) if file_text is not None and isinstance(path, str) else None
+    match tool, arguments:
+        case "Edit", {"old_string": str(old), "new_string": str(new)}:
+            if not old:
+                return new_file_lines(new, numbered=True)
+            after = (
+                _edited(known, old, new, every=(arguments or {}).get("replace_all") is True)
+                if known
+                else None
+            )
+            return (
+                diff_lines(old, new)
+                if known is None or after is None
+                else numbered_diff(known, after)
+            )
+        case "Write", {"content": str(new)}:
+            return numbered_diff(known, new) if known else new_file_lines(new, numbered=True)
+        case _:
+            return change_lines(tool, arguments, file_text)
+
+
+def _edited(text: str, old: str, new: str, *, every: bool) -> str | None:
+    """The file's text after an `Edit`; None where the tool would refuse or the text may be cut."""
+    from longrein.tools.find_replace import apply_replacements, find_replacements
+    from longrein.tools.loose_match import find_loose_matches
+
+    if len(text.encode("utf-8", "replace")) >= TEXT_BYTES_MAX:
+        return None
+    eol = "\r\n" if "\r\n" in text else "\n"
+    found = find_replacements(text, old, new, eol)
+    if not found:
+        loose = find_loose_matches(text, old, new, eol)
+        return apply_replacements(text, [loose[0].replacement]) if len(loose) == 1 else None
+    return apply_replacements(text, found) if every or len(found) == 1 else None
+
+
+def numbered_diff(old: str, new: str) -> list[Line]:
+    """The changes between two texts, with numbers and three lines of context."""
+    return diff_lines(*_plain_ends(old, new), around=AROUND)
+
+
+def _plain_ends(old: str, new: str) -> tuple[str, str]:
+    """Two texts without the line ends, and the final one, that both have."""
+    if all(text.count("\r\n") == text.count("\n") > 0 for text in (old, new)):
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    if old.endswith("\n") and new.endswith("\n"):
+        old, new = old[:-1], new[:-1]
+    return old, new
+
+
+# --- Questions for permission ---------------------------------------------------------------------
+
 
 _PARTS_OF_A_CHANGE = {
     "Edit": ("old_string", "new_string"),

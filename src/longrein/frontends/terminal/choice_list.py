@@ -69,18 +69,15 @@ class TypedList(Chooser):
 
     @property
     def chosen(self) -> str:
-        """Value of the marked row; '' when no row is left."""
         return self.rows[self.at].value if self.rows else ""
 
     def move(self, by: int) -> None:
         self.at = max(min(self.at + by, len(self.rows) - 1), 0)
 
     def type(self, text: str) -> None:
-        """Add `text` to the query."""
         self.search(self.query + text)
 
     def erase(self) -> None:
-        """Take the last character of the query back."""
         self.search(self.query[:-1])
 
     def search(self, query: str) -> None:

@@ -1,9 +1,10 @@
-"""Copy text to the clipboard: by the terminal (OSC 52), else by a program."""
+"""Copy text to the clipboard, by the terminal (OSC 52) or a program, and take a picture from it."""
 
 import asyncio
 import base64
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -86,3 +87,47 @@ async def _fed(words: Sequence[str], data: bytes, environ: Mapping[str, str]) ->
     with suppress(OSError, TimeoutExpired):
         return await asyncio.wrap_future(run_in_thread(feed, "clipboard")) == 0
     return False
+
+
+TIMEOUT_S = 5.0
+IMAGE_BYTES_MAX = 20 * 1024 * 1024
+
+PROGRAMS: Sequence[tuple[str, str, Sequence[str]]] = (
+    ("WAYLAND_DISPLAY", "wl-paste", ("--no-newline", "--type", "image/png")),
+    ("DISPLAY", "xclip", ("-selection", "clipboard", "-target", "image/png", "-out")),
+    ("", "pngpaste", ("-",)),
+)
+"""Variable of the desktop ('' for any), program and arguments."""
+
+
+def clipboard_image(environ: Mapping[str, str]) -> tuple[bytes, str]:
+    """Return (bytes of the picture, '') or (b"", the reason why there is none)."""
+    tried = False
+    for variable, program, arguments in PROGRAMS:
+        path = shutil.which(program, path=environ.get("PATH"))
+        if path is None or (variable and not environ.get(variable)):
+            continue
+        tried = True
+        try:
+            done = subprocess.run(
+                (path, *arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0 and 0 < len(done.stdout) <= IMAGE_BYTES_MAX:
+            return done.stdout, ""
+    if tried:
+        return b"", "the clipboard holds no picture"
+    return (
+        b"",
+        (
+            "a picture of the clipboard needs wl-paste, xclip or pngpaste; paste the path of a "
+            "file "
+            "instead"
+        ),
+    )

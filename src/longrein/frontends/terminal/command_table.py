@@ -13,7 +13,6 @@ from longrein.agent import (
     Compact,
     Pin,
     RemoveSchedule,
-    Rewind,
     SessionPort,
     SetMode,
     SetModel,
@@ -54,8 +53,7 @@ from longrein.frontends.terminal.keymap import chosen_keys, key_rows
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
 from longrein.frontends.terminal.report_commands import REPORT_COMMANDS
-from longrein.frontends.terminal.rewind_rows import preview_rows, ways_back
-from longrein.frontends.terminal.session_commands import SESSION_COMMANDS
+from longrein.frontends.terminal.session_commands import SESSION_COMMANDS, rewind
 from longrein.frontends.terminal.task_rows import OPEN
 from longrein.permissions.hook_protocol import hook_line
 from longrein.steps import human_text
@@ -273,46 +271,6 @@ def _clear(_: CommandContext, __: str) -> CommandResult:
     return _leave("new")
 
 
-def _rewind(context: CommandContext, argument: str) -> MaybeAwaitable:
-    seq, _, rest = argument.partition(" ")
-    prompts, how = context.view.prompts, rest.strip()
-    target = next((prompt for prompt in prompts if prompt.seq == _number(seq)), None)
-    if argument == "undo" and context.view.rewound:
-        return CommandResult(message=Rewind(context.view.rewound - 1, files=True))
-    if target is not None and how == "show":
-        return _rewind_preview(context, target.seq - 1)
-    if target is not None and how == "only-files":
-        return CommandResult(message=Rewind(target.seq - 1, files=True, conversation=False))
-    if target is not None and how in ("", "files", "all-files"):
-        word = Rewind(target.seq - 1, bool(how), overwrite=how == "all-files")
-        return CommandResult(message=word, edit=target.text)
-    if not prompts:
-        return notice("nothing was said yet, so there is nothing to go back to")
-    rows = [
-        Row(str(prompt.seq), prompt.text.partition("\n")[0][:300]) for prompt in reversed(prompts)
-    ]
-    first = rows[0].value
-    hint = (
-        f"/rewind {first} files restores the files too; /rewind {first} show says which; "
-        "/rewind undo takes it back"
-    )
-    return CommandResult(
-        choices=Choices(
-            "go back to before which of your words?", rows, partial(_rewind_ways, context), hint
-        )
-    )
-
-
-async def _rewind_preview(context: CommandContext, to: int) -> CommandResult:
-    preview = await context.session.preview_rewind(to)
-    return CommandResult("what a rewind with the files does", preview_rows(preview))
-
-
-async def _rewind_ways(context: CommandContext, seq: str) -> CommandResult:
-    preview = await context.session.preview_rewind(_number(seq) - 1)
-    return CommandResult(choices=Choices("what goes back?", ways_back(seq, preview)))
-
-
 def _compact(context: CommandContext, focus: str) -> CommandResult:
     if focus == "--dry-run":
         rows = [line(escape_line(row)) for row in context.opened.compaction_analysis()]
@@ -504,7 +462,7 @@ COMMANDS = (
         "rewind",
         "[N [files|only-files|show] | undo]",
         "go back to before something you said",
-        _rewind,
+        rewind,
         idle_only=True,
     ),
     Command(

@@ -1,4 +1,4 @@
-"""Types of the slash commands: a command, its context and its result."""
+"""Types of the slash commands: a command, its context, its result, and how the terminal is left."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
@@ -10,10 +10,39 @@ from longrein.app import AppSession
 from longrein.frontends.secret_input import SecretQuestion
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line
-from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.frontends.terminal.window import TerminalWindow
+
+END_REASONS = {
+    "exit": "prompt_input_exit",
+    "switch": "resume",
+    "new": "clear",
+    "watch": "resume",
+    "copy": "resume",
+}
+"""Kind of an outcome -> reason for hooks of the session's end."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Reason for leaving the terminal. The session is closed by then."""
+
+    kind: Literal["exit", "switch", "new", "watch", "copy"]
+    """`switch`: open `session` next; `new`: open a new one; `watch`: show `session`, then come
+    back; `copy`: open a copy of `session`.
+    """
+    session: str = ""
+    folder: str = ""
+    """Folder that the next session may work in, too."""
+    code: int = 0
+    tasks: Literal["", "stop", "keep"] = ""
+    """The user's decision about running tasks; '' for each task's own policy."""
+
+    @property
+    def end_reason(self) -> str:
+        """Reason for hooks of the session's end; a signal is `other`."""
+        return "other" if self.code else END_REASONS[self.kind]
+
 
 NUMBER_DIGITS_MAX = 15
 
@@ -123,13 +152,12 @@ class CommandContext:
         self.window: TerminalWindow | None = None
         """None on the plain terminal and without colours."""
 
-    def label(self, child: str) -> str:
-        """Label of a subagent; '' when unknown."""
-        known = self.view.activity.subagents.get(child)
+    def label(self, subagent: str) -> str:
+        known = self.view.activity.subagents.get(subagent)
         return (
             known.label
             if known
-            else next((v.label for v in self.session.agents() if v.child == child), "")
+            else next((v.label for v in self.session.agents() if v.child == subagent), "")
         )
 
     def command_line_for(self, taken: PendingMessage) -> str:

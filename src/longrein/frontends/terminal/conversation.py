@@ -25,12 +25,19 @@ from longrein.agent import (
 from longrein.app import AppSession
 from longrein.events import LongreinError
 from longrein.frontends.localization import translate
-from longrein.frontends.terminal import event_lines, input_state, live_area, task_rows
+from longrein.frontends.terminal import event_lines, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.choice_list import Chooser, Row
-from longrein.frontends.terminal.command_types import CommandContext
+from longrein.frontends.terminal.command_types import CommandContext, Outcome
 from longrein.frontends.terminal.custom_status_line import SessionTotals, StatusLine
-from longrein.frontends.terminal.drafts import Draft, DraftFile
+from longrein.frontends.terminal.drafts import (
+    ESCAPE_AGAIN,
+    Draft,
+    DraftFile,
+    message_parts,
+    save_draft,
+    save_draft_later,
+)
 from longrein.frontends.terminal.event_lines import Line, ansi, fit, line
 from longrein.frontends.terminal.first_run import (
     chosen_line,
@@ -38,14 +45,17 @@ from longrein.frontends.terminal.first_run import (
     first_run_notices,
     start_notices,
 )
-from longrein.frontends.terminal.input_completion import InputCompleter, Pastes, ProjectHistory
-from longrein.frontends.terminal.interface import Outcome
-from longrein.frontends.terminal.key_protocol import KeyProtocol
+from longrein.frontends.terminal.input_completion import (
+    InputCompleter,
+    Pastes,
+    Pictures,
+    ProjectHistory,
+)
+from longrein.frontends.terminal.input_prefixes import UserCommands
 from longrein.frontends.terminal.live_area import figures, footer_line, state_word
 from longrein.frontends.terminal.markdown_blocks import Block
-from longrein.frontends.terminal.pictures import Pictures
 from longrein.frontends.terminal.screen import Screen
-from longrein.frontends.terminal.shell_escape import UserCommands
+from longrein.frontends.terminal.terminal_input import KeyProtocol
 from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.terminal.window import Activity, TerminalWindow
 from longrein.steps.human_text import counted, escape_line
@@ -342,9 +352,9 @@ class Conversation:
         self.warned, self.flash, self.escaped = (
             bool(self.flash),
             "",
-            self.flash == input_state.ESCAPE_AGAIN,
+            self.flash == ESCAPE_AGAIN,
         )
-        input_state.save_draft_later(self)
+        save_draft_later(self)
         if not self.screen.panel_has_focus:
             self.last_key_s = self.mono_s()
 
@@ -375,7 +385,6 @@ class Conversation:
             self.approval.explaining = self.feedback is not None
 
     def choose(self, title: str, rows: Sequence[Row], chosen: Callable[[str], None]) -> None:
-        """Open a list of `rows`; `chosen` is called with the value of the chosen one."""
         self.open_chooser(Chooser(title, rows), chosen)
 
     def open_chooser(self, chooser: Chooser, chosen: Callable[[str], None]) -> None:
@@ -438,7 +447,7 @@ class Conversation:
         (`steer`).
         """
         sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-        parts = tuple(input_state.message_parts(self, sent))
+        parts = tuple(message_parts(self, sent))
         self.buffer.history.append_string(sent)
         self.drafts.save(Draft())
         self.end_typing()
@@ -458,7 +467,7 @@ class Conversation:
         """Close the screen. The first outcome counts."""
         self.outcome = self.outcome or outcome
         app = self.screen.app
-        input_state.save_draft(self)
+        save_draft(self)
         if app.is_running and not app.is_done:
             self.chooser = self.approval = None
             self._outbox += self.view.finish_reply()
@@ -475,9 +484,9 @@ class Conversation:
             output.write("\n")
         elif self.view.prompts:
             cut = [
-                f"a{child.seq}"
-                for child in self.session.state.children.values()
-                if child.ended is None
+                f"a{subagent.seq}"
+                for subagent in self.session.state.children.values()
+                if subagent.ended is None
             ]
             more = (
                 f", and with {counted(len(cut), 'subagent')} at work ({', '.join(cut)})"

@@ -62,8 +62,6 @@ class SessionTotals:
                 styles = [row[0][0] for row in view.calls[call].change if row]
                 self.lines_added += styles.count("add")
                 self.lines_removed += styles.count("del")
-            case _:
-                pass
 
     def data(self, name: str, wall_us: int) -> dict[str, Any]:
         """The part of the data that the terminal knows."""

@@ -4,13 +4,19 @@ Each process has a file of its own, beside those of other processes in the same 
 takes over the newest file whose process is gone.
 """
 
+import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from longrein.atomic_file import replace_file
+from longrein.events import AnyPart, Text
+
+if TYPE_CHECKING:
+    from longrein.frontends.terminal.conversation import Conversation
 
 SAVE_S = 1.0
 """Seconds between two writes at least."""
@@ -100,3 +106,48 @@ def _is_alive(pid: int) -> bool:
     except OSError:
         return True
     return True
+
+
+ESCAPE_AGAIN = "Esc again goes back to an earlier prompt"
+"""Hint after an Esc that did nothing."""
+
+
+def message_parts(conversation: "Conversation", text: str) -> Sequence[AnyPart]:
+    """Return a message with the files and pictures that it names; files that cannot be attached
+    are said.
+    """
+    attached = conversation.opened.attachments().read(text)
+    for note in attached.notes:
+        conversation.notice(note)
+    return (Text(text), *attached.parts, *conversation.pictures.named_in(text))
+
+
+def restore_draft(conversation: "Conversation") -> None:
+    """Put the draft that an earlier process left into the input; it stays on disk when something
+    is typed already.
+    """
+    if conversation.buffer.text:
+        return
+    draft = conversation.drafts.take_over()
+    if draft.text:
+        conversation.pastes.restore(draft.pastes)
+        conversation.buffer.insert_text(draft.text)
+        conversation.warn("what you had typed is back")
+
+
+def save_draft_later(conversation: "Conversation") -> None:
+    """Write the draft within a second; calls until then add nothing."""
+    if conversation.draft_timer is None:
+        conversation.draft_timer = asyncio.get_running_loop().call_later(
+            SAVE_S, save_draft, conversation
+        )
+
+
+def save_draft(conversation: "Conversation") -> None:
+    """Write the draft now."""
+    if conversation.draft_timer is not None:
+        conversation.draft_timer.cancel()
+        conversation.draft_timer = None
+    conversation.drafts.save(
+        Draft(conversation.draft_text, conversation.pastes.named_in(conversation.draft_text))
+    )

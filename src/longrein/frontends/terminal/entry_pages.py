@@ -180,8 +180,6 @@ def _of_step(past: SessionHistory, step: Step, prefix: str, all_texts: bool) -> 
             yield Section(_heading(handle, name), text_lines(start.task), opens=opens)
         case RequestStep(failure=failure) if failure and failure.message:
             yield _section(handle, "no answer", failure.message)
-        case _:
-            pass
 
 
 def _result(past: SessionHistory, step: CallStep, end: ToolEnded, handle: str) -> Section:
@@ -219,8 +217,8 @@ def _nothing() -> Section:
     return Section(line(("dim", "there is no result, thinking or diff yet")), ())
 
 
-def _prefix(child: int) -> str:
-    return f"a{child}/" if child else ""
+def _prefix(subagent: int) -> str:
+    return f"a{subagent}/" if subagent else ""
 
 
 def _kind(part: object) -> str:

@@ -5,8 +5,13 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
+
+from prompt_toolkit.application import run_in_terminal
+
+from longrein.frontends.terminal.conversation import Conversation
 
 USUAL = ("sensible-editor", "editor", "nano", "vim", "vi", "emacs")
 """Editors to look for where no variable names one."""
@@ -63,3 +68,37 @@ def edit_text(command: Sequence[str], text: str) -> str:
     finally:
         with suppress(OSError):
             os.unlink(path)
+
+
+# --- The terminal handed over ---------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+
+async def with_editor(conversation: Conversation, act: Callable[[Sequence[str]], T]) -> T | None:
+    """Call `act` with the words of the editor while the terminal is its own; the session goes on
+    meanwhile.
+
+    A failure becomes a notice, and None is returned.
+    """
+    app = conversation.screen.app
+    if not app.is_running or app.context is None:
+        return None
+    try:
+        command = editor_command(conversation.opened.app.context.environ)
+
+        def run() -> T:
+            with conversation.keyboard_paused():
+                return act(command)
+
+        return await app.context.copy().run(run_in_terminal, run, False, True)
+    except EditorError as error:
+        conversation.notice(str(error))
+        return None
+
+
+async def open_in_editor(conversation: Conversation, path: str) -> None:
+    """Let the user edit the file `path`, which need not exist yet."""
+    await with_editor(conversation, lambda command: edit_file(command, path))
+    conversation.request_redraw()

@@ -18,7 +18,7 @@ from prompt_toolkit.keys import Keys
 from longrein.agent import Continue, SetMode
 from longrein.events.escape import one_line
 from longrein.frontends.terminal import input_actions
-from longrein.frontends.terminal.approvals import ALL_EDITS, form_answer
+from longrein.frontends.terminal.approvals import ALL_EDITS, OPTIONS_MAX, form_answer
 from longrein.frontends.terminal.approvals import answer as answer_for
 from longrein.frontends.terminal.choice_list import TypedList
 from longrein.frontends.terminal.command_actions import (
@@ -28,13 +28,11 @@ from longrein.frontends.terminal.command_actions import (
     run_command,
 )
 from longrein.frontends.terminal.command_table import next_mode, parse
+from longrein.frontends.terminal.command_types import Outcome
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.input_prefixes import is_memory_line, is_user_command
 from longrein.frontends.terminal.keymap import chosen_keys, keymap
-from longrein.frontends.terminal.memory_notes import is_memory_line
 from longrein.frontends.terminal.page_openers import open_last, open_question, toggle_todos
-from longrein.frontends.terminal.shell_escape import is_user_command
-from longrein.frontends.terminal.user_questions import OPTIONS_MAX
 from longrein.frontends.terminal.view_model import EMPTY
 
 Action = Callable[[Conversation], None]
@@ -68,7 +66,7 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
     actions: dict[str, tuple[Action, FilterOrBool]] = {
         "steer": (partial(enter, into_turn=True), True),
         "background": (background, True),
-        "new_line": (_new_line, True),
+        "new_line": (lambda conversation: conversation.buffer.insert_text("\n"), True),
         "next_mode": (_next_mode, True),
         "history_search": (input_actions.search_history, ~vim_normal),
         "editor": (input_actions.open_editor, True),
@@ -107,7 +105,7 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     add(_choose_option, "enter", when=asking)
     add(_answer_in_words, "o", when=asking)
     keys.add(Keys.Any, filter=~choosing)(lambda event: _start_typing(conversation, event.data))
-    add(_choose, "enter", when=choosing)
+    add(lambda conversation: conversation.close_chooser(chosen=True), "enter", when=choosing)
     _bind_search_keys(conversation, keys)
     for key, rows, pages in (
         ("up", -1, 0),
@@ -241,10 +239,6 @@ def _cancel_denial_reason(conversation: Conversation) -> None:
     conversation.redraw()
 
 
-def _choose(conversation: Conversation) -> None:
-    conversation.close_chooser(chosen=True)
-
-
 def _move(conversation: Conversation, rows: int, pages: int) -> None:
     if conversation.chooser is not None:
         conversation.chooser.move(rows + 10 * pages)
@@ -340,10 +334,6 @@ def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
             conversation.say(text, steer=into_turn)
     elif conversation.session.state.turn_open and not conversation.session.busy:
         conversation.tell(Continue())
-
-
-def _new_line(conversation: Conversation) -> None:
-    conversation.buffer.insert_text("\n")
 
 
 def _next_mode(conversation: Conversation) -> None:

@@ -95,7 +95,7 @@ def _one_key(word: str) -> tuple[str, ...]:
         raise ValueError("is no key; write it as ctrl-g, alt-enter, shift-tab or f5")
     alt = ("escape",) if "alt" in modifiers else ()
     if base == "enter" and "shift" in modifiers and "ctrl" not in modifiers:
-        return ("escape", "enter")  # key_protocol.py reads Shift-Enter as Alt-Enter
+        return ("escape", "enter")  # terminal_input.py reads Shift-Enter as Alt-Enter
     return (*alt, _with_modifiers(base, ctrl="ctrl" in modifiers, shift="shift" in modifiers))
 
 

@@ -12,9 +12,9 @@ from prompt_toolkit.input.typeahead import get_typeahead
 
 from longrein.events import LongreinError
 from longrein.frontends.terminal.approvals import Approval, choices, question_page
+from longrein.frontends.terminal.command_types import Outcome
 from longrein.frontends.terminal.conversation import QUIET_S, Conversation
 from longrein.frontends.terminal.event_lines import Line, line
-from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.terminal_input import TerminalInput
 

@@ -30,7 +30,6 @@ class Page(msgspec.Struct, frozen=True):
     """True if the page opens with its last section in view."""
 
     def lines(self) -> list[Line]:
-        """All lines, each heading above its section."""
         return [row for section in self.sections for row in (section.heading, *section.lines)]
 
 
@@ -150,12 +149,10 @@ class PageView:
     # --- Moving -----------------------------------------------------------------------------------
 
     def scroll(self, rows: int = 0, pages: int = 0) -> None:
-        """Move by rows and by screens."""
         self.message, self._found = "", -1
         self.top = min(max(self.top + rows + pages * max(self._height - 1, 1), 0), self._last_top)
 
     def go(self, *, end: bool) -> None:
-        """Move to the first or the last row."""
         self.message, self._found = "", -1
         self.top = self._last_top if end else 0
 

@@ -53,11 +53,9 @@ class Pager:
 
     @property
     def view(self) -> PageView:
-        """The page on top."""
         return self._views[-1]
 
     def push(self, page: Page) -> None:
-        """Show `page` above the present one."""
         self._views.append(PageView(page))
         self.update()
 
@@ -70,13 +68,11 @@ class Pager:
             self.close()
 
     def close(self) -> None:
-        """Go back to the conversation."""
         self._closed = True
         if self._app is not None and self._app.is_running and not self._app.is_done:
             self._app.exit()
 
     def update(self) -> None:
-        """Draw again."""
         if self._app is not None:
             self._app.invalidate()
 

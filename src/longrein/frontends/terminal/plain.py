@@ -22,6 +22,7 @@ from longrein.agent import (
 )
 from longrein.app import AppSession
 from longrein.events import Entry, LongreinError, Text, UsageError
+from longrein.frontends.buffered_output import PlainOutput
 from longrein.frontends.secret_input import read_secret
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.stdio import STDIN_BYTES_MAX, read_lines
@@ -41,13 +42,12 @@ from longrein.frontends.terminal.command_types import (
     Command,
     CommandContext,
     CommandResult,
+    Outcome,
 )
 from longrein.frontends.terminal.event_lines import Line, indented, line, plain
 from longrein.frontends.terminal.first_run import chosen_line, start_notices
-from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.input_prefixes import is_memory_line, is_user_command, note_lines
 from longrein.frontends.terminal.markdown_blocks import Block
-from longrein.frontends.terminal.memory_notes import is_memory_line, note_lines
-from longrein.frontends.terminal.shell_escape import is_user_command
 from longrein.frontends.terminal.view_model import Piece, ViewModel
 from longrein.steps import Projection
 from longrein.steps.human_text import activity_text, escape, escape_line
@@ -57,43 +57,6 @@ NOBODY = "stdin has ended, so nobody can approve this"
 
 INVITATION = "\n> "
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-_ASCII = str.maketrans(
-    {
-        "●": "*",
-        "○": "o",
-        "›": ">",
-        "…": "...",
-        "·": "-",
-        "─": "-",
-        "│": "|",
-        "█": "#",
-        "⋮": ":",
-        "↑": "^",
-        "↓": "v",
-    }
-)
-
-
-class PlainOutput:
-    """Output to `fd` in an encoding that may be ASCII only. Writes nothing after an error."""
-
-    def __init__(self, fd: int, encoding: str) -> None:
-        self._fd, self._encoding = fd, encoding
-        self._wide = encoding.lower().replace("-", "") == "utf8"
-        self.closed = False
-        self.last = ""
-
-    def put(self, text: str) -> None:
-        """Write escaped `text`; characters missing in the encoding become ASCII or `\\uXXXX`."""
-        self.last = text
-        known = text if self._wide else text.translate(_ASCII)
-        data = known.encode(self._encoding, "backslashreplace")
-        try:
-            while data and not self.closed:
-                data = data[os.write(self._fd, data) :]
-        except OSError:
-            self.closed = True
 
 
 async def run_plain(
@@ -299,28 +262,22 @@ class _PlainConversation:
                 self.out.put("why not> ")
                 return
             self._explaining = True
-        if self._explaining:
-            self._explaining = False
-            self.view.remove_question(question)
-            await self._deny(question, text)
-            await self._ask()
-            return
-        if self._form is not None and text.lower() != "n":
+        message: Answer | None = None
+        if not self._explaining and self._form is not None and text.lower() != "n":
             self._form.take(text)
             if not self._form.is_done:
                 self.print(self._form.lines())
                 self.out.put("answer> ")
                 return
-            self.view.remove_question(question)
-            await self.session.tell(form_answer(question, self._form))
-            await self._ask()
-            return
-        message = answer(question, text.lower())
+            message = form_answer(question, self._form)
+        elif not self._explaining:
+            message = answer(question, text.lower())
+        self._explaining = False
         self.view.remove_question(question)
         if message is None:
             await self._deny(question, text)
         else:
-            if text.lower() == ALL_EDITS:
+            if message.arguments is None and text.lower() == ALL_EDITS:
                 await self.session.tell(SetMode("acceptEdits"))
             await self.session.tell(message)
         await self._ask()

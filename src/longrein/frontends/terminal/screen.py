@@ -173,7 +173,6 @@ class Screen:
 
     @property
     def style(self) -> BaseStyle:
-        """Style of the redrawn rows."""
         return self.app.style or STYLE
 
     @property
@@ -206,15 +205,11 @@ class Screen:
         """`INSERT`, `NORMAL` …; '' without the keys of vim."""
         if self.app.editing_mode != EditingMode.VI:
             return ""
-        return {InputMode.NAVIGATION: "NORMAL"}.get(self.app.vi_state.input_mode, self._insert_word)
+        mode = self.app.vi_state.input_mode
+        return "NORMAL" if mode == InputMode.NAVIGATION else mode.name.partition("_")[0]
 
     def reset_vim_mode(self) -> None:
-        """Begin a new message in the mode that inserts."""
         self.app.vi_state.reset()
-
-    @property
-    def _insert_word(self) -> str:
-        return self.app.vi_state.input_mode.name.partition("_")[0]
 
     @property
     def panel_has_focus(self) -> bool:

@@ -1,30 +1,34 @@
 """Slash commands about the session as a whole: title, copy, export, fork, folders, effort, other
-sessions.
+sessions, rewind.
 """
 
 import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 
-from longrein.agent import SetModel, SetTitle
+from longrein.agent import Rewind, RewindPreview, SetModel, SetTitle
 from longrein.app import App
 from longrein.app.run_context import CLOCK
 from longrein.config import shorten_home
 from longrein.events import Opened, SessionError
 from longrein.events.escape import one_line
+from longrein.frontends.reports.cost import preview_lines
 from longrein.frontends.terminal.choice_list import Row
+from longrein.frontends.terminal.clipboard import copy
 from longrein.frontends.terminal.command_types import (
     Choices,
     Command,
     CommandContext,
     CommandResult,
     MaybeAwaitable,
+    Outcome,
     leave,
     notice,
     number,
 )
-from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.event_lines import Line, line
 from longrein.settings_schema import EFFORTS
 from longrein.steps.human_text import age, counted, escape_line, joined, size
 from longrein.store import Reader, SessionInfo
@@ -87,8 +91,6 @@ def _rename(context: CommandContext, title: str) -> CommandResult:
 
 
 async def _copy(context: CommandContext, wanted: str) -> CommandResult:
-    from longrein.frontends.terminal.clipboard import copy
-
     nth = number(wanted) if wanted else 1
     if nth < 1:
         return notice("say which: /copy, or /copy 2 for the last answer but one")
@@ -163,8 +165,6 @@ async def _sessions(context: CommandContext) -> CommandResult:
         return notice("there is no other session of this folder")
 
     async def preview(session: str) -> Sequence[str]:
-        from longrein.frontends.reports.session_preview import preview_lines
-
         return await app.read(session, preview_lines)
 
     return CommandResult(choices=Choices("which session?", others, search=True, preview=preview))
@@ -209,3 +209,96 @@ SESSION_COMMANDS = (
     Command("add-dir", "[FOLDER]", "let longrein work in FOLDER, too", _add_dir, idle_only=True),
     Command("effort", "[LEVEL]", "how much the model thinks", _effort),
 )
+
+
+def rewind(context: CommandContext, argument: str) -> MaybeAwaitable:
+    """Go back to before something that the user said; without words, choose."""
+    seq, _, rest = argument.partition(" ")
+    prompts, how = context.view.prompts, rest.strip()
+    target = next((prompt for prompt in prompts if prompt.seq == number(seq)), None)
+    if argument == "undo" and context.view.rewound:
+        return CommandResult(message=Rewind(context.view.rewound - 1, files=True))
+    if target is not None and how == "show":
+        return _rewind_preview(context, target.seq - 1)
+    if target is not None and how == "only-files":
+        return CommandResult(message=Rewind(target.seq - 1, files=True, conversation=False))
+    if target is not None and how in ("", "files", "all-files"):
+        word = Rewind(target.seq - 1, bool(how), overwrite=how == "all-files")
+        return CommandResult(message=word, edit=target.text)
+    if not prompts:
+        return notice("nothing was said yet, so there is nothing to go back to")
+    rows = [
+        Row(str(prompt.seq), prompt.text.partition("\n")[0][:300]) for prompt in reversed(prompts)
+    ]
+    first = rows[0].value
+    hint = (
+        f"/rewind {first} files restores the files too; /rewind {first} show says which; "
+        "/rewind undo takes it back"
+    )
+    return CommandResult(
+        choices=Choices(
+            "go back to before which of your words?", rows, partial(_rewind_ways, context), hint
+        )
+    )
+
+
+async def _rewind_preview(context: CommandContext, to: int) -> CommandResult:
+    preview = await context.session.preview_rewind(to)
+    return CommandResult("what a rewind with the files does", preview_rows(preview))
+
+
+async def _rewind_ways(context: CommandContext, seq: str) -> CommandResult:
+    preview = await context.session.preview_rewind(number(seq) - 1)
+    return CommandResult(choices=Choices("what goes back?", ways_back(seq, preview)))
+
+
+FILES_MAX = 200
+"""Files that a preview lists for each kind."""
+
+
+def preview_summary(preview: RewindPreview) -> str:
+    """Describe a preview in one line: `2 files put back, 1 removed, 1 kept`."""
+    back = len(preview.restored)
+    gone = len(preview.removed)
+    kept = len(preview.kept)
+    if not back and not gone and not kept:
+        return "no file has changed since"
+    parts = [counted(back, "file") + " put back" if back else "", f"{gone} removed" if gone else ""]
+    return ", ".join(filter(None, [*parts, f"{kept} kept as they are" if kept else ""]))
+
+
+def preview_rows(preview: RewindPreview) -> list[Line]:
+    """List every file with what becomes of it, and the notes."""
+    rows = [line(("dim", preview_summary(preview)))]
+    for what, paths in (("put back", preview.restored), ("removed", preview.removed)):
+        rows += [line(("dim", f"  {what}  "), escape_line(path)) for path in paths[:FILES_MAX]]
+        rows += (
+            [line(("dim", f"  … and {len(paths) - FILES_MAX} more"))]
+            if len(paths) > FILES_MAX
+            else []
+        )
+    for put in preview.kept[:FILES_MAX]:
+        rows.append(
+            line(("warn", "  kept  "), escape_line(put.path), ("dim", f"  {escape_line(put.why)}"))
+        )
+    rows += [line(("dim", f"  {escape_line(note)}")) for note in preview.notes]
+    return [*rows, line(("dim", "  files that .gitignore excludes stay as they are"))]
+
+
+def ways_back(seq: str, preview: RewindPreview) -> Sequence[Row]:
+    """Return the ways to go back to before message `seq`, with what each does to the files."""
+    effect = preview_summary(preview)
+    rows = [
+        Row(seq, "the conversation only", "files stay as they are"),
+        Row(f"{seq} files", "the conversation and the files", effect),
+        Row(f"{seq} only-files", "the files only", effect),
+    ]
+    if preview.kept:
+        rows.append(
+            Row(
+                f"{seq} all-files",
+                "both, also files that somebody else changed",
+                "their changes are lost",
+            )
+        )
+    return [*rows, Row(f"{seq} show", "show what becomes of each file", "changes nothing")]

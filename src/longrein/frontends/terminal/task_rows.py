@@ -364,17 +364,13 @@ class BackgroundActivity:
                 self._call_starts[session, call] = step.at, self.now_s
             case CallStep(phase="ended", id=call):
                 self._call_starts.pop((session, call), None)
-            case _:
-                pass
         return self._subagent_lines(step) if session else lines
 
     def _task(self, step: TaskStep) -> list[Line]:
         """Add or remove a task. A promoted command keeps the start of its call. An end that is
         told early is told once.
         """
-        task = step.task
-        start = step.started
-        end = step.ended
+        task, start, end = step.task, step.started, step.ended
         if end is None:
             if start is None:
                 return []
@@ -394,26 +390,22 @@ class BackgroundActivity:
                 self._ended_early.add(task)
         return ended_task(end, running.started if running else None)
 
-    def _end_subagent(self, child: str) -> KnownSubagent | None:
+    def _end_subagent(self, session: str) -> KnownSubagent | None:
         """Drop the questions of an ended subagent and of its own subagents."""
-        subagent = self.subagents.get(child)
+        subagent = self.subagents.get(session)
         below = f"{subagent.label}." if subagent else "."
         ended = {
-            child,
-            *(
-                session
-                for session, known in self.subagents.items()
-                if known.label.startswith(below)
-            ),
+            session,
+            *(other for other, known in self.subagents.items() if known.label.startswith(below)),
         }
         self.questions = {
             key: question for key, question in self.questions.items() if key[0] not in ended
         }
         return subagent
 
-    def _remember_act(self, child: str, act: str) -> None:
+    def _remember_act(self, subagent: str, act: str) -> None:
         """Remember an act; repeats, such as a call and its start, count once."""
-        acts = self.acts.setdefault(child, deque(maxlen=ACTS_MAX))
+        acts = self.acts.setdefault(subagent, deque(maxlen=ACTS_MAX))
         if act and (not acts or acts[-1] != act):
             acts.append(act)
 
@@ -434,8 +426,6 @@ class BackgroundActivity:
                 self.questions.pop((agent.session, call), None)
             case PromptStep(message=said) if said.origin in ("steer", "queued"):
                 return event_lines.user_lines(said, f"delivered to {name}")
-            case _:
-                pass
         return []
 
 

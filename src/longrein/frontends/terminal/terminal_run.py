@@ -25,22 +25,21 @@ from longrein.events import Entry
 from longrein.frontends import first_frame
 from longrein.frontends.localization import language_of, use_language
 from longrein.frontends.signals import cancel_all, signal_handlers
-from longrein.frontends.terminal import input_state
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
+from longrein.frontends.terminal.command_types import Outcome
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.drafts import restore_draft
 from longrein.frontends.terminal.key_bindings import (
     bind_keys,
     bind_panel_keys,
     enter_raw_mode,
     suspend,
 )
-from longrein.frontends.terminal.key_protocol import KeyProtocol
 from longrein.frontends.terminal.keymap import chosen_keys, keymap
 from longrein.frontends.terminal.plain import run_plain
 from longrein.frontends.terminal.screen import Screen, ScreenContent
-from longrein.frontends.terminal.terminal_input import TerminalInput
+from longrein.frontends.terminal.terminal_input import KeyProtocol, TerminalInput
 from longrein.frontends.terminal.view_model import Piece
 
 PREPARE_S = 0.3
@@ -157,7 +156,7 @@ async def _run_screen(
     def begin() -> None:  # before keys that were typed early
         conversation.ready.set()
         asyncio.get_running_loop().call_soon(
-            input_state.restore_draft, conversation
+            restore_draft, conversation
         )  # after keys that came early
         for problem in keymap(chosen_keys(conversation.opened.app.context.settings))[1]:
             conversation.notice(problem)

@@ -413,8 +413,6 @@ class ViewModel:
                 self._enter("waiting" if self._questions else "running")
                 if row and started.arguments is not None:
                     row.argument = self._key_argument(row.name, started.arguments)
-            case _:
-                pass
         return []
 
     def _ask(self, call: str, asked: PermissionAsked) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from longrein.events import Entry, PermissionAsked, TurnEnded, UserSpoke
+from longrein.frontends.buffered_output import PlainOutput
 from longrein.frontends.signals import signal_handlers
 from longrein.frontends.terminal.event_lines import Line, ansi, crop, fit, line, plain
 from longrein.frontends.terminal.live_area import state_word
@@ -30,14 +31,13 @@ class Watcher:
 
     def __init__(self, fd: int = 1, *, colour: bool = True) -> None:
         self._fd, self._colour = fd, colour
+        self.out = PlainOutput(fd, "utf-8")
         self._is_tty = os.isatty(fd)
         self._painter = MarkdownPainter(colour=colour and self._is_tty)
         self._drawn = ""
         self.view = ViewModel()
         self.seq = 0
         """Last entry that was taken."""
-        self.closed = False
-        """True once nobody reads the output."""
 
     def replay(self, reader: Reader) -> None:
         """Take what is in the log, and print its last prompts with what followed."""
@@ -73,7 +73,7 @@ class Watcher:
         """Print finished lines above the live row."""
         rows = [row for piece in pieces for row in self._paint(piece)]
         if rows:
-            self._write(self._erase() + "".join(f"{row}\n" for row in rows))
+            self.out.put(self._erase() + "".join(f"{row}\n" for row in rows))
 
     def draw(self) -> None:
         """Draw the live row: what the session does, and that it is only watched."""
@@ -82,12 +82,12 @@ class Watcher:
         row = crop(line(state_word(self.view), ("dim", f" · {WATCHING}")), self._width)
         text = ansi(row, colour=self._colour)
         if text != self._drawn:
-            self._write(f"\r\x1b[K{text}")
+            self.out.put(f"\r\x1b[K{text}")
             self._drawn = text
 
     def finish(self) -> None:
         """Remove the live row."""
-        self._write(self._erase())
+        self.out.put(self._erase())
 
     def _erase(self) -> str:
         drawn, self._drawn = self._drawn, ""
@@ -105,14 +105,6 @@ class Watcher:
         if isinstance(piece, Block):
             return self._painter.paint(piece, self._width)
         return [ansi(row, colour=self._colour) for row in fit(piece, self._width)]
-
-    def _write(self, text: str) -> None:
-        data = text.encode("utf-8", "backslashreplace")
-        try:
-            while data and not self.closed:
-                data = data[os.write(self._fd, data) :]
-        except OSError:
-            self.closed = True
 
 
 async def watch(
@@ -137,7 +129,7 @@ async def watch(
         watcher.replay(reader)
         if not was_open:
             return "no process has it open"
-        while not stopped.is_set() and not watcher.closed:
+        while not stopped.is_set() and not watcher.out.closed:
             open_now = is_open()  # before the look, so that the last entries are shown
             news = watcher.look(reader)
             if not open_now and not news:

@@ -63,7 +63,6 @@ class TerminalWindow:
         self._enabled = enabled
         self._entered = False
         self._title = self._state = self._question = ""
-        self._turn_since_s = 0.0
         self._progress_s = 0.0
         self._has_progress = shows_progress(options.progress, environ)
         self.has_focus: bool | None = None
@@ -118,12 +117,13 @@ class TerminalWindow:
         self._update_progress(now.state)
         if now.question and now.question != self._question:
             self._notify(f"{translate('waiting for you')}: {now.question}")
-        elif self._state and not now.state and self._turn_s(now) >= self._options.notify_after_s:
+        elif (
+            self._state
+            and not now.state
+            and self._mono_s() - now.turn_since_s >= self._options.notify_after_s
+        ):
             self._notify(f"{translate('done')}: {now.title}" if now.title else translate("done"))
         self._question, self._state = now.question, now.state
-
-    def _turn_s(self, now: Activity) -> float:
-        return self._mono_s() - now.turn_since_s
 
     def _update_progress(self, state: str) -> None:
         due = state != self._state or (
@@ -165,7 +165,6 @@ class TerminalWindow:
         return self._use(themes.theme_for(light=light, environ=self._environ))
 
     def pressed(self) -> None:
-        """Note that a key came."""
         self.last_key_s = self._mono_s()
 
     def choose_theme(self, name: str) -> None:

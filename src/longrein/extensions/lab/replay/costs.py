@@ -206,12 +206,10 @@ class CostAccount:
 
     @property
     def breaks(self) -> int:
-        """Number of requests so far that changed what the request before had sent."""
         return self._row.breaks
 
     @property
     def row(self) -> Row:
-        """Figures of the requests so far."""
         return self.row_at(self.rates)
 
     def row_at(self, rates: Rates) -> Row:

@@ -53,7 +53,6 @@ class PlainReplay:
 
     @property
     def size(self) -> int:
-        """Tokens of this request."""
         return self.recording.system_tokens + self.summary_tokens + sum(self.tokens[: self.end])
 
     def changes(self) -> Iterator[Change]:

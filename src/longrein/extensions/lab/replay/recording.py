@@ -69,7 +69,6 @@ class Item(msgspec.Struct, frozen=True):
 
     @property
     def thinking(self) -> bool:
-        """Return True if the item is reasoning."""
         return self.output and self.name == "thinking"
 
 
