@@ -28,7 +28,7 @@ from longrein.config.instructions import (
 )
 from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
 from longrein.config.other_agent_files import FoundFile, found_files, found_note
-from longrein.config.plugin_packages import (
+from longrein.config.plugins import (
     Plugins,
     door_points,
     load_plugins,

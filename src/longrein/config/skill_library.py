@@ -20,7 +20,7 @@ from longrein.config.instructions import (
     leads_out,
     project_root,
 )
-from longrein.config.plugin_folders import plugin_folders
+from longrein.config.plugins import plugin_folders
 from longrein.config.settings_file import shorten_home
 from longrein.config.skill_files import (
     PROJECT_FOLDERS,

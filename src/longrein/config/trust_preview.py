@@ -25,7 +25,7 @@ from longrein.config.hook_files import (
 )
 from longrein.config.instructions import folders_between, instruction_files, project_root
 from longrein.config.other_agents import read_file_of_project
-from longrein.config.plugin_packages import door_points
+from longrein.config.plugins import door_points
 from longrein.config.settings_file import keys_in, read_text, shorten_home
 from longrein.config.settings_keys import KEYS, dotted, pattern_of
 from longrein.config.skill_files import PROJECT_FOLDERS as SKILL_FOLDERS
