@@ -13,8 +13,6 @@ from itertools import islice
 import msgspec
 
 from longrein.config.bounded_file import read_table
-from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
-from longrein.config.custom_commands import opencode_files
 from longrein.config.environ import project_file, user_file
 from longrein.config.frontmatter import split_frontmatter
 from longrein.config.hook_files import (
@@ -30,6 +28,8 @@ from longrein.config.settings_file import keys_in, read_text, shorten_home
 from longrein.config.settings_keys import KEYS, dotted, pattern_of
 from longrein.config.skill_files import PROJECT_FOLDERS as SKILL_FOLDERS
 from longrein.config.skill_files import InvalidSkill, Walk, existing_folders, read_text_file
+from longrein.config.skill_library import PROJECT_FOLDERS as COMMAND_FOLDERS
+from longrein.config.skill_library import opencode_files
 from longrein.config.subagent_types import PROJECT_FOLDERS, list_files
 from longrein.events import SettingsError
 from longrein.events.escape import shortened
