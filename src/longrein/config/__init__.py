@@ -40,13 +40,16 @@ from longrein.config.settings_file import remember_rule, shorten_home
 from longrein.config.skill_library import SkillFiles
 from longrein.config.stored_keys import StoredKeys
 from longrein.config.subagent_types import load_subagent_types
-from longrein.config.trust_preview import all_kinds, left_out_files, shown_head_hooks, trust_preview
 from longrein.config.trusted_folders import (
     TrustedFolders,
+    all_kinds,
     distrust,
     is_trusted,
+    left_out_files,
     read_trusted,
+    shown_head_hooks,
     trust,
+    trust_preview,
     trust_unit,
 )
 
