@@ -26,8 +26,8 @@ from longrein.config import (
     read_trusted,
     state_dir,
 )
-from longrein.config.bounded_file import read_bounded
 from longrein.config.other_agents import OtherSettings, read_given
+from longrein.config.user_environment import read_bounded
 from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.models import (

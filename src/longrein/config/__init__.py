@@ -2,16 +2,6 @@
 secrets.
 """
 
-from longrein.config.environ import (
-    config_dir,
-    describe_environment,
-    environment,
-    home_folder,
-    project_file,
-    sign_line,
-    state_dir,
-    user_file,
-)
 from longrein.config.hook_files import (
     LoadedHooks,
     expanded_headers,
@@ -51,6 +41,16 @@ from longrein.config.trusted_folders import (
     trust,
     trust_preview,
     trust_unit,
+)
+from longrein.config.user_environment import (
+    config_dir,
+    describe_environment,
+    environment,
+    home_folder,
+    project_file,
+    sign_line,
+    state_dir,
+    user_file,
 )
 
 __all__ = [

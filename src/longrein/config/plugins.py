@@ -11,11 +11,10 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.bounded_file import read_table
-from longrein.config.environ import user_file
 from longrein.config.instructions import project_root
 from longrein.config.settings_file import plugins_in, read_text
 from longrein.config.skill_files import SkillFolder
+from longrein.config.user_environment import read_table, user_file
 from longrein.context import Decision, decide
 from longrein.events import ModelUnknown, SettingsError
 from longrein.extension_points import (

@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from longrein.config.environ import project_file, user_file
 from longrein.config.instructions import leads_out, project_root
 from longrein.config.model_choice import resolved
 from longrein.config.other_agents import OtherSettings, read_own, read_project
@@ -29,6 +28,7 @@ from longrein.config.settings_keys import (
     schema,
     unknown_tool,
 )
+from longrein.config.user_environment import project_file, user_file
 from longrein.events import SettingsError
 from longrein.settings_schema import MODES, SANDBOX_MODES, Settings
 

@@ -11,8 +11,6 @@ from typing import Any
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.config.bounded_file import read_bounded
-from longrein.config.environ import user_file
 from longrein.config.settings_keys import (
     NAMED_TABLES,
     Schema,
@@ -22,6 +20,7 @@ from longrein.config.settings_keys import (
     problem_with,
     schema,
 )
+from longrein.config.user_environment import read_bounded, user_file
 from longrein.events import SettingsError
 from longrein.permissions import check_rule
 

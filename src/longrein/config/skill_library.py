@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.bounded_file import parse_table
-from longrein.config.environ import agent_folder, config_dir
 from longrein.config.frontmatter import split_frontmatter
 from longrein.config.instructions import folders_between, imports, leads_out, project_root
 from longrein.config.plugins import plugin_folders
@@ -29,6 +27,7 @@ from longrein.config.skill_files import (
     skill_info,
     text_field,
 )
+from longrein.config.user_environment import agent_folder, config_dir, parse_table
 from longrein.events import ToolError
 from longrein.events.escape import shortened
 from longrein.permissions import escape

@@ -21,8 +21,6 @@ from struct import unpack_from
 
 import msgspec
 
-from longrein.config.bounded_file import read_bounded, read_table
-from longrein.config.environ import project_file, user_file
 from longrein.config.frontmatter import split_frontmatter
 from longrein.config.hook_files import HookFile, hooks_in_head, parse_hooks, project_files
 from longrein.config.instructions import folders_between, instruction_files, project_root
@@ -41,6 +39,7 @@ from longrein.config.skill_files import InvalidSkill, Walk, existing_folders, re
 from longrein.config.skill_library import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.skill_library import opencode_files
 from longrein.config.subagent_types import PROJECT_FOLDERS, list_files
+from longrein.config.user_environment import project_file, read_bounded, read_table, user_file
 from longrein.events import SettingsError
 from longrein.events.escape import shortened
 from longrein.extension_points import TRUST_DOOR
