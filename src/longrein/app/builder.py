@@ -29,8 +29,8 @@ from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Su
 from longrein.agent.skills import SessionSkills
 from longrein.app.additions import Additions
 from longrein.app.app_session import AppSession
-from longrein.app.checkpoint_place import checkpoint_opener
 from longrein.app.execution import (
+    checkpoint_opener,
     hook_table,
     make_sandbox,
     make_spawner,
