@@ -19,7 +19,7 @@ PRODUCED = [
     (
         "session context: git status, files, commits",
         "project_start",
-        "agent/project_start.py",
+        "agent/file_changes.py",
         '"project_start"',
     ),
     ("todo", "todo", "tools/planning.py", "TodoSet("),
