@@ -464,7 +464,7 @@ class SessionSandbox:
         return self.missing.end(), [*between, *self.new_files.end(roots)]
 
     def _make_folders(self) -> None:
-        from longrein.workspace.sandbox.seccomp import filter_bytes
+        from longrein.workspace.sandbox.landlock import filter_bytes
 
         if not os.path.isdir(self.cache):
             make_cache_folder(self.cache, self.home)
