@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from longrein.agent.file_watcher import FileWatcher
 from longrein.agent.inbox import Inbox
 from longrein.agent.messages import (
     Answer,
@@ -26,6 +25,7 @@ from longrein.agent.messages import (
 from longrein.agent.ports import Dependencies, ElapsedTimes, narrower
 from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_calls, redacted
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, SessionPart
+from longrein.agent.shared_files import FileWatcher
 from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance
 from longrein.context.snapshot_codec import encode_state
