@@ -63,9 +63,8 @@ class SystemClock:
         """Microseconds UTC."""
         return time.time_ns() // 1000
 
-    def mono_s(self) -> float:
-        """Seconds on the monotonic clock."""
-        return time.monotonic()
+    mono_s = staticmethod(time.monotonic)
+    """Seconds on the monotonic clock."""
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`."""
