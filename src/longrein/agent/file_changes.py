@@ -17,6 +17,7 @@ from longrein.agent.git_metadata import find_git_folder
 from longrein.agent.ports import Dependencies
 from longrein.agent.redaction import RedactingBlobs
 from longrein.agent.session import Session
+from longrein.agent.session_part import SessionPart
 from longrein.agent.shared_files import FileWriters, Writer, first_words
 from longrein.context import State, neutralize_markers
 from longrein.events import (
@@ -55,7 +56,7 @@ async def record_file_changes(session: Session) -> None:
         found.insert(0, Reminded("resumed", "", "files", str(gap_s)))
     session.append(*found, *watch.branch.change(state))
     await tell_project_start(session)
-    for part in session.parts:
+    for part in session.parts_with(SessionPart.reminders):
         session.append(*part.reminders())
 
 

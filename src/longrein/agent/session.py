@@ -437,6 +437,11 @@ class Session:
         part.opened()
         return part
 
+    def parts_with(self, method: Callable[..., Any]) -> list[SessionPart]:
+        """Return the parts that override a method of `SessionPart`, in their order."""
+        name = method.__name__
+        return [part for part in self.parts if getattr(type(part), name) is not method]
+
     def find(self, kind: type[P]) -> P | None:
         """Return the part of a type; None where there is none or it was not opened yet."""
         return next((one for one in self.parts if isinstance(one, kind)), None)
