@@ -25,8 +25,8 @@ from longrein.config.plugins import (
     named_plugins,
     session_points,
 )
-from longrein.config.settings import known_secrets, load_settings
-from longrein.config.settings_file import remember_rule, shorten_home
+from longrein.config.settings import known_secrets, load_settings, remember_rule
+from longrein.config.settings_file import shorten_home
 from longrein.config.skill_library import SkillFiles
 from longrein.config.stored_keys import StoredKeys
 from longrein.config.subagent_types import load_subagent_types

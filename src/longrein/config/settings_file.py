@@ -1,11 +1,9 @@
-"""Settings files: read as flat values with their place, written whole or not at all, extended by
-one rule.
-"""
+"""Settings files: read as flat values with their place, written whole or not at all."""
 
 import errno
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,9 +18,8 @@ from longrein.config.settings_keys import (
     problem_with,
     schema,
 )
-from longrein.config.user_environment import read_bounded, user_file
+from longrein.config.user_environment import read_bounded
 from longrein.events import SettingsError
-from longrein.permissions import check_rule
 
 SIZE_MAX_BYTES = 1_000_000
 """Larger files are no settings files."""
@@ -293,73 +290,3 @@ def store_text(path: str, shown: str, text: str, by_hand: str) -> None:
         write_settings_file(path, text.encode())
     except OSError as error:
         raise SettingsError(f"{shown}: cannot be written ({error.strerror}): {by_hand}") from None
-
-
-# --- Permission rules of the user -----------------------------------------------------------------
-
-
-def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
-    """Add `rule` to `[permissions] allow` of the user's settings file. The rest of the file does
-    not change.
-
-    `rule` may hold several rules, one per line: all are stored, or none. The file is created where
-    it is missing. A rule that is there already is not added again. Raises `SettingsError` when a
-    rule or the file is malformed, or when the file's form does not allow a safe edit; the file is
-    unchanged then.
-    """
-    rules = tuple(dict.fromkeys(rule.split("\n")))
-    for one in rules:
-        problem = check_rule(one, "allow")
-        if problem or not one.isprintable():
-            raise SettingsError(
-                f"{one!r} cannot be stored: {problem or 'it holds invisible characters'}"
-            )
-    path, shown, text = _users_file(environ, home)
-    listed = _listed_rules(text, shown, "allow")
-    new = [one for one in rules if one not in listed]
-    if new:
-        edited = with_values(text, shown, {"permissions.allow": [*listed, *new]})
-        store_text(path, shown, edited, f"add {', '.join(new)} to it by hand")
-
-
-def forget_rule(kind: str, rule: str, environ: Mapping[str, str], home: str) -> None:
-    """Remove `rule` from `[permissions] kind` of the user's settings file. The rest of the file
-    does not change.
-
-    Raises `SettingsError` when it is not there, or when the file's form does not allow a safe edit;
-    the file is unchanged then.
-    """
-    path, shown, text = _users_file(environ, home)
-    listed = _listed_rules(text, shown, kind)
-    if rule not in listed:
-        raise SettingsError(f"{shown} holds no rule {rule!r} under [permissions] {kind}")
-    kept = [one for one in listed if one != rule]
-    edited = with_values(text, shown, {f"permissions.{kind}": kept})
-    store_text(path, shown, edited, f"remove {rule!r} by hand")
-
-
-def own_rules(environ: Mapping[str, str], home: str) -> Sequence[tuple[str, str, str]]:
-    """Return (kind, rule, place) of each rule in the user's settings file. Raises
-    `SettingsError`.
-    """
-    _, shown, text = _users_file(environ, home)
-    return [
-        (value.path[1], rule, value.place)
-        for value in values_of(text, shown)
-        if value.path[0] == "permissions"
-        for rule in value.value
-    ]
-
-
-def _users_file(environ: Mapping[str, str], home: str) -> tuple[str, str, str]:
-    """Return (path, path for display, text) of the user's settings file; no text where there is
-    none.
-    """
-    path = user_file(environ, home)
-    shown = shorten_home(path, home)
-    return path, shown, read_text(path, shown) or ""
-
-
-def _listed_rules(text: str, shown: str, kind: str) -> list[str]:
-    values = values_of(text, shown)
-    return next((v.value for v in values if v.path == ("permissions", kind)), [])
