@@ -14,8 +14,7 @@ import msgspec
 
 from longrein.config.hook_files import HookFile, project_files
 from longrein.config.instructions import project_root
-from longrein.config.settings_file import SettingValue, shorten_home
-from longrein.config.settings_keys import COUNT_MAX
+from longrein.config.settings_file import COUNT_MAX, SettingValue, shorten_home
 from longrein.config.user_environment import agent_folder, read_table
 from longrein.events import UsageError
 from longrein.permissions import check_rule, escape

@@ -13,28 +13,26 @@ from longrein.config.instructions import leads_out, project_root
 from longrein.config.model_choice import resolved
 from longrein.config.other_agents import OtherSettings, read_own, read_project
 from longrein.config.settings_file import (
-    SettingValue,
-    read_file,
-    read_text,
-    shorten_home,
-    store_text,
-    values_of,
-    with_values,
-)
-from longrein.config.settings_keys import (
     FLAGS,
     NAMED_TABLES,
     OTHER_VARIABLES,
     PREFIX,
     Key,
     Schema,
+    SettingValue,
     dotted,
     from_text,
     nearest,
     pattern_of,
     problem_with,
+    read_file,
+    read_text,
     schema,
+    shorten_home,
+    store_text,
     unknown_tool,
+    values_of,
+    with_values,
 )
 from longrein.config.user_environment import project_file, user_file
 from longrein.events import SettingsError

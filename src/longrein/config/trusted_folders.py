@@ -27,13 +27,15 @@ from longrein.config.instructions import folders_between, instruction_files, pro
 from longrein.config.other_agents import read_file_of_project
 from longrein.config.plugins import door_points
 from longrein.config.settings_file import (
+    KEYS,
     SIZE_MAX_BYTES,
+    dotted,
     keys_in,
+    pattern_of,
     read_text,
     shorten_home,
     write_settings_file,
 )
-from longrein.config.settings_keys import KEYS, dotted, pattern_of
 from longrein.config.skill_files import PROJECT_FOLDERS as SKILL_FOLDERS
 from longrein.config.skill_files import InvalidSkill, Walk, existing_folders, read_text_file
 from longrein.config.skill_library import PROJECT_FOLDERS as COMMAND_FOLDERS
