@@ -1,14 +1,14 @@
-"""Standard streams: piped input as a whole or as lines, complete output, one-line messages on
-stderr.
-"""
+"""Standard streams and signals of a frontend: piped input as a whole or as lines, complete output,
+one-line messages on stderr, handlers of signals."""
 
 import asyncio
 import io
 import os
 import select
+import signal
 import stat
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
 from longrein.events import LongreinError, UsageError
@@ -236,3 +236,36 @@ class BufferedOutput:
             await self._ready.wait()
         finally:
             loop.remove_writer(self._fd)
+
+
+# --- Signals --------------------------------------------------------------------------------------
+#
+# Signal handlers of the event loop, and the end of a frontend's tasks.
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a headless run with 128 + their number."""
+
+
+@contextmanager
+def signal_handlers(handlers: dict[int, Callable[[], object]]) -> Iterator[None]:
+    """Call a handler on each signal that is received in the block. Needs the main thread and a
+    running loop.
+    """
+    loop = asyncio.get_running_loop()
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    try:
+        yield
+    finally:
+        for number in handlers:
+            loop.remove_signal_handler(number)
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait for their ends; raise the first exception that is no cancellation."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    for error in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
+            raise error

@@ -21,8 +21,7 @@ from longrein.extensions.acp.editor_bridge import EditorBridge
 from longrein.extensions.acp.editor_session import EditorSession
 from longrein.extensions.acp.json_lines import CANCEL_REQUEST, JsonLines
 from longrein.extensions.acp.prompt_blocks import parts_of
-from longrein.frontends.signals import signal_handlers
-from longrein.frontends.stdio import say
+from longrein.frontends.stdio import say, signal_handlers
 
 PROTOCOL_VERSION = 1
 INVALID_REQUEST = -32600

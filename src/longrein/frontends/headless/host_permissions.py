@@ -15,7 +15,7 @@ from longrein.frontends.headless.permission_prompt import (
     refused,
 )
 from longrein.frontends.headless.run_state import RunState
-from longrein.frontends.signals import cancel_all
+from longrein.frontends.stdio import cancel_all
 
 
 class HostPermissions:
