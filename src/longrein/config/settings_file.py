@@ -1,4 +1,6 @@
-"""Settings files and their keys: read as flat values with their place, written whole or not at all."""
+"""Keys of the settings, as `settings_schema` declares them; and settings files: read as flat values
+with their place, written whole or not at all.
+"""
 
 import contextlib
 import errno
