@@ -59,7 +59,7 @@ def load_settings(
 ) -> Settings:
     """Read and merge all layers.
 
-    `flags`: fields of the command line as in `settings_keys.FLAGS`; empty and other fields are
+    `flags`: fields of the command line as in `settings_file.FLAGS`; empty and other fields are
     ignored. Without `trusted` the project's file is not opened, without `others_own` no file of the
     user's other agents. `given`: settings of the command line in the form of another agent. Raises
     `SettingsError`: one line with file, line, key and the nearest valid key.
