@@ -25,8 +25,8 @@ import msgspec
 
 from longrein.events import Text, ToolCall
 from longrein.models import Failure, Reply
+from longrein.models.catalog import make_wire
 from longrein.models.http_model import read_body, read_events, read_rest
-from longrein.models.open_model import make_wire
 from longrein.models.transport import EventSplitter
 from longrein.models.wire_base import WireTarget
 

@@ -8,7 +8,7 @@ import json
 import re
 from pathlib import Path
 
-from longrein.config.settings_keys import KEYS, Key
+from longrein.config.settings_file import KEYS, Key
 
 PAGE = Path(__file__).parent.parent / "docs/settings.md"
 HEAD = "| key | default | meaning | project |\n|---|---|---|---|\n"

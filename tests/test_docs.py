@@ -12,7 +12,7 @@ import pytest
 
 import longrein
 from longrein.config import load_settings
-from longrein.config.settings_keys import KEYS
+from longrein.config.settings_file import KEYS
 from longrein.frontends.help_page import help_page
 from longrein.frontends.subcommands import MAIN
 from tests import settings_page

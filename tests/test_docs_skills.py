@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from longrein.config import SkillFiles
-from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.skill_files import FOLDERS_MAX, NOT_OBEYED, PROJECT_FOLDERS, SIZE_MAX_BYTES
+from longrein.config.skill_library import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.skill_library import RESOURCES_MAX
 from longrein.events import UserSpoke, text_of
 from longrein.tools.skill import CATALOGUE_CHARS_MAX

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import longrein
-from longrein.config.trust_preview import Kind
+from longrein.config.trusted_folders import Kind
 from longrein.extension_points import (
     BUNDLED,
     COMMANDS_DOOR,
@@ -217,7 +217,7 @@ from glob import glob
 
 from longrein import tool
 from longrein.agent.extension_part import ExtensionPart
-from longrein.config.trust_preview import Kind
+from longrein.config.trusted_folders import Kind
 from longrein.extension_points import Command
 from longrein.frontends.stdio import say
 

@@ -17,7 +17,6 @@ LIST = Path(__file__).parent / "start_modules.txt"
 """Modules of longrein that are imported when a headless run sends its first request, one a line."""
 WITHOUT_BUBBLEWRAP = {
     "longrein.workspace.sandbox.landlock",
-    "longrein.workspace.sandbox.seccomp",
 }
 """Modules that are imported too, and not listed, where bubblewrap does not work."""
 OWN_BYTES_MAX = 2_080_000

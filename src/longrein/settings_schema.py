@@ -1,7 +1,7 @@
 """The settings: one annotated field for each, one struct for each table of config.toml.
 
 To add a setting, add a field with its `Setting` and its default, use it where the struct arrives,
-and run `make docs`. Its key, checks, variable and built-in value (`config.settings_keys`) and its
+and run `make docs`. Its key, checks, variable and built-in value (`config.settings_file`) and its
 row in docs/settings.md are generated. A field without a `Setting` is no setting.
 """
 

@@ -167,7 +167,7 @@ def git(tree: Path, *words: str) -> str:
 
 async def judged(session: OpenSession, *lines: str) -> list[str]:
     """Judge commands as the loop does, after git was asked."""
-    from longrein.agent.git_history_check import GitContents
+    from longrein.agent.current_rules import GitContents
     from longrein.permissions import read_command
 
     inner = session

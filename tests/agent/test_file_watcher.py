@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import Continue, Rewind
-from longrein.agent.file_watcher import FileWatcher, watched
+from longrein.agent.shared_files import FileWatcher, watched
 from longrein.context import KnownFile, Request, State
 from longrein.events import FileChanged, PrefixSet, Reminded, SourceFile, Text
 from longrein.models import Failure, Reply

@@ -13,7 +13,7 @@ from longrein.agent.permission_check import call_verdict
 from longrein.permissions import Rules
 from longrein.settings_schema import MODE_TEXTS, MODES, SandboxOptions
 from longrein.workspace.sandbox import SessionSandbox
-from longrein.workspace.sandbox.rungs import Rung
+from longrein.workspace.sandbox.session_sandbox import Rung
 from tests.agent.disk_harness import DiskHarness, Script
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from longrein.config import (
     read_trusted,
     trust_preview,
 )
-from longrein.config.bounded_file import read_bounded
+from longrein.config.user_environment import read_bounded
 from longrein.events import SettingsError
 from longrein.settings_schema import Settings
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from longrein.config.trust_preview import left_out_files, trust_preview
+from longrein.config.trusted_folders import left_out_files, trust_preview
 from longrein.events import SettingsError, UsageError
 from longrein.extensions.mcp.server_config import McpServer, OAuthOptions
 from longrein.extensions.mcp.server_files import (

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from longrein.config import remember_rule, state_dir
-from longrein.config.settings_file import forget_rule, own_rules
+from longrein.config.settings import forget_rule, own_rules
 from longrein.events import SettingsError
 from longrein.settings_schema import (
     InstructionOptions,

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.config import SkillFiles
-from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
-from longrein.config.custom_commands import USER_FOLDERS as USER_COMMAND_FOLDERS
 from longrein.config.frontmatter import FrontmatterError, parse_frontmatter
 from longrein.config.skill_files import PROJECT_FOLDERS, USER_FOLDERS
+from longrein.config.skill_library import PROJECT_FOLDERS as COMMAND_FOLDERS
+from longrein.config.skill_library import USER_FOLDERS as USER_COMMAND_FOLDERS
 from longrein.events import ToolError
 from longrein.tools import SkillInfo, catalogue
 from longrein.tools.skill import CATALOGUE_CHARS_MAX

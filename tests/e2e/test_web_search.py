@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from longrein.context import Request, fold
-from longrein.context.fold_prefix_changes import change_form
+from longrein.context.fold_notices import change_form
 from longrein.events import Form, PrefixSet, Replied, Text, Thinking, Usage
 from longrein.models import Reply, can_search_web, cost_usd
 from longrein.models.catalog import WEB_SEARCH_USD

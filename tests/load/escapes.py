@@ -24,7 +24,7 @@ from longrein.settings_schema import SandboxOptions
 from longrein.workspace import CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
-from longrein.workspace.sandbox.rungs import Rung
+from longrein.workspace.sandbox.session_sandbox import Rung
 from tests.load import escape_calls
 
 CANARY = "canary-0f3a77c1"

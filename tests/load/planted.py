@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from longrein.agent.rewind_trees import carry_out, make_plan
-from longrein.permissions.obeyed_files import PROTECTED
+from longrein.permissions.rules import PROTECTED
 from longrein.workspace import PlainSpawner, finish_worktree, make_worktree, open_workspace
 from longrein.workspace.git_worktrees import BRANCHES, Worktree, list_worktrees
 from longrein.workspace.root_copies import CheckpointStore

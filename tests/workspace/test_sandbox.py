@@ -13,7 +13,7 @@ from longrein.workspace import CommandExit, CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import git_folder, is_plain_repository
-from longrein.workspace.sandbox.rungs import find_rung
+from longrein.workspace.sandbox.session_sandbox import find_rung
 from longrein.workspace.sandbox.tool_caches import TOOL_CACHES
 from longrein.workspace.supervised_command import SupervisedSpawner
 from longrein.workspace.supervisor.process_tree import environment_of, processes

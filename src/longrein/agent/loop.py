@@ -32,6 +32,7 @@ from longrein.agent.moves import (
     next_move,
 )
 from longrein.agent.session import Session
+from longrein.agent.session_part import SessionPart
 from longrein.context import Digest, Summarise, Swap
 from longrein.events import TurnEnded
 
@@ -47,7 +48,7 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
     while not session.closed:
         await drain_inbox(session)
         await record_file_changes(session)
-        for part in [*session.parts]:
+        for part in session.parts_with(SessionPart.before_move):
             await part.before_move()
         judged: Mapping[str, Judgement] = {}
         if session.state.calls or session.judged_paths:

@@ -27,6 +27,7 @@ from longrein.agent.model_request import SummaryRequest, retry_pause
 from longrein.agent.ports import MoveContext
 from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import Session
+from longrein.agent.session_part import SessionPart
 from longrein.events import AnyEvent, AskFailed, LongreinError, ModeSet
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ async def drain_inbox(session: Session) -> None:
     """
     await session.inbox.look()
     session.settle_interrupt()
-    for part in [*session.parts]:
+    for part in session.parts_with(SessionPart.collect):
         await part.collect()
     if (
         session.deps.parent_policy is not None and session.mode != session.state.mode
@@ -178,7 +179,7 @@ def move_context(session: Session) -> MoveContext:
     """Return the facts for `next_move` that are not in the log."""
     deps, hooks = session.deps, session.part(SessionHooks)
     limits = deps.limits
-    for part in session.parts:
+    for part in session.parts_with(SessionPart.within):
         limits = part.within(limits)
     return MoveContext(
         budget=deps.model.budget,

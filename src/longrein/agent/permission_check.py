@@ -14,8 +14,7 @@ from longrein.agent.call_lookup import (
     make_call,
     read_once,
 )
-from longrein.agent.current_rules import CurrentRules, confines, current_rules
-from longrein.agent.git_history_check import GitContents
+from longrein.agent.current_rules import CurrentRules, GitContents, confines, current_rules
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import approval_digest
 from longrein.agent.moves import Judgement

@@ -11,7 +11,7 @@ from longrein.agent.extension_part import ExtensionPart
 from longrein.agent.session_part import ParentPolicy, PartFactory, SessionPart
 from longrein.agent.shared_files import FileWriters, PathLocks
 from longrein.agent.shared_limits import RateLimit
-from longrein.context import Budget, Decision, State, decide
+from longrein.context import Budget, Decision, decide
 from longrein.events import Entry, PrefixSet
 from longrein.models import Clock, Model
 from longrein.permissions import Rules
@@ -172,45 +172,3 @@ def below(label: str, name: str) -> str:
     the user.
     """
     return f"{label}.{name}" if label else name
-
-
-# --- Elapsed times --------------------------------------------------------------------------------
-#
-# Measured on the monotonic clock, so that setting the wall clock or waking a laptop cannot trigger
-# a limit or make an agent look hung. The time of an entry is wall time and only for display.
-
-
-class ElapsedTimes:
-    """Elapsed times of one session; notified of each appended entry."""
-
-    def __init__(self, mono_s: Callable[[], float], state: State) -> None:
-        """Count the time an earlier run spent on the present task, but not the time in between."""
-        self._mono_s = mono_s
-        self._entry_s = mono_s()
-        self._began_at = state.began_at
-        self._over_s: float | None = None
-        self._began_s = self._entry_s - (
-            max(0, state.at - state.began_at) / 1e6 if state.began_at else 0.0
-        )
-
-    def note(self, state: State) -> None:
-        """Register an appended entry, which may start a new task."""
-        self._entry_s = self._mono_s()
-        if state.began_at != self._began_at:
-            self._began_at = state.began_at
-            self._began_s = self._entry_s
-            self._over_s = None
-
-    @property
-    def quiet_s(self) -> float:
-        """Seconds since the last entry."""
-        return self._mono_s() - self._entry_s
-
-    @property
-    def task_s(self) -> float:
-        """Seconds from the start of the present task until now, or until its end."""
-        return (self._mono_s() if self._over_s is None else self._over_s) - self._began_s
-
-    def stop(self) -> None:
-        """Stop the clock of the task; its end is recorded later."""
-        self._over_s = self._mono_s()

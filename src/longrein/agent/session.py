@@ -6,14 +6,21 @@ disk first.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
 from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
 
-from longrein.agent.file_watcher import FileWatcher
 from longrein.agent.inbox import Inbox
 from longrein.agent.messages import (
     Answer,
@@ -23,9 +30,10 @@ from longrein.agent.messages import (
     approval_digest,
     for_subagent,
 )
-from longrein.agent.ports import Dependencies, ElapsedTimes, narrower
+from longrein.agent.ports import Dependencies, narrower
 from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_calls, redacted
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, SessionPart
+from longrein.agent.shared_files import FileWatcher
 from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance
 from longrein.context.snapshot_codec import encode_state
@@ -47,9 +55,6 @@ from longrein.tools import alias_names
 from longrein.workspace.sandbox import MaskIndex
 
 P = TypeVar("P", bound=SessionPart)
-
-# --- Session --------------------------------------------------------------------------------------
-
 
 CLOSE_WAIT_S = 5.0
 """Wait of `close` for the loop to end; only a stuck disk takes longer than a moment."""
@@ -109,6 +114,51 @@ class Approvals:
         """Forget a call that has ended."""
         for known in (self.digests, self.arguments, self.hook_inputs):
             known.pop(call, None)
+
+
+# --- Elapsed times --------------------------------------------------------------------------------
+#
+# Measured on the monotonic clock, so that setting the wall clock or waking a laptop cannot trigger
+# a limit or make an agent look hung. The time of an entry is wall time and only for display.
+
+
+class ElapsedTimes:
+    """Elapsed times of one session; notified of each appended entry."""
+
+    def __init__(self, mono_s: Callable[[], float], state: State) -> None:
+        """Count the time an earlier run spent on the present task, but not the time in between."""
+        self._mono_s = mono_s
+        self._entry_s = mono_s()
+        self._began_at = state.began_at
+        self._over_s: float | None = None
+        self._began_s = self._entry_s - (
+            max(0, state.at - state.began_at) / 1e6 if state.began_at else 0.0
+        )
+
+    def note(self, state: State) -> None:
+        """Register an appended entry, which may start a new task."""
+        self._entry_s = self._mono_s()
+        if state.began_at != self._began_at:
+            self._began_at = state.began_at
+            self._began_s = self._entry_s
+            self._over_s = None
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since the last entry."""
+        return self._mono_s() - self._entry_s
+
+    @property
+    def task_s(self) -> float:
+        """Seconds from the start of the present task until now, or until its end."""
+        return (self._mono_s() if self._over_s is None else self._over_s) - self._began_s
+
+    def stop(self) -> None:
+        """Stop the clock of the task; its end is recorded later."""
+        self._over_s = self._mono_s()
+
+
+# --- Session --------------------------------------------------------------------------------------
 
 
 class Session:
@@ -386,6 +436,11 @@ class Session:
         part.session = self
         part.opened()
         return part
+
+    def parts_with(self, method: Callable[..., Any]) -> list[SessionPart]:
+        """Return the parts that override a method of `SessionPart`, in their order."""
+        name = method.__name__
+        return [part for part in self.parts if getattr(type(part), name) is not method]
 
     def find(self, kind: type[P]) -> P | None:
         """Return the part of a type; None where there is none or it was not opened yet."""

@@ -6,11 +6,19 @@ what it replaces.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from hashlib import sha256
+from typing import TypeVar
 
 import msgspec
 
+from longrein.agent.git_metadata import current_branch, find_git_folder
+from longrein.context import KnownFile, State
+from longrein.events import FileChanged, Reminded
 from longrein.events.escape import quote_line
+from longrein.tools import Blobs
+from longrein.workspace import FileStamp, Workspace
 
 
 class _PathLock:
@@ -181,3 +189,162 @@ class FileWriters:
 def first_words(command: str) -> str:
     """Shorten a command line to name it."""
     return quote_line(command, WORDS_CHARS_MAX) if command.strip() else ""
+
+
+# --- File watcher ---------------------------------------------------------------------------------
+#
+# Watch the files that the model knows, and the git branch.
+#
+# Before each request their stamps (size, times, inode) are compared, and their bytes only when the
+# stamps differ. A file has changed when its content has: a touch, or a rewrite with the same
+# bytes, is no change. The stamps only save reading; what was noticed is in the log. The branch is
+# read from `.git/HEAD`, without running git.
+
+T = TypeVar("T")
+QUICK_BYTES = 1024 * 1024
+"""Content up to this size is read, hashed and compared in the event loop."""
+WATCHED_MAX = 200
+"""Watched files, the most recently used ones."""
+CHANGES_MAX = 4
+"""Changes by others after which a file is ignored until the model reads it again; bounds the
+log.
+"""
+LIVE = ("/proc/", "/sys/", "/dev/")
+"""Folders whose contents the system generates."""
+BUSY = "it keeps changing, so that you will not be told again before you Read it"
+
+
+class FileWatcher:
+    """File stamps of one open session."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        blobs: Blobs,
+        redact: Callable[[str], str],
+        keep_bytes_max: int,
+        since_us: int = 0,
+    ) -> None:
+        self._workspace = workspace
+        self._blobs = blobs
+        self._redact = redact
+        self._keep_bytes_max = keep_bytes_max
+        """Largest content to store."""
+        self.since_us = since_us
+        """Time of the last entry before the session was reopened; 0 for a new one and after the
+        first look.
+        """
+        self.looked: tuple[int, ...] = ()
+        """Point in the log at which it looked last; it never looks twice at the same point."""
+        self._stamps: dict[str, FileStamp] = {}
+        self.branch = BranchWatcher(workspace)
+
+    async def changes(
+        self, state: State, whose: Callable[[str, str], tuple[str, str]]
+    ) -> list[FileChanged]:
+        """Return an event for each watched file that differs from what was last found.
+
+        `whose(path, hash)` returns `by` and `who` of the event.
+        """
+        facts: list[FileChanged] = []
+        for path, known in watched(state).items():
+            expected = known.hash if known.disk is None else known.disk
+            then = self._stamps.get(path)
+            size_bytes = then.size_bytes if then is not None else 0
+            found = await self._quickly(size_bytes, partial(self._workspace.stamp, path, then))
+            self._stamps[path] = found
+            if found.hash == expected or (not found.hash and found.inode):
+                continue  # unreadable: the next Read reports it
+            fact = await self._fact(path, known, expected, found)
+            by, who = whose(path, found.hash)
+            facts.append(msgspec.structs.replace(fact, by=by, who=who))
+        return facts
+
+    async def _fact(
+        self, path: str, known: KnownFile, expected: str, found: FileStamp
+    ) -> FileChanged:
+        from longrein.tools.diff import change_of
+
+        if not found.hash:
+            return FileChanged(path, "", "", "", expected)
+        if found.size_bytes > self._keep_bytes_max:
+            return FileChanged(
+                path, found.hash, "", "", expected, note=f"now {found.size_bytes} bytes"
+            )
+        try:
+            data = await self._quickly(found.size_bytes, lambda: self._workspace.read(path))
+        except OSError:
+            return FileChanged(
+                path, found.hash, "", "", expected, note="it cannot be read just now"
+            )
+        digest = await self._quickly(len(data), lambda: sha256(data).hexdigest())
+        blob = self._blobs.put_blob(data)
+        if digest == known.hash:
+            return FileChanged(path, digest, "", blob, expected, note="it is again as you know it")
+        old = self._content(known.blob) if known.hash and known.seq else b""
+        new = data if blob == digest else self._blobs.read_blob(blob)
+        diff, note = await self._quickly(len(data), lambda: change_of(old, new))
+        if known.changes + 1 >= CHANGES_MAX:
+            note = f"{note}; {BUSY}" if note else BUSY
+        return FileChanged(path, digest, "", blob, expected, self._redact(diff), note)
+
+    async def _quickly(self, size_bytes: int, work: Callable[[], T]) -> T:
+        """Run `work()`, in a thread when the content is large."""
+        return work() if size_bytes <= QUICK_BYTES else await self._workspace.run_in_thread(work)
+
+    def _content(self, blob: str) -> bytes | None:
+        """Return the known content of a file, as far as it was stored."""
+        try:
+            return self._blobs.read_blob(blob) if blob else None
+        except KeyError:
+            return None
+
+
+def watched(state: State) -> Mapping[str, KnownFile]:
+    """Return the known files to watch: the most recent, and the instruction files of the static
+    context.
+    """
+    files: Iterable[tuple[str, KnownFile]] = state.files.items()
+    if len(state.files) > WATCHED_MAX:
+        files = sorted(files, key=lambda pair: pair[1].seq, reverse=True)[
+            :WATCHED_MAX
+        ]  # faster than `nlargest`
+    found = {
+        path: seen
+        for path, seen in files
+        if seen.changes < CHANGES_MAX and not path.startswith(LIVE)
+    }
+    for source in state.prefix.sources if state.prefix else ():
+        if source.path not in state.files:
+            found[source.path] = KnownFile(source.hash, True, "", False, 0)
+    return found
+
+
+# --- Git branch -----------------------------------------------------------------------------------
+
+
+class BranchWatcher:
+    """Branch of the repository around the session's first folder. What was noticed is in the
+    log.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._git_folder: str | None = None
+        """'' for none; None until the first look."""
+        self._first = ""
+        """Branch at the first look, for a log that names none."""
+
+    def change(self, state: State) -> tuple[Reminded, ...]:
+        """Return the event of another branch than the last known one; () for none.
+
+        While calls are open the change counts as theirs: it is recorded, and not told.
+        """
+        if self._git_folder is None:
+            self._git_folder = (
+                find_git_folder(self._workspace, state.roots[0]) if state.roots else ""
+            )
+        now = current_branch(self._workspace, self._git_folder) if self._git_folder else ""
+        self._first = self._first or state.branch or now
+        known = state.branch or self._first
+        return (Reminded("branch_changed", "", now),) if now and now != known else ()

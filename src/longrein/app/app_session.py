@@ -1,7 +1,8 @@
 """An open session with what frontends ask beside it: models, files, rules, extensions, its end."""
 
+import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,21 +11,15 @@ import msgspec
 from longrein.agent import Dependencies, OpenSession
 from longrein.agent.extension_part import AskUser, ControlHandler, SlashCommand
 from longrein.agent.hooks import SessionHooks
-from longrein.app.observers import Finish, finish_observers
-from longrein.app.run_context import CLOCK, chosen_model, discard_unused
-from longrein.config import home_folder, own_command, project_root
+from longrein.app.run_context import CLOCK, RunContext, chosen_model, discard_unused
+from longrein.config import door_points, home_folder, own_command, project_root
 from longrein.context import Budget, Report, next_compacted, report
 from longrein.events import Document, Image, LongreinError, UsageError
+from longrein.extension_points import OBSERVERS_DOOR
 from longrein.models import ModelOptions, open_model
 from longrein.permissions.hook_protocol import Hook
-from longrein.store import (
-    USER,
-    Goals,
-    HistoryReader,
-    SessionHistory,
-    SessionLog,
-    project_key,
-)
+from longrein.settings_schema import Settings
+from longrein.store import USER, Goals, HistoryReader, SessionHistory, SessionLog, project_key
 from longrein.tools import GoalPort, SkillInfo, SubagentType
 from longrein.workspace.sandbox import network_problem
 
@@ -380,3 +375,63 @@ class AppSession:
         project = project_root(self.folders[0])
         own = own_command(command, project, home_folder(context.environ))
         return StatusCommand(self.session, own, project, self.app.version, self.effort)
+
+
+# --- Observers ------------------------------------------------------------------------------------
+#
+# Observers of a session: functions of extensions that are called when a session has opened.
+
+FINISH_S = 10.0
+"""Longest wait for an observer at the end of a session."""
+
+Finish = Callable[[], Awaitable[None]]
+"""What an observer does when the session has closed."""
+
+
+class ObservedSession(msgspec.Struct, frozen=True):
+    """Argument of an observer."""
+
+    session: OpenSession
+    """The session; `follow(seq)` yields its events as they come."""
+    notice: Callable[[str], None]
+    """Shows the user a line."""
+    environ: Mapping[str, str]
+    settings: Settings
+    wall_us: Callable[[], int]
+    """The time in microseconds."""
+
+
+def start_observers(
+    run_context: RunContext, session: OpenSession, say: Callable[[str], None]
+) -> tuple[Finish, ...]:
+    """Call the observers of all extensions; return what they do at the end.
+
+    The user is told of one that fails, and the session goes on without it; by `say` once the
+    session is closed.
+    """
+
+    def notice(line: str) -> None:
+        (say if session.closed else session.notice)(line)
+
+    settings = run_context.settings
+    observed = ObservedSession(session, notice, run_context.environ, settings, CLOCK.wall_us)
+    finishes: list[Finish] = []
+    for point in door_points(OBSERVERS_DOOR, settings.plugins):
+        try:
+            finish = point.load()(observed)
+        except Exception as error:
+            notice(f"the observer {point.value} of {point.extension} failed: {error!r}")
+            continue
+        if finish is not None:
+            finishes.append(finish)
+    return tuple(finishes)
+
+
+async def finish_observers(finishes: Sequence[Finish], say: Callable[[str], None]) -> None:
+    """Let the observers finish, after the session has closed."""
+    for finish in finishes:
+        try:
+            async with asyncio.timeout(FINISH_S):
+                await finish()
+        except Exception as error:
+            say(f"an observer of the session failed: {error!r}")

@@ -28,9 +28,9 @@ from longrein.agent.hooks import SessionHooks
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.agent.skills import SessionSkills
 from longrein.app.additions import Additions
-from longrein.app.app_session import AppSession
-from longrein.app.checkpoint_place import checkpoint_opener
+from longrein.app.app_session import AppSession, start_observers
 from longrein.app.execution import (
+    checkpoint_opener,
     hook_table,
     make_sandbox,
     make_spawner,
@@ -38,7 +38,6 @@ from longrein.app.execution import (
     variables,
 )
 from longrein.app.model_offer import make_offer, search_note, with_plugins
-from longrein.app.observers import start_observers
 from longrein.app.run_context import (
     CLOCK,
     RunContext,

@@ -24,6 +24,7 @@ from longrein.workspace import (
 from longrein.workspace.sandbox import SessionSandbox
 
 if TYPE_CHECKING:
+    from longrein.agent.checkpoints import SessionCheckpoints
     from longrein.tools.editor_services import Editor
 
 
@@ -159,3 +160,35 @@ def _head_hook_maker(run_context: RunContext) -> Callable[[Hook, str], HookHandl
         return _handler(msgspec.structs.replace(hook, event=event), run_context.environ)
 
     return make
+
+
+# --- Checkpoints ----------------------------------------------------------------------------------
+#
+# Choice of the place where the work tree is kept before commands, if it is kept.
+
+CHECKPOINTS = "checkpoints"
+"""Folder of the copies, beside the log."""
+
+
+def checkpoint_opener(
+    run_context: RunContext, log: SessionLog, workspace: Workspace
+) -> "Callable[[], SessionCheckpoints] | None":
+    """Return a function that opens the checkpoints of a session; None where the settings switch
+    them off.
+    """
+    bytes_max = run_context.settings.tools.checkpoint_bytes_max
+    if not bytes_max:
+        return None
+
+    def open_them() -> "SessionCheckpoints":
+        from longrein.agent.checkpoints import SessionCheckpoints
+        from longrein.workspace.root_copies import CheckpointStore
+
+        store = CheckpointStore(
+            os.path.join(log.folder, CHECKPOINTS),
+            workspace.environment(""),
+            [run_context.state_dir],
+        )
+        return SessionCheckpoints(store, bytes_max)
+
+    return open_them

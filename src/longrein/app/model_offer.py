@@ -227,14 +227,15 @@ def _kinds_and_tools(
     ]
     _check_names((*offered, *additions.tools))
     deny = _rules(run_context, (*_builtin(kinds, None), *additions.tools)).deny
-    tools = tuple(
+    tools = [
         msgspec.structs.replace(tool, withdrawn=True)
         if denies_every_call(deny, tool.spec.name, tool.rule_name)
         else tool
         for tool in (*offered, *additions.tools)
-    )
-    tools = tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))
-    return kinds, tools, (*unread, missing)
+    ]
+    if additions.editor is not None:
+        tools = [*map(additions.editor.wrap, tools)]
+    return kinds, tuple(tools), (*unread, missing)
 
 
 def _check_names(tools: Sequence[Tool]) -> None:

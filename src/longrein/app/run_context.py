@@ -26,8 +26,8 @@ from longrein.config import (
     read_trusted,
     state_dir,
 )
-from longrein.config.bounded_file import read_bounded
 from longrein.config.other_agents import OtherSettings, read_given
+from longrein.config.user_environment import read_bounded
 from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.models import (
@@ -63,9 +63,8 @@ class SystemClock:
         """Microseconds UTC."""
         return time.time_ns() // 1000
 
-    def mono_s(self) -> float:
-        """Seconds on the monotonic clock."""
-        return time.monotonic()
+    mono_s = staticmethod(time.monotonic)
+    """Seconds on the monotonic clock."""
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`."""

@@ -11,7 +11,7 @@ import msgspec
 
 from longrein.app.run_context import RunContext
 from longrein.config import config_dir, project_root, shorten_home
-from longrein.config.settings_file import forget_rule, own_rules
+from longrein.config.settings import forget_rule, own_rules
 from longrein.events import FileChanged, FileSeen, LongreinError, Replied, Text
 from longrein.steps.human_text import joined
 from longrein.store import SessionHistory

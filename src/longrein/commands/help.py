@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from longrein import __version__
-from longrein.config.settings_keys import nearest
+from longrein.config.settings_file import nearest
 from longrein.events import UsageError
 from longrein.extension_points import Command, Flag
 from longrein.frontends.command_lookup import (

@@ -2,16 +2,6 @@
 secrets.
 """
 
-from longrein.config.environ import (
-    config_dir,
-    describe_environment,
-    environment,
-    home_folder,
-    project_file,
-    sign_line,
-    state_dir,
-    user_file,
-)
 from longrein.config.hook_files import (
     LoadedHooks,
     expanded_headers,
@@ -28,26 +18,39 @@ from longrein.config.instructions import (
 )
 from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
 from longrein.config.other_agent_files import FoundFile, found_files, found_note
-from longrein.config.plugin_packages import (
+from longrein.config.plugins import (
     Plugins,
     door_points,
     load_plugins,
     named_plugins,
     session_points,
 )
-from longrein.config.settings import known_secrets, load_settings
-from longrein.config.settings_file import remember_rule, shorten_home
+from longrein.config.settings import known_secrets, load_settings, remember_rule
+from longrein.config.settings_file import shorten_home
 from longrein.config.skill_library import SkillFiles
 from longrein.config.stored_keys import StoredKeys
 from longrein.config.subagent_types import load_subagent_types
-from longrein.config.trust_preview import all_kinds, left_out_files, shown_head_hooks, trust_preview
 from longrein.config.trusted_folders import (
     TrustedFolders,
+    all_kinds,
     distrust,
     is_trusted,
+    left_out_files,
     read_trusted,
+    shown_head_hooks,
     trust,
+    trust_preview,
     trust_unit,
+)
+from longrein.config.user_environment import (
+    config_dir,
+    describe_environment,
+    environment,
+    home_folder,
+    project_file,
+    sign_line,
+    state_dir,
+    user_file,
 )
 
 __all__ = [

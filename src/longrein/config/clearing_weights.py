@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.config.environ import config_dir
+from longrein.config.user_environment import config_dir
 from longrein.context.clearing.weights import TABLES
 from longrein.events import UsageError
 

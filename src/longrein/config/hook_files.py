@@ -13,10 +13,9 @@ from typing import Any, cast
 
 import msgspec
 
-from longrein.config.bounded_file import read_bounded, read_table
-from longrein.config.environ import agent_folder, config_dir
 from longrein.config.instructions import leads_out, project_root
 from longrein.config.settings_file import shorten_home
+from longrein.config.user_environment import agent_folder, config_dir, read_bounded, read_table
 from longrein.permissions import Hook, check_rule, escape
 from longrein.permissions.hook_protocol import EVENTS, OTHER_EVENTS, TOOL_EVENTS, matcher_problem
 
@@ -204,7 +203,7 @@ def _hook(
         condition=_condition(given.get("if"), event, where, notes),
         timeout_s=_timeout_s(given.get("timeout"), where, notes),
         in_background=given.get("async") is True or given.get("asyncRewake") is True,
-        kind=cast(Any, kind),
+        kind=cast("Any", kind),
         words=words,
         headers=tuple((key, value) for key, value in headers.items() if isinstance(value, str)),
         allowed_env=tuple(one for one in allowed if isinstance(one, str)),

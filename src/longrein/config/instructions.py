@@ -15,11 +15,10 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from longrein.config.bounded_file import read_bounded
-from longrein.config.environ import agent_folder, config_dir
 from longrein.config.frontmatter import FrontmatterError, split_frontmatter
 from longrein.config.secret_detection import has_secret_name, has_secrets
 from longrein.config.settings_file import shorten_home
+from longrein.config.user_environment import agent_folder, config_dir, read_bounded
 from longrein.events import SourceFile
 from longrein.permissions import Call, Rules, Touched, escape, visible
 from longrein.settings_schema import InstructionOptions, Settings

@@ -8,9 +8,8 @@ from math import isfinite
 
 import msgspec
 
-from longrein.config.environ import home_folder, user_file
-from longrein.config.settings_file import shorten_home
-from longrein.config.settings_keys import nearest
+from longrein.config.settings_file import nearest, shorten_home
+from longrein.config.user_environment import home_folder, user_file
 from longrein.context import Budget, Price
 from longrein.events import LongreinError, ModelUnknown, SettingsError
 from longrein.models import (

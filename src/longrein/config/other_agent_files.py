@@ -10,15 +10,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from longrein.config.bounded_file import read_table
-from longrein.config.custom_commands import OPENCODE_FILES
-from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
-from longrein.config.custom_commands import USER_FOLDERS as USER_COMMAND_FOLDERS
 from longrein.config.instructions import project_root
 from longrein.config.other_agents import OWN_KEYS, USED_KEYS
 from longrein.config.settings_file import shorten_home
 from longrein.config.skill_files import PROJECT_FOLDERS as SKILL_FOLDERS
 from longrein.config.skill_files import USER_FOLDERS as USER_SKILL_FOLDERS
+from longrein.config.skill_library import OPENCODE_FILES
+from longrein.config.skill_library import PROJECT_FOLDERS as COMMAND_FOLDERS
+from longrein.config.skill_library import USER_FOLDERS as USER_COMMAND_FOLDERS
+from longrein.config.user_environment import read_table
 from longrein.permissions import escape
 
 Use = Literal["used", "partly", "not used"]

@@ -12,12 +12,10 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.bounded_file import read_table
-from longrein.config.environ import agent_folder
 from longrein.config.hook_files import HookFile, project_files
 from longrein.config.instructions import project_root
-from longrein.config.settings_file import SettingValue, shorten_home
-from longrein.config.settings_keys import COUNT_MAX
+from longrein.config.settings_file import COUNT_MAX, SettingValue, shorten_home
+from longrein.config.user_environment import agent_folder, read_table
 from longrein.events import UsageError
 from longrein.permissions import check_rule, escape
 

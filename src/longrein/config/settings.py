@@ -6,30 +6,37 @@ only narrow: it cannot allow calls, widen the mode, raise a limit or say where r
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from longrein.config.environ import project_file, user_file
 from longrein.config.instructions import leads_out, project_root
 from longrein.config.model_choice import resolved
 from longrein.config.other_agents import OtherSettings, read_own, read_project
-from longrein.config.settings_file import SettingValue, read_file, shorten_home
-from longrein.config.settings_keys import (
+from longrein.config.settings_file import (
     FLAGS,
     NAMED_TABLES,
     OTHER_VARIABLES,
     PREFIX,
     Key,
     Schema,
+    SettingValue,
     dotted,
     from_text,
     nearest,
     pattern_of,
     problem_with,
+    read_file,
+    read_text,
     schema,
+    shorten_home,
+    store_text,
     unknown_tool,
+    values_of,
+    with_values,
 )
+from longrein.config.user_environment import project_file, user_file
 from longrein.events import SettingsError
+from longrein.permissions import check_rule
 from longrein.settings_schema import MODES, SANDBOX_MODES, Settings
 
 SEED_LIMITS: Mapping[tuple[str, ...], Any] = {
@@ -52,7 +59,7 @@ def load_settings(
 ) -> Settings:
     """Read and merge all layers.
 
-    `flags`: fields of the command line as in `settings_keys.FLAGS`; empty and other fields are
+    `flags`: fields of the command line as in `settings_file.FLAGS`; empty and other fields are
     ignored. Without `trusted` the project's file is not opened, without `others_own` no file of the
     user's other agents. `given`: settings of the command line in the form of another agent. Raises
     `SettingsError`: one line with file, line, key and the nearest valid key.
@@ -294,3 +301,73 @@ def _looks_secret(value: str) -> bool:
     if value.startswith(("/", "~", "./")) or ("://" in value and "@" not in value):
         return False
     return not (value.isalpha() and value.islower()) and not value.isdigit()
+
+
+# --- Permission rules of the user -----------------------------------------------------------------
+
+
+def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
+    """Add `rule` to `[permissions] allow` of the user's settings file. The rest of the file does
+    not change.
+
+    `rule` may hold several rules, one per line: all are stored, or none. The file is created where
+    it is missing. A rule that is there already is not added again. Raises `SettingsError` when a
+    rule or the file is malformed, or when the file's form does not allow a safe edit; the file is
+    unchanged then.
+    """
+    rules = tuple(dict.fromkeys(rule.split("\n")))
+    for one in rules:
+        problem = check_rule(one, "allow")
+        if problem or not one.isprintable():
+            raise SettingsError(
+                f"{one!r} cannot be stored: {problem or 'it holds invisible characters'}"
+            )
+    path, shown, text = _users_file(environ, home)
+    listed = _listed_rules(text, shown, "allow")
+    new = [one for one in rules if one not in listed]
+    if new:
+        edited = with_values(text, shown, {"permissions.allow": [*listed, *new]})
+        store_text(path, shown, edited, f"add {', '.join(new)} to it by hand")
+
+
+def forget_rule(kind: str, rule: str, environ: Mapping[str, str], home: str) -> None:
+    """Remove `rule` from `[permissions] kind` of the user's settings file. The rest of the file
+    does not change.
+
+    Raises `SettingsError` when it is not there, or when the file's form does not allow a safe edit;
+    the file is unchanged then.
+    """
+    path, shown, text = _users_file(environ, home)
+    listed = _listed_rules(text, shown, kind)
+    if rule not in listed:
+        raise SettingsError(f"{shown} holds no rule {rule!r} under [permissions] {kind}")
+    kept = [one for one in listed if one != rule]
+    edited = with_values(text, shown, {f"permissions.{kind}": kept})
+    store_text(path, shown, edited, f"remove {rule!r} by hand")
+
+
+def own_rules(environ: Mapping[str, str], home: str) -> Sequence[tuple[str, str, str]]:
+    """Return (kind, rule, place) of each rule in the user's settings file. Raises
+    `SettingsError`.
+    """
+    _, shown, text = _users_file(environ, home)
+    return [
+        (value.path[1], rule, value.place)
+        for value in values_of(text, shown)
+        if value.path[0] == "permissions"
+        for rule in value.value
+    ]
+
+
+def _users_file(environ: Mapping[str, str], home: str) -> tuple[str, str, str]:
+    """Return (path, path for display, text) of the user's settings file; no text where there is
+    none.
+    """
+    path = user_file(environ, home)
+    shown = shorten_home(path, home)
+    return path, shown, read_text(path, shown) or ""
+
+
+def _listed_rules(text: str, shown: str, kind: str) -> list[str]:
+    values = values_of(text, shown)
+    return next((v.value for v in values if v.path == ("permissions", kind)), [])

@@ -1,29 +1,319 @@
-"""Settings files: read as flat values with their place, written whole or not at all, extended by
-one rule.
+"""Keys of the settings, as `settings_schema` declares them; and settings files: read as flat values
+with their place, written whole or not at all.
 """
 
+import contextlib
 import errno
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.config.bounded_file import read_bounded
-from longrein.config.environ import user_file
-from longrein.config.settings_keys import (
-    NAMED_TABLES,
-    Schema,
-    dotted,
-    nearest,
-    pattern_of,
-    problem_with,
-    schema,
-)
+from longrein.config.user_environment import read_bounded
 from longrein.events import SettingsError
-from longrein.permissions import check_rule
+from longrein.events.escape import shortened
+from longrein.extension_points import (
+    SETTINGS_DOOR,
+    absent_extensions,
+    bundled_points,
+    installed_points,
+)
+from longrein.permissions import check_rule, rule_tool
+from longrein.settings_schema import Setting, Settings
+from longrein.tools import alias_names, own_tools
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A key of the settings, as its field declares it."""
+
+    table: str
+    """Field of `Settings` that holds its struct; '' for `Settings` itself."""
+    field: str
+    """Field of that struct."""
+    type: type
+    """Type of that field: `str`, `bool`, `int`, `float` or `tuple`."""
+    default: Any
+    """Built-in value, in units of the setting."""
+    setting: Setting
+
+    @property
+    def adds(self) -> bool:
+        """True for a list to which a nearer layer adds."""
+        return self.type is tuple and not self.setting.replaces
+
+
+NAMED_TABLES = ("providers", "models")
+"""Tables of tables, each under a name that the user chooses."""
+
+
+def _core_tables() -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    """Yield (field of `Settings`, struct in it) for each table, '' for `Settings` itself."""
+    yield "", Settings
+    for name, declared in Settings.__annotations__.items():
+        if name in NAMED_TABLES:
+            yield name, declared.__args__[1]
+        elif isinstance(declared, type(msgspec.Struct)):
+            yield name, declared
+
+
+def _keys(table: str, struct: type[msgspec.Struct]) -> Iterator[tuple[str, Key]]:
+    """Yield (key, its description) for each field of a struct that is a setting."""
+    if table in NAMED_TABLES:
+        prefix = f"{table}.*."
+    elif table:
+        prefix = f"{table}."
+    else:
+        prefix = ""
+    for name, default in zip(struct.__struct_fields__, struct.__struct_defaults__, strict=True):
+        declared = struct.__annotations__[name]
+        setting = next(iter(getattr(declared, "__metadata__", ())), None)
+        if setting is not None:
+            kind = declared.__origin__
+            value = default / setting.factor if setting.factor > 1 else default
+            yield (
+                prefix + (setting.key or name),
+                Key(table, name, getattr(kind, "__origin__", kind), value, setting),
+            )
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """Settings that there are, those of extensions among them."""
+
+    structs: dict[str, type[msgspec.Struct]]
+    """Table -> its struct; '' for the settings without a table."""
+    keys: dict[str, Key]
+    """Key, such as `limits.max_turns` or `providers.*.wire`, -> its description."""
+    absent: tuple[str, ...] = ()
+    """Extensions and packages that are not here or whose settings cannot be loaded."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variable -> key, for all single values."""
+        return {
+            _variable(name): name
+            for name, key in self.keys.items()
+            if "*" not in name and key.type not in (bool, tuple)
+        }
+
+    def leaves_out(self, path: Sequence[str]) -> bool:
+        """Return True for a setting in a table that may be one of an absent extension."""
+        return bool(self.absent) and len(path) > 1 and path[0] not in self.structs
+
+
+@cache
+def schema(plugins: tuple[str, ...] = ()) -> Schema:
+    """Return the settings of longrein, of the extensions that are here and of the packages
+    `plugins`. A table that exists already is not replaced.
+    """
+    tables = dict(_core_tables())
+    keys = {key: found for name, struct in tables.items() for key, found in _keys(name, struct)}
+    absent = list(absent_extensions())
+    points = list(bundled_points())
+    for package in plugins:
+        try:
+            points += installed_points(package)
+        except LookupError:
+            absent.append(package)
+    for point in points:
+        if point.door == SETTINGS_DOOR and point.name not in tables:
+            try:
+                struct = point.load()
+                keys |= dict(_keys(point.name, struct))
+            except Exception:  # whatever the module of another raises
+                absent.append(point.extension)
+            else:
+                tables[point.name] = struct
+    return Schema(tables, keys, tuple(absent))
+
+
+KEYS: Mapping[str, Key] = schema().keys
+"""Keys without those of plugins."""
+
+FLAGS: Mapping[str, tuple[str, str]] = {
+    key.setting.flag[2:].replace("-", "_"): (name, key.setting.flag)
+    for name, key in KEYS.items()
+    if key.setting.flag
+}
+"""Field of the command line's options -> (key, flag)."""
+
+
+PREFIX = "LONGREIN_"
+"""Beginning of the variables' names."""
+
+
+def _variable(key: str) -> str:
+    """Name the variable of a key: by its last word, in `tasks`, `sandbox` and the tables of
+    plugins by both.
+    """
+    by_both = key.startswith(("tasks.", "sandbox.")) or key not in KEYS
+    return PREFIX + (key if by_both else key.rpartition(".")[2]).replace(".", "_").upper()
+
+
+OTHER_VARIABLES = (
+    "LONGREIN_STATE_DIR",
+    "LONGREIN_SESSION",
+    "LONGREIN_COMMAND",
+    "LONGREIN_DEPTH",
+    "LONGREIN_SANDBOX",
+    "LONGREIN_TEST_TAG",
+    "LONGREIN_SUBAGENT_MODEL",
+)
+"""Variables that are not settings."""
+
+
+def pattern_of(path: Sequence[str]) -> str:
+    """Return the key of `KEYS` for a path: `providers.mock.wire` becomes `providers.*.wire`."""
+    if len(path) == 3 and path[0] in NAMED_TABLES:
+        return f"{path[0]}.*.{path[2]}"
+    return ".".join(path)
+
+
+def dotted(path: Sequence[str]) -> str:
+    """Return a path as TOML spells it: `models."mock/small".window`."""
+    return ".".join(
+        n if n.replace("_", "").replace("-", "").isalnum() and n.isascii() else f'"{n}"'
+        for n in path
+    )
+
+
+def nearest(word: str, words: Iterable[str], ratio: float = 0.65) -> str:
+    """Return the word most similar to `word`; '' without one of at least `ratio`, from 0
+    (anything) to 1 (the same).
+    """
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(words), 1, ratio)), "")
+
+
+# --- Checking values ------------------------------------------------------------------------------
+
+
+COUNT_MAX = 2**53
+"""Larger numbers are typos."""
+
+
+def problem_with(declared: Key, value: Any) -> str:
+    """Return the problem of a value of a key, to follow the key in a message; '' without one."""
+    wanted = _wanted(declared.type, declared.setting, value)
+    return (
+        f"must be {wanted}, not {_shown_value(value)}"
+        if wanted
+        else _item_problem(declared.setting.check, value)
+    )
+
+
+def _wanted(kind: type, setting: Setting, value: Any) -> str:
+    """Return what a value should be; '' where it is that."""
+    most = setting.most or COUNT_MAX
+    is_number = (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and setting.least <= value <= most
+    )
+    limits = f"{setting.least} to {most}" if setting.most else f"{setting.least} or more"
+    if setting.choices:
+        right, wanted = value in setting.choices, f"one of {', '.join(setting.choices)}"
+    elif setting.check == "model":
+        right, wanted = isinstance(value, str) and _is_model(value), "PROVIDER/MODEL"
+    elif setting.check == "headers":
+        right = isinstance(value, dict) and all(
+            isinstance(v, str) and "\n" not in v for v in value.values()
+        )
+        wanted = "a table of texts"
+    elif kind is bool:
+        right, wanted = isinstance(value, bool), "true or false"
+    elif kind is str:
+        right, wanted = isinstance(value, str), "a text"
+    elif kind is tuple:
+        right = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+        wanted = "a list of texts"
+    elif kind is float:
+        right, wanted = is_number, f"a number of {limits}"
+    else:
+        right, wanted = is_number and isinstance(value, int), f"a whole number of {limits}"
+    return "" if right else wanted
+
+
+def _item_problem(check: str, value: Any) -> str:
+    """Return the problem of the first wrong item of a list of rules or patterns; '' without one."""
+    if check in ("allow", "rules", "patterns"):
+        for item in value:
+            problem = _pattern_problem(item) if check == "patterns" else check_rule(item, check)
+            if problem:
+                return f"{_shown_value(item)}: {problem}"
+    return ""
+
+
+def _pattern_problem(pattern: str) -> str:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        return f"is no regular expression ({error})"
+    return "matches the empty text" if compiled.match("") else ""
+
+
+def _is_model(name: str) -> bool:
+    provider, slash, model = name.partition("/")
+    return bool(provider and slash and model) and name.isprintable() and " " not in name
+
+
+def _shown_value(value: Any) -> str:
+    if isinstance(value, str):
+        text = f'"{value}"'
+    elif isinstance(value, bool):
+        text = str(value).lower()
+    else:
+        text = repr(value)
+    text = text.encode("unicode_escape").decode() if not text.isprintable() else text
+    return shortened(text, 60)
+
+
+def from_text(declared: Key, text: str) -> Any:
+    """Convert the value of an environment variable. Invalid numbers stay text and are refused
+    later.
+    """
+    for kind in (int, float):
+        if declared.type in (kind, float):
+            with contextlib.suppress(ValueError):
+                return kind(text)
+    return text
+
+
+# --- Tool names in rules --------------------------------------------------------------------------
+# A typo in a tool's name would make a rule without effect.
+
+
+OWN_TOOLS = tuple(tool.spec.name for tool in own_tools())
+"""Tools of longrein."""
+ALIASES = alias_names(own_tools())
+"""Names in other agents -> tools of longrein that they mean."""
+OTHER_NAMES = ("WebSearch", "Network", "ListMcpResourcesTool", "ReadMcpResourceTool")
+"""Names in rules for a tool of the provider, for hosts of commands, and for tools of servers."""
+
+
+def unknown_tool(rule: str) -> str:
+    """Return a warning for a rule of an unknown tool; '' for known tools, their names in other
+    agents, and those of servers (`mcp__…`).
+    """
+    name, known = rule_tool(rule), (*OWN_TOOLS, *OTHER_NAMES)
+    if name.startswith("mcp_") or name in known or name.lower() in ALIASES:
+        return ""
+    if name.endswith("*") and any(one.startswith(name[:-1]) for one in known):
+        return ""
+    same = next((one for one in OWN_TOOLS if one.lower() == name.lower()), "") or nearest(
+        name, OWN_TOOLS
+    )
+    return (
+        f"no tool is called {name}{f': did you mean {same}?' if same else '.'} The rule has no "
+        "effect."
+    )
+
+
+# --- Files ----------------------------------------------------------------------------------------
 
 SIZE_MAX_BYTES = 1_000_000
 """Larger files are no settings files."""
@@ -294,73 +584,3 @@ def store_text(path: str, shown: str, text: str, by_hand: str) -> None:
         write_settings_file(path, text.encode())
     except OSError as error:
         raise SettingsError(f"{shown}: cannot be written ({error.strerror}): {by_hand}") from None
-
-
-# --- Permission rules of the user -----------------------------------------------------------------
-
-
-def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
-    """Add `rule` to `[permissions] allow` of the user's settings file. The rest of the file does
-    not change.
-
-    `rule` may hold several rules, one per line: all are stored, or none. The file is created where
-    it is missing. A rule that is there already is not added again. Raises `SettingsError` when a
-    rule or the file is malformed, or when the file's form does not allow a safe edit; the file is
-    unchanged then.
-    """
-    rules = tuple(dict.fromkeys(rule.split("\n")))
-    for one in rules:
-        problem = check_rule(one, "allow")
-        if problem or not one.isprintable():
-            raise SettingsError(
-                f"{one!r} cannot be stored: {problem or 'it holds invisible characters'}"
-            )
-    path, shown, text = _users_file(environ, home)
-    listed = _listed_rules(text, shown, "allow")
-    new = [one for one in rules if one not in listed]
-    if new:
-        edited = with_values(text, shown, {"permissions.allow": [*listed, *new]})
-        store_text(path, shown, edited, f"add {', '.join(new)} to it by hand")
-
-
-def forget_rule(kind: str, rule: str, environ: Mapping[str, str], home: str) -> None:
-    """Remove `rule` from `[permissions] kind` of the user's settings file. The rest of the file
-    does not change.
-
-    Raises `SettingsError` when it is not there, or when the file's form does not allow a safe edit;
-    the file is unchanged then.
-    """
-    path, shown, text = _users_file(environ, home)
-    listed = _listed_rules(text, shown, kind)
-    if rule not in listed:
-        raise SettingsError(f"{shown} holds no rule {rule!r} under [permissions] {kind}")
-    kept = [one for one in listed if one != rule]
-    edited = with_values(text, shown, {f"permissions.{kind}": kept})
-    store_text(path, shown, edited, f"remove {rule!r} by hand")
-
-
-def own_rules(environ: Mapping[str, str], home: str) -> Sequence[tuple[str, str, str]]:
-    """Return (kind, rule, place) of each rule in the user's settings file. Raises
-    `SettingsError`.
-    """
-    _, shown, text = _users_file(environ, home)
-    return [
-        (value.path[1], rule, value.place)
-        for value in values_of(text, shown)
-        if value.path[0] == "permissions"
-        for rule in value.value
-    ]
-
-
-def _users_file(environ: Mapping[str, str], home: str) -> tuple[str, str, str]:
-    """Return (path, path for display, text) of the user's settings file; no text where there is
-    none.
-    """
-    path = user_file(environ, home)
-    shown = shorten_home(path, home)
-    return path, shown, read_text(path, shown) or ""
-
-
-def _listed_rules(text: str, shown: str, kind: str) -> list[str]:
-    values = values_of(text, shown)
-    return next((v.value for v in values if v.path == ("permissions", kind)), [])

@@ -11,17 +11,17 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.bounded_file import read_table
-from longrein.config.environ import agent_folder, config_dir, user_file
 from longrein.config.other_agents import NO_SKILL_COMMANDS, USED_KEYS, read_own
 from longrein.config.settings_file import (
+    KEYS,
+    dotted,
     read_text,
     shorten_home,
     store_text,
     values_of,
     with_values,
 )
-from longrein.config.settings_keys import KEYS, dotted
+from longrein.config.user_environment import agent_folder, config_dir, read_table, user_file
 from longrein.events import SettingsError
 from longrein.permissions import check_rule, escape
 from longrein.permissions.hook_protocol import EVENTS

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from longrein.config.bounded_file import read_bounded
-from longrein.config.environ import config_dir
 from longrein.config.frontmatter import split_frontmatter
 from longrein.config.hook_files import hooks_in_head
 from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home
+from longrein.config.user_environment import config_dir, read_bounded
 from longrein.permissions import check_rule, escape
 from longrein.tools import SkillInfo, Style
 

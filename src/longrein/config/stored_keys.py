@@ -12,8 +12,8 @@ from contextlib import suppress
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.config.environ import config_dir
 from longrein.config.settings_file import shorten_home
+from longrein.config.user_environment import config_dir
 from longrein.events import SettingsError, UsageError
 from longrein.models import known_provider, known_providers
 from longrein.settings_schema import Settings

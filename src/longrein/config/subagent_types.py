@@ -14,12 +14,11 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.bounded_file import read_bounded
-from longrein.config.environ import config_dir
 from longrein.config.frontmatter import split_frontmatter
 from longrein.config.hook_files import hooks_in_head
 from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home
+from longrein.config.user_environment import config_dir, read_bounded
 from longrein.events import UsageError, decode_json
 from longrein.events.escape import one_line, shortened
 from longrein.permissions import escape

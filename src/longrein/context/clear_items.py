@@ -29,7 +29,7 @@ from longrein.context.clearing.timing import (
     plan_shrinking,
 )
 from longrein.context.clearing.weights import TABLES
-from longrein.context.fold_prefix_changes import reformed
+from longrein.context.fold_notices import reformed
 from longrein.context.state.request_types import Budget, Item
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import (

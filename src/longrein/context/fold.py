@@ -14,12 +14,14 @@ from typing import assert_never
 
 import msgspec
 
-from longrein.context.fold_notices import add_rewind_notices, fold_file_changed, record_notices
-from longrein.context.fold_prefix_changes import (
+from longrein.context.fold_notices import (
+    add_rewind_notices,
     change_form,
     fold_cleared,
+    fold_file_changed,
     fold_prefix_set,
     fold_summarized,
+    record_notices,
 )
 from longrein.context.seed_policy import record_text_turn
 from longrein.context.state.ledger import record_event, record_result

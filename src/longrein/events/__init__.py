@@ -103,7 +103,7 @@ from longrein.events.ids import (
     parse_handle as parse_handle,
     without_sign as without_sign,
 )
-from longrein.events.json_depth import (
+from longrein.events.content import (
     DEPTH_MAX as DEPTH_MAX,
     TOO_DEEP as TOO_DEEP,
     decode_json as decode_json,

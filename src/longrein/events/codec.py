@@ -9,10 +9,16 @@ from typing import Any
 
 import msgspec
 
-from longrein.events.content import ToolCall
+from longrein.events.content import (
+    DEPTH_MAX,
+    ToolCall,
+    decode_json,
+    decode_object,
+    flattened,
+    is_too_deep,
+)
 from longrein.events.errors import SessionReadOnly
 from longrein.events.events import SCHEMA_VERSION, AnyEvent, Entry, Replied, ToolStarted
-from longrein.events.json_depth import DEPTH_MAX, decode_json, decode_object, flattened, is_too_deep
 
 _event_encoder = msgspec.json.Encoder()
 _event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)

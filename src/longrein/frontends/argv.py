@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.settings_keys import nearest
+from longrein.config.settings_file import nearest
 from longrein.events import UsageError
 from longrein.events.escape import shortened
 from longrein.extension_points import Command, Flag

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from longrein.lazy_names import names_at_first_use
 from longrein.models.catalog import (
+    CLEARS,
     Provider,
     cost_usd,
     is_trained_on_patches,
@@ -12,6 +13,8 @@ from longrein.models.catalog import (
     known_providers,
     look_up,
     model_budget,
+    offered_models,
+    open_model,
     settled_usage,
     usual_price,
 )
@@ -29,7 +32,6 @@ from longrein.models.model_port import (
     ThinkingDelta,
     forget_encoded,
 )
-from longrein.models.open_model import CLEARS, offered_models, open_model
 from longrein.models.wire_base import WEB_SEARCH, can_search_web, family, wire_call_id
 
 if TYPE_CHECKING:

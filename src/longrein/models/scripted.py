@@ -382,10 +382,8 @@ def simulated_usage(request: Request, turn: Turn, budget: Budget) -> Usage:
     ones are written.
     """
     prefix = request.prefix
-    tools = sum(
-        estimate_text(t.name + t.description + encode_json(t.schema).decode()) for t in prefix.tools
-    )
-    fixed = estimate_text(prefix.system) + tools
+    tools = [t.name + t.description + encode_json(t.schema).decode() for t in prefix.tools]
+    fixed = sum(map(estimate_text, (prefix.system, *tools)))
     sizes = [item.tokens or estimate_text(text_of((item.part,))) for item in request.items]
     read = 0
     if any(item.mine for item in request.items) and request.marks:

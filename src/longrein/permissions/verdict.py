@@ -24,15 +24,13 @@ from longrein.permissions.command_rules import (
 )
 from longrein.permissions.display import shown_call, visible
 from longrein.permissions.git_history import text_prints_history
-from longrein.permissions.obeyed_files import (
+from longrein.permissions.program_table import Effect
+from longrein.permissions.rules import (
+    FILE_RULES,
     PROTECTED_ENDINGS,
     PROTECTED_NAMES,
     PROTECTED_PAIRS,
     UNPROTECTED_SUBFOLDERS,
-)
-from longrein.permissions.program_table import Effect
-from longrein.permissions.rules import (
-    FILE_RULES,
     Rule,
     check_rule,
     folded,

@@ -6,9 +6,9 @@ from longrein.lazy_names import names_at_first_use
 from longrein.store.entry_parts import Content, contents_of, encoding_of, title_of
 from longrein.store.goals_file import Goals, owner_of, project_key
 from longrein.store.history import HistoryReader, SessionHistory
-from longrein.store.hook_transcripts import HookFiles
 from longrein.store.log import SessionLog, leave_message, open_log
 from longrein.store.reader import Reader, read_entries
+from longrein.store.session_folder import HookFiles
 from longrein.store.store_port import (
     USER,
     BlobWriter,

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import LongreinError, decode_json
-from longrein.frontends.buffered_output import BufferedOutput
-from longrein.frontends.stdio import wait_chunk
+from longrein.frontends.stdio import BufferedOutput, wait_chunk
 
 Message = dict[str, Any]
 

@@ -318,7 +318,9 @@ class UpdateStream:
     # --- background work: long-lived calls, one for each task and each subagent -------------------
 
     def _task(self, step: TaskStep) -> list[Update]:
-        task, start, end = step.task, step.started, step.ended
+        task = step.task
+        start = step.started
+        end = step.ended
         if end is not None:
             if not step.seq:
                 return []
@@ -333,7 +335,9 @@ class UpdateStream:
         return [background_call(task, title, "execute", status, {"command": start.command})]
 
     def _subagent(self, step: SubagentStep) -> list[Update]:
-        label, start, end = step.label, step.started, step.ended
+        label = step.label
+        start = step.started
+        end = step.ended
         if start is None:
             return []
         if end is not None:

@@ -106,7 +106,9 @@ class LaneBuilder:
             self._idle = self._begin("wait", step, "waits for the user")
 
     def _task(self, step: TaskStep) -> None:
-        task, start, end = step.task, step.started, step.ended
+        task = step.task
+        start = step.started
+        end = step.ended
         if end is not None:
             if task in self._tasks:
                 self._tasks[task].end(step.at, "ok" if end.state == "done" else end.state)

@@ -30,7 +30,7 @@ from longrein.permissions.network_hosts import Target, matches_entry
 from longrein.steps.human_text import escape_line
 from longrein.workspace import Confinement, SupervisedSpawner, SupervisionOptions, open_workspace
 from longrein.workspace.sandbox import SessionSandbox
-from longrein.workspace.sandbox.rungs import find_rung
+from longrein.workspace.sandbox.session_sandbox import find_rung
 
 LOGIN_S = 330.0
 """Longest wait for a login."""

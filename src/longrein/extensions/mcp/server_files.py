@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from longrein.config.bounded_file import parse_table, read_bounded, read_table
-from longrein.config.environ import config_dir
 from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home, store_text
+from longrein.config.user_environment import config_dir, parse_table, read_bounded, read_table
 from longrein.events import SettingsError, UsageError
 from longrein.events.escape import escape
 from longrein.extensions.mcp.server_config import McpServer, OAuthOptions, Sandbox, usable_name

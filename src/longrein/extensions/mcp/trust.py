@@ -1,7 +1,7 @@
 """MCP servers in the question of trust: what it says of them, and does with them."""
 
 from longrein.config.settings_file import shorten_home
-from longrein.config.trust_preview import FILES_SHOWN_MAX, NAME_CHARS_MAX, Folder, Kind
+from longrein.config.trusted_folders import FILES_SHOWN_MAX, NAME_CHARS_MAX, Folder, Kind
 from longrein.extensions.mcp.server_files import (
     approve_servers,
     project_servers,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from longrein.app.observers import Finish, ObservedSession
+from longrein.app.app_session import Finish, ObservedSession
 from longrein.extensions.traces.settings import TraceOptions
 
 SIGNALS = ("TRACES", "METRICS")

@@ -2,8 +2,8 @@
 the user.
 """
 
-from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.headless_run import run_headless
 from longrein.frontends.headless.run_state import OutputOptions
+from longrein.frontends.stdio import BufferedOutput
 
 __all__ = ["BufferedOutput", "OutputOptions", "run_headless"]

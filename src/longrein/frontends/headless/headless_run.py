@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from longrein.agent import Answer, Continue, SessionPort, UserMessage
 from longrein.app import AppSession
 from longrein.events import AnyPart, Entry, LongreinError, SessionError, UsageError
-from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.control_lines import (
     NO_PROGRAM,
     ControlChannel,
@@ -30,7 +29,7 @@ from longrein.frontends.headless.run_state import (
     call_of,
 )
 from longrein.frontends.headless.slash_commands import SlashCommand, answer_of, slash_command
-from longrein.frontends.signals import SIGNALS, signal_handlers
+from longrein.frontends.stdio import SIGNALS, BufferedOutput, signal_handlers
 from longrein.steps import (
     CallStep,
     Projection,

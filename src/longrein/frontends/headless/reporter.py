@@ -6,10 +6,10 @@ from longrein.app import AppSession
 from longrein.context import Budget
 from longrein.events import ToolCall
 from longrein.events.escape import shortened
-from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.run_state import OutputOptions, RunState, Stop
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
+from longrein.frontends.stdio import BufferedOutput
 from longrein.steps import (
     MAIN,
     CallStep,

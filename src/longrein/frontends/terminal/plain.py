@@ -22,10 +22,14 @@ from longrein.agent import (
 )
 from longrein.app import AppSession
 from longrein.events import Entry, LongreinError, Text, UsageError
-from longrein.frontends.buffered_output import PlainOutput
 from longrein.frontends.secret_input import read_secret
-from longrein.frontends.signals import cancel_all, signal_handlers
-from longrein.frontends.stdio import STDIN_BYTES_MAX, read_lines
+from longrein.frontends.stdio import (
+    STDIN_BYTES_MAX,
+    PlainOutput,
+    cancel_all,
+    read_lines,
+    signal_handlers,
+)
 from longrein.frontends.terminal import command_actions, command_table, event_lines
 from longrein.frontends.terminal.approvals import (
     ALL_EDITS,

@@ -370,7 +370,9 @@ class BackgroundActivity:
         """Add or remove a task. A promoted command keeps the start of its call. An end that is
         told early is told once.
         """
-        task, start, end = step.task, step.started, step.ended
+        task = step.task
+        start = step.started
+        end = step.ended
         if end is None:
             if start is None:
                 return []

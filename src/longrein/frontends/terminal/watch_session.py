@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from longrein.events import Entry, PermissionAsked, TurnEnded, UserSpoke
-from longrein.frontends.buffered_output import PlainOutput
-from longrein.frontends.signals import signal_handlers
+from longrein.frontends.stdio import PlainOutput, signal_handlers
 from longrein.frontends.terminal.event_lines import Line, ansi, crop, fit, line, plain
 from longrein.frontends.terminal.live_area import state_word
 from longrein.frontends.terminal.markdown import MarkdownPainter

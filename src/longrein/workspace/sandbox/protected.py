@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import chain, groupby
 from typing import NamedTuple
 
-from longrein.permissions.obeyed_files import (
+from longrein.permissions.rules import (
     PROTECTED,
     PROTECTED_ENDINGS,
     UNPROTECTED_SUBFOLDERS,

@@ -1,10 +1,17 @@
-"""Environment variables, the folders of settings and state, and the description of the
-environment for the model.
-"""
+"""The environment of the user: variables, folders of settings and state, and small files there."""
 
+import errno
 import os
+import re
+import stat
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longrein.workspace.files import READING, read_up_to
+from longrein.workspace.supervisor.openat import open_real
 
 
 def environment() -> dict[str, str]:
@@ -121,3 +128,96 @@ def describe_environment(
         lines.append(commands)
     lines.append(f"Day the session started: {day}")
     return "Environment:\n" + "\n".join(lines)
+
+
+# --- Small files ----------------------------------------------------------------------------------
+#
+# Read a small file whole, or refuse it: never a pipe, a device or a huge file, and never with a
+# wait.
+#
+# Every file of a repository or of the home that `config` reads is read here. A sparse file of 20
+# GB, a pipe without a writer and a link to /dev/zero cost a few system calls.
+
+
+def read_bounded(path: str, bytes_max: int, *, exact: bool = False) -> bytes:
+    """Return the whole content of a regular file of at most `bytes_max` bytes.
+
+    With `exact`, `path` is a real path that was judged before: if a link has come into it since,
+    nothing is read. Raises `FileNotFoundError` or `NotADirectoryError` where there is none, and
+    `OSError` with a text for the user in `strerror` for anything that is no such file.
+    """
+    try:
+        _check(os.stat(path), path, bytes_max)  # before opening: opening a device can have effects
+        descriptor = open_real(path, READING) if exact else os.open(path, READING | os.O_CLOEXEC)
+    except ValueError:
+        raise FileNotFoundError(errno.ENOENT, "the path holds a NUL", path) from None
+    try:
+        size = _check(os.fstat(descriptor), path, bytes_max)
+        data = read_up_to(
+            descriptor, bytes_max + 1, size
+        )  # a file of /proc has more than its size says
+    finally:
+        os.close(descriptor)
+    if len(data) > bytes_max:
+        raise too_large(path, bytes_max)
+    return data
+
+
+def read_table(
+    path: str, shown: str, bytes_max: int = 1_000_000, *, comments: bool = False
+) -> tuple[dict[str, Any], str]:
+    """Read a JSON or TOML file: (its fields, ''), or ({}, why not). A missing file has no fields.
+
+    `comments`: see `parse_table`.
+    """
+    try:
+        data = read_bounded(path, bytes_max)
+        return parse_table(data, toml=path.endswith(".toml"), comments=comments), ""
+    except (FileNotFoundError, NotADirectoryError):
+        return {}, ""
+    except OSError as error:
+        return {}, f"{shown}: cannot be read ({error.strerror}): mend or remove it"
+    except ValueError as error:
+        return {}, f"{shown}: it is not valid ({error}): mend or remove it"
+
+
+def parse_table(data: bytes, *, toml: bool = False, comments: bool = False) -> dict[str, Any]:
+    """Parse a TOML document or a JSON object; nothing at all is an empty one. Raises `ValueError`.
+
+    With `comments`, JSON may hold comments, and commas before a closing bracket.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        if toml:
+            import tomllib
+
+            return tomllib.loads(text)
+        if comments:
+            text = re.sub(_COMMENT, lambda found: found[1] or "", text)
+            text = re.sub(_COMMA, lambda found: found[1] or "", text)
+        table = msgspec.json.decode(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(str(error)[:120]) from None
+    if not isinstance(table, dict):
+        raise ValueError("no JSON object")
+    return table
+
+
+_COMMENT = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*(?s:.*?)\*/'
+_COMMA = r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])'
+
+
+def _check(status: os.stat_result, path: str, bytes_max: int) -> int:
+    """Return the size of a regular file within the limit. Raises OSError."""
+    if not stat.S_ISREG(status.st_mode):
+        kind = "folder" if stat.S_ISDIR(status.st_mode) else "device, pipe or socket"
+        raise OSError(errno.EINVAL, f"a {kind}, not a file", path)
+    if status.st_size > bytes_max:
+        raise too_large(path, bytes_max)
+    return status.st_size
+
+
+def too_large(path: str, bytes_max: int) -> OSError:
+    """Return the error for a file above the limit."""
+    limit = f"{bytes_max >> 20} MB" if bytes_max >= 1 << 20 else f"{bytes_max >> 10} kB"
+    return OSError(errno.EFBIG, f"larger than {limit}", path)
