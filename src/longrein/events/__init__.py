@@ -90,6 +90,7 @@ from longrein.events.events import (
     PAID_EVENTS as PAID_EVENTS,
     counts_of as counts_of,
     kind_of as kind_of,
+    parts_for_model as parts_for_model,
     usd_of as usd_of,
     is_count as is_count,
 )

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
-from longrein.events.content import AnyPart, ProviderBlock
+from longrein.events.content import AnyPart, ProviderBlock, Text
 
 # --- Token usage and failure kinds ----------------------------------------------------------------
 
@@ -755,6 +755,17 @@ AnyEvent = (
 def kind_of(event: AnyEvent) -> str:
     """Return the type of an event as stored: the value of `type` in its JSON form."""
     return str(type(event).__struct_config__.tag)
+
+
+def parts_for_model(event: AnyEvent) -> tuple[AnyPart, ...]:
+    """Return the parts that an event gives to the model; () for an event of which it sees none."""
+    match event:
+        case UserSpoke(parts=parts) | Replied(parts=parts) | ToolEnded(parts=parts):
+            return parts
+        case Reminded(text=text) | Summarized(text=text) if text:
+            return (Text(text),)
+        case _:
+            return ()
 
 
 def usd_of(event: AnyEvent) -> float:

@@ -19,17 +19,12 @@ from longrein.context.state.token_estimate import estimate_part
 from longrein.events import (
     AnyPart,
     Entry,
-    Reminded,
-    Replied,
-    Summarized,
-    Text,
     Thinking,
     ToolCall,
-    ToolEnded,
     ToolError,
     ToolResult,
-    UserSpoke,
     parse_handle,
+    parts_for_model,
     text_of,
 )
 
@@ -229,21 +224,11 @@ def original(entries: Sequence[Entry], handle: str) -> str:
     advice = "take the handle from a marker, do not guess one."
     if wanted.seq > len(entries):
         raise ToolError(f"[unknown-handle] There is no entry {handle}; {advice}")
-    parts = _parts(entries[wanted.seq - 1])
+    parts = parts_for_model(entries[wanted.seq - 1].event)
     if not parts or wanted.part > len(parts):
         raise ToolError(f"[unknown-handle] {handle} holds no text; {advice}")
     chosen = parts[wanted.part - 1 : wanted.part] if wanted.part else parts
     return "\n".join(map(_shown, chosen))
-
-
-def _parts(entry: Entry) -> Sequence[AnyPart]:
-    match entry.event:
-        case UserSpoke(parts=parts) | Replied(parts=parts) | ToolEnded(parts=parts):
-            return parts
-        case Summarized(text=text) | Reminded(text=text) if text:
-            return (Text(text),)
-        case _:
-            return ()
 
 
 def _shown(part: AnyPart) -> str:

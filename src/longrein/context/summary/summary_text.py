@@ -34,14 +34,11 @@ from longrein.context.summary.prompt import (
 from longrein.events import (
     AnyEvent,
     AnyPart,
-    Reminded,
-    Replied,
     Summarized,
     ToolCall,
-    ToolEnded,
     ToolResult,
-    UserSpoke,
     marker,
+    parts_for_model,
     text_of,
 )
 
@@ -529,14 +526,8 @@ def part_texts(part: AnyPart) -> Iterable[str]:
 
 def event_texts(event: AnyEvent) -> Iterable[str]:
     """Yield every text that an entry has for the model."""
-    match event:
-        case UserSpoke(parts=parts) | Replied(parts=parts) | ToolEnded(parts=parts):
-            for part in parts:
-                yield from part_texts(part)
-        case Reminded(text=text) | Summarized(text=text):
-            yield text
-        case _:
-            return
+    for part in parts_for_model(event):
+        yield from part_texts(part)
 
 
 def _values(value: object) -> Iterable[str]:
