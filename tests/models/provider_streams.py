@@ -240,6 +240,7 @@ STREAMS: dict[str, dict[str, bytes]] = {
                 "input_tokens": 3,
                 "cache_read_input_tokens": 90,
                 "cache_creation_input_tokens": 7,
+                "cache_creation": {"ephemeral_5m_input_tokens": 5, "ephemeral_1h_input_tokens": 2},
                 "output_tokens": 1,
             },
         ),

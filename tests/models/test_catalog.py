@@ -85,6 +85,8 @@ def test_cost_counts_the_four_kinds_apart_and_an_unknown_price_as_nothing() -> N
     assert cost_usd(Price(3.0, 15.0, 0.3, 3.75), usage) == pytest.approx(3.0 + 0.6 + 11.25 + 60.0)
     assert cost_usd(Price(2.0, 10.0), usage) == pytest.approx(2.0 + 0.4 + 6.0 + 40.0)
     assert cost_usd(None, usage) == 0.0
+    hour = Usage(cache_write_tokens=1_000_000, cache_write_hour_tokens=400_000)
+    assert cost_usd(Price(3.0, 15.0, 0.3, 3.75), hour) == pytest.approx(0.6 * 3.75 + 0.4 * 6.0)
 
 
 @pytest.mark.parametrize(

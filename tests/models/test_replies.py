@@ -73,9 +73,10 @@ def test_a_whole_reply(case: str, wire: str) -> None:
     if wire == "anthropic" and case.startswith("thinking"):
         parts = (Thinking("hm"), Thinking(""), Text("so"))  # redacted thinking is kept too
     if case == "usage with cache" and wire in ("anthropic", "gemini"):
-        usage = {"anthropic": Usage(3, 90, 7, 20), "gemini": Usage(10, 90, 0, 20, 5)}[
-            wire
-        ]  # what each one tells
+        usage = {  # what each one tells
+            "anthropic": Usage(3, 90, 7, 20, cache_write_hour_tokens=2),
+            "gemini": Usage(10, 90, 0, 20, 5),
+        }[wire]
     assert (reply.parts, reply.stop, reply.usage) == (parts, stop, usage)
     assert reply.model in ("claude-x-1", "gpt-x-1", "gemini-x-1")
     assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == "".join(

@@ -630,3 +630,23 @@ def test_a_process_short_of_memory_drops_encoded_items_and_sends_the_same_bytes(
     after = model.blocks(wanted)  # type: ignore[attr-defined]
     assert (after, after[0] is before[0]) == (before, False)
     assert model.body(wanted) == body  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("url", "has_pauses", "ttl"),
+    [
+        ("https://api.anthropic.com/v1", True, "1h"),
+        ("https://api.anthropic.com/v1", False, None),
+        ("https://compatible.test/anthropic", True, None),
+    ],
+)
+@pytest.mark.parametrize("system", ["Be good.", ""])
+def test_system_text_and_tools_are_cached_for_an_hour_where_a_person_answers(
+    url: str, has_pauses: bool, ttl: str | None, system: str
+) -> None:
+    model = open_wire_model("anthropic", url, has_pauses=has_pauses)
+    made = request(item(3, Text("hi"), "user"), system=system, marks=(0,))
+    body = json.loads(model.body(made))  # type: ignore[attr-defined]
+    head = (body["system"] if system else body["tools"])[-1]["cache_control"]
+    assert head == {"type": "ephemeral"} | ({"ttl": ttl} if ttl else {})
+    assert body["messages"][0]["content"][0]["cache_control"] == {"type": "ephemeral"}

@@ -99,6 +99,8 @@ class RunContext(msgspec.Struct, frozen=True):
     """Hooks of the user and of a trusted project."""
     keys: StoredKeys | None = None
     """Keys that `longrein login` has kept."""
+    is_interactive: bool = False
+    """True where a person answers, in the terminal or an editor."""
 
     @property
     def key_environ(self) -> Mapping[str, str]:
@@ -347,7 +349,9 @@ def chosen_model(run_context: RunContext, name: str = "") -> ModelOptions:
     """
     chosen = choose_model(run_context.settings, run_context.key_environ, offered_models, name=name)
     effort = _effort(run_context.options)
-    chosen = msgspec.structs.replace(chosen, effort=effort) if effort else chosen
+    chosen = msgspec.structs.replace(
+        chosen, effort=effort or chosen.effort, has_pauses=run_context.is_interactive
+    )
     return _with_thresholds(chosen, run_context.settings.context)
 
 

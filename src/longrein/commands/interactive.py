@@ -2,6 +2,8 @@
 
 import asyncio
 
+import msgspec
+
 from longrein.agent.hooks import SessionHooks
 from longrein.app import Additions, App, AppSession
 from longrein.app.run_context import RunContext
@@ -19,7 +21,7 @@ ASKING = Additions(asks_user=True)
 
 async def run_interactive(context: RunContext) -> int:
     """Run the session of the options, then those that the user opens. Return the exit code."""
-    app = App(context, say)
+    app = App(msgspec.structs.replace(context, is_interactive=True), say)
     options = context.options
     first_frame.poll()
     try:

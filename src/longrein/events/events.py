@@ -29,6 +29,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     web_searches: int = (
         0  # Searches of the web that the provider ran; they have a price of their own
     )
+    cache_write_hour_tokens: int = 0  # Part of `cache_write_tokens` that is kept for an hour
 
     @property
     def context_tokens(self) -> int:
@@ -43,6 +44,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             self.output_tokens + other.output_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
             self.web_searches + other.web_searches,
+            self.cache_write_hour_tokens + other.cache_write_hour_tokens,
         )
 
 

@@ -40,6 +40,9 @@ WEB_SEARCH_TOOL = {"type": "web_search_20250305", "name": "web_search", "max_use
 API_VERSION = "2023-06-01"
 """Version of the API, sent in a header."""
 _MARK = b',"cache_control":{"type":"ephemeral"}}'
+_HOUR_MARK = b',"cache_control":{"type":"ephemeral","ttl":"1h"}}'
+HOUR_HOST = "api.anthropic.com"
+"""Host that takes the mark of an hour; servers that only speak the wire may refuse it."""
 _OPENING = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
 _STOPS = {
     "end_turn": "end",
@@ -115,6 +118,8 @@ class Anthropic(Wire):
 
     def _head(self, request: Request) -> bytes:
         prefix = request.prefix
+        lasts = self.target.has_pauses and self.target.host == HOUR_HOST
+        mark = _HOUR_MARK if lasts else _MARK
         head = b'"model":%b,"stream":true' % encode_json(self.target.model)
         tools = [encode_json(_tool(tool)) for tool in own_tools(prefix)]
         if searches_web(prefix):
@@ -123,9 +128,9 @@ class Anthropic(Wire):
             head += b',"stop_sequences":' + encode_json(self.target.stops)
         if prefix.system.strip():
             system = encode_json({"type": "text", "text": prefix.system})
-            head += b',"system":[%b]' % (system[:-1] + _MARK)
+            head += b',"system":[%b]' % (system[:-1] + mark)
         elif tools:
-            tools[-1] = tools[-1][:-1] + _MARK
+            tools[-1] = tools[-1][:-1] + mark
         return head + (b',"tools":[%b]' % b",".join(tools) if tools else b"")
 
     def side(self, item: Item) -> str:
@@ -234,8 +239,13 @@ class _ServerTools(msgspec.Struct, gc=False):
     web_search_requests: int | None = None
 
 
+class _CacheCreation(msgspec.Struct, gc=False):
+    ephemeral_1h_input_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct, gc=False):
     input_tokens: int | None = None
+    cache_creation: _CacheCreation | None = None
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     output_tokens: int | None = None
@@ -489,4 +499,8 @@ class AnthropicStreamReader(StreamReader):
                 usage.server_tool_use.web_search_requests if usage.server_tool_use else None
             )
             or was.web_searches,
+            cache_write_hour_tokens=(
+                usage.cache_creation.ephemeral_1h_input_tokens if usage.cache_creation else None
+            )
+            or was.cache_write_hour_tokens,
         )

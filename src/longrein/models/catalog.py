@@ -172,6 +172,10 @@ COUNT_SLACK_TOKENS = 1_000
 """… plus this difference, before the estimate replaces the count."""
 
 
+HOUR_WRITE_FACTOR = 2.0
+"""Price of a token written to the cache for an hour, in units of the input price. Source:
+platform.claude.com/docs/en/build-with-claude/prompt-caching, November 2026.
+"""
 WEB_SEARCH_USD = {"anthropic": 0.01, "openai-responses": 0.01, "gemini": 0.014}
 """Wire -> list price of one search of the web in US dollars."""
 
@@ -184,6 +188,7 @@ def cost_usd(price: Price | None, usage: Usage, wire: str = "") -> float:
         usage.input_tokens * price.input
         + usage.cache_read_tokens * price.read_usd
         + usage.cache_write_tokens * price.write_usd
+        + usage.cache_write_hour_tokens * (HOUR_WRITE_FACTOR * price.input - price.write_usd)
         + usage.output_tokens * price.output
     )
     return total / 1e6 + usage.web_searches * WEB_SEARCH_USD.get(wire, 0.0)
@@ -215,6 +220,7 @@ def settled_usage(
         ),
         *(made if has_output else (guess.output_tokens, guess.reasoning_tokens)),
         told.web_searches,
+        told.cache_write_hour_tokens if has_input else 0,
     )
     sides = (("input", has_input), ("output", has_output))
     return settled, tuple(side for side, holds in sides if not holds)
@@ -265,7 +271,12 @@ def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Mode
     budget = options.budget or look_up(options.provider, options.model)
     budget = msgspec.structs.replace(budget, clears=CLEARS[options.wire])
     target = WireTarget(
-        options.wire, options.model, read_blob, host_of(options.base_url), options.effort
+        options.wire,
+        options.model,
+        read_blob,
+        host_of(options.base_url),
+        options.effort,
+        has_pauses=options.has_pauses,
     )
     if not options.text_tools:
         return HttpModel(make_wire(target), options, budget, clock)

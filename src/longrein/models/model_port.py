@@ -128,6 +128,8 @@ class ModelOptions(msgspec.Struct, frozen=True):
     """Reasoning effort: `none`, `minimal`, `low`, `medium`, `high`, `max`; empty: the provider's
     default.
     """
+    has_pauses: bool = False
+    """True where a person answers, so that minutes may pass between two requests."""
     proxy: str = ""
     """URL of a proxy for `https` addresses, from `HTTPS_PROXY`; loopback never uses one."""
 

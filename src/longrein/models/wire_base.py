@@ -277,6 +277,8 @@ class WireTarget(msgspec.Struct, frozen=True):
     """Stop sequences."""
     reasoning: bool = True
     """True if reasoning is sent back; False after the provider refused it."""
+    has_pauses: bool = False
+    """True if minutes may pass between two requests, so that a longer cache pays."""
     picture_side_px: int = IMAGE_SIDE_PX_MAX
     """Longest side of an image that is sent; 0: no image is sent."""
 

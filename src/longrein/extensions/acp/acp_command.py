@@ -5,6 +5,8 @@ import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+import msgspec
+
 from longrein.app import App
 from longrein.app.run_context import (
     RunContext,
@@ -32,4 +34,5 @@ def acp(place: RunContext, _words: Sequence[str] = (), *, doctor: bool = False) 
     incoming, outgoing = take_standard_streams()
     from longrein.extensions.acp.agent_methods import serve
 
-    return asyncio.run(serve(App(place, say), incoming, outgoing))
+    app = App(msgspec.structs.replace(place, is_interactive=True), say)
+    return asyncio.run(serve(app, incoming, outgoing))
