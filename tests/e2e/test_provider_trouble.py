@@ -130,7 +130,7 @@ def seconds_shown(tmp_path: Path, turn: Loopback, wire: str, words: str) -> set[
         ("anthropic", False, "no answer yet, asked "),
     ],
 )
-def test_a_stream_that_stalls_or_does_not_begin_says_for_how_long(
+def test_a_stalled_stream_says_for_how_long(
     tmp_path: Path, wire: str, stalls: bool, words: str
 ) -> None:
     for silent_s in growing_limits(3.5):  # a busy machine may draw no frame in a given second
