@@ -1,6 +1,7 @@
 """Mutation test of the suite: share of sampled one-line bugs in `src/longrein` that a test notices.
 
     python -m benchmarks.mutants [--count 200] [--seed 1] [--workers 2] [--map FOLDER]
+                                [--tests PATH …]
 
 1. The suite runs once under `coverage`, which notes the tests that run each line, child processes
    included.
@@ -11,7 +12,7 @@
    it.
 
 Everything happens in copies below a temporary folder. `--map` keeps the notes of step 1 for further
-seeds.
+seeds. `--tests` takes a part of the suite, and draws from the lines that it runs.
 """
 
 import argparse
@@ -48,14 +49,45 @@ SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add,
 }  # fmt: skip
 CHILD = """
-import os
-if os.environ.get("MUTANTS_MAP"):
+import os, runpy
+
+def measure():
+    if measured or "MUTANTS_MAP" not in os.environ:
+        return
+    measured.append(True)
     import atexit, coverage
-    found = coverage.Coverage(data_file=os.environ["MUTANTS_MAP"], data_suffix=True, source_pkgs=["longrein"],
-                              context=os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0])
+
+    context = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    found = coverage.Coverage(data_file=os.environ["MUTANTS_MAP"], data_suffix=True,
+                              source_pkgs=["longrein"], context=context)
+    leave_at_once = os._exit
+
+    def save():
+        found.stop()
+        found.save()
+
+    def leave(code):
+        save()
+        leave_at_once(code)
+
+    atexit.register(save)
+    os._exit = leave
     found.start()
-    atexit.register(lambda: (found.stop(), found.save()))
-"""  # noqa: E501
+
+def run_module(*words, **how):
+    measure()
+    return run_module_as_it_is(*words, **how)
+
+measured = []
+run_module_as_it_is = runpy.run_module
+runpy.run_module = run_module
+measure()
+"""
+"""Module that each interpreter of a copy imports at its start; a fork of `tests.support.forked`
+begins with `run_module`.
+"""
+FORKING = "forked.py"
+"""Process whose forks are measured, and which is not measured itself."""
 
 
 class Mutant(NamedTuple):
@@ -131,6 +163,21 @@ def changes(node: Any) -> Iterator[tuple[str, str]]:
 _durations: dict[str, float] = {}
 
 
+def pytest_configure() -> None:
+    """Let the processes that tests start with variables of their own be measured too."""
+    if "MUTANTS_MAP" not in os.environ:
+        return
+    begin = subprocess.Popen.__init__
+
+    def measured(self: Any, args: Any, *rest: Any, **how: Any) -> None:
+        if how.get("env") is not None and FORKING not in str(args):
+            names = ("MUTANTS_MAP", "PYTEST_CURRENT_TEST")
+            how["env"] = {**how["env"], **{n: os.environ[n] for n in names if n in os.environ}}
+        begin(self, args, *rest, **how)
+
+    subprocess.Popen.__init__ = measured  # type: ignore[method-assign]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     if (found := coverage.Coverage.current()) is not None:
@@ -169,7 +216,11 @@ def make_copy(folder: Path) -> Path:
     (packages / "paths.pth").write_text(
         "\n".join([str(folder / "copy" / "src"), *ours, "import mutants_child"]) + "\n"
     )
-    return folder / "venv" / "bin" / "python"
+    python = folder / "venv" / "bin" / "python"
+    script = python.with_name("longrein")
+    script.write_text(f"#!{python}\nfrom longrein.__main__ import main\n\nmain()\n")
+    script.chmod(0o755)
+    return python
 
 
 def run_tests(
@@ -204,11 +255,21 @@ def run_tests(
         return None
 
 
-def map_tests(python: Path, folder: Path, data: Path) -> None:
-    """Run the suite once and write the coverage data with the tests as contexts, and the
-    durations beside it.
+def map_tests(python: Path, folder: Path, data: Path, tests: list[str]) -> None:
+    """Run the suite, or only `tests`, once; write the coverage data with the tests as contexts,
+    and the durations beside it.
     """
-    arguments = ["-n", "4", "--dist", "worksteal", "-p", "benchmarks.mutants", "--timeout", "600"]
+    arguments = [
+        "-n",
+        "4",
+        "--dist",
+        "worksteal",
+        "-p",
+        "benchmarks.mutants",
+        "--timeout",
+        "600",
+        *tests,
+    ]
     run_tests(python, folder, arguments, None, MUTANTS_MAP=str(data))
     whole = coverage.Coverage(data_file=str(data))
     whole.combine([str(data.parent)], keep=False)
@@ -264,6 +325,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--map", type=Path, help="folder that keeps the map of lines to tests")
+    parser.add_argument("--tests", nargs="*", default=[], help="files or folders of tests")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="longrein-mutants-") as temporary:
         free: Queue[tuple[Path, Path]] = Queue()
@@ -275,7 +337,7 @@ def main() -> None:
         data = keep / "coverage"
         if not data.exists():
             python, folder = free.queue[0]
-            map_tests(python, folder, data)
+            map_tests(python, folder, data, options.tests)
         lines = tests_of_lines(data)
         report(options, free, lines)
 
@@ -289,6 +351,8 @@ def report(
     source = ROOT / "src"
     files = sorted(p for p in source.rglob("*.py") if "testing" not in p.parts)
     places = [m for p in files for m in mutants_of(str(p.relative_to(source)), p.read_text())]
+    if options.tests:
+        places = [m for m in places if lines.get(m.path, {}).get(m.line)]
     sample = random.Random(options.seed).sample(places, options.count)
 
     def one(mutant: Mutant) -> str:

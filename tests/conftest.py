@@ -3,10 +3,12 @@ default signals.
 """
 
 import gc
+import importlib
 import os
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,8 @@ from tests.seeds import TIMES
 
 if TYPE_CHECKING:
     from tests.e2e.harness import CliHarness
+
+TESTS = Path(__file__).resolve().parent
 
 for name in [
     n for n in os.environ if n.endswith("_API_KEY") or n.startswith(("LONGREIN_", "XDG_"))
@@ -66,6 +70,25 @@ def cli(tmp_path: Path) -> Iterator["CliHarness"]:
         assert harness.wait_survivors() == []
     finally:
         harness.clean_up()
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Import the tests of a whole run in another order than the other workers.
+
+    Where nothing is compiled yet each worker then compiles a part of the tests, and finds the rest.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or [Path(one).resolve() for one in session.config.args] != [TESTS]:
+        return
+    modules = [
+        ".".join(path.relative_to(TESTS.parent).with_suffix("").parts)
+        for path in sorted(TESTS.rglob("test_*.py"))
+        if (path.parent / "__init__.py").exists()
+    ]
+    first = len(modules) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for module in modules[first:] + modules[:first]:
+        with suppress(Exception, pytest.skip.Exception):  # the collection tells of it
+            importlib.import_module(module)
 
 
 def pytest_collection_finish() -> None:

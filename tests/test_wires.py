@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from longrein.testing.loopback import LoopbackProvider, common_blocks, read_play
 from tests.headless.schema import validate
+from tests.support.forked import ForkedProcess
 
 pytestmark = pytest.mark.anyio
 
@@ -61,9 +61,7 @@ async def run(
     lines = [
         json.dumps({"type": "user", "message": {"role": "user", "content": text}}) for text in said
     ]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
+    argv = [
         "longrein",
         "-p",
         *words,
@@ -72,13 +70,17 @@ async def run(
         "stream-json",
         "--allowedTools",
         "Edit,Bash(cat a.py)",
+    ]
+    process = ForkedProcess(
+        "longrein",
+        argv,
         cwd=folder / "tree",
         env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "JUDGE_KEY": "k"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    out, _ = await process.communicate("\n".join(lines).encode())
-    return process.returncode or 0, [json.loads(line) for line in out.splitlines()]
+    out, _ = await asyncio.to_thread(process.communicate, "\n".join(lines).encode())
+    return process.returncode, [json.loads(line) for line in out.splitlines()]
 
 
 @pytest.mark.parametrize("wire", WIRES)

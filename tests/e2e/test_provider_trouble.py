@@ -5,6 +5,7 @@ over real sockets.
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,40 +106,43 @@ def test_a_wait_can_be_interrupted(tmp_path: Path) -> None:
     raise AssertionError("no wait was interrupted")
 
 
-def counts_seconds(tty: PseudoTerminal, words: str) -> PseudoTerminal:
-    """Wait until the screen shows `words` with some seconds, and then with more than that.
+def seconds_shown(tmp_path: Path, turn: Loopback, wire: str, words: str) -> set[str]:
+    """The numbers of seconds that stand behind `words` until the answer is there."""
+    seen: set[str] = set()
+    with Provider(turn) as provider, open_it(tmp_path, provider, "", wire, EARLY_SILENCE) as tty:
 
-    A busy machine may draw no frame in a given second.
-    """
+        def is_over() -> bool:
+            shown = "\n".join(tty.lines())
+            seen.update(re.findall(re.escape(words) + r"(\d+) s", shown))
+            return "idle" in shown and "Esc interrupts" not in shown
 
-    def shown_s() -> int:
-        found = re.search(re.escape(words) + r"(\d+) s", "\n".join(tty.lines()))
-        return int(found[1]) if found else 0
-
-    tty.until(shown_s)
-    first_s = shown_s()
-    return tty.until(lambda: shown_s() > first_s)
-
-
-@pytest.mark.parametrize("wire", ["anthropic", "openai-chat"])
-def test_a_stalled_stream_says_for_how_long(tmp_path: Path, wire: str) -> None:
-    fault = Fault(kind="stall", at=1_500, stall_s=3.5)
-    with (
-        Provider(Loopback(text="Here I am. " * 40, deltas=40, fault=fault)) as provider,
-        open_it(tmp_path, provider, "", wire, EARLY_SILENCE) as tty,
-    ):
-        counts_seconds(tty.ask("go"), "stalled: nothing has come for ")
-        tty.until("idle")
+        tty.ask("go").until("Esc interrupts").until(is_over)
         assert "Here I am." in tty.text()
-        assert "nothing has come" not in "\n".join(tty.lines()), "it goes on"
+        assert words not in "\n".join(tty.lines()), "it goes on"
+    return seen
 
 
-def test_an_answer_that_does_not_begin_says_for_how_long(tmp_path: Path) -> None:
-    with (
-        Provider(Loopback(text="Here I am.", delay_s=3.0)) as provider,
-        open_it(tmp_path, provider, module=EARLY_SILENCE) as tty,
-    ):
-        counts_seconds(tty.ask("go"), "no answer yet, asked ").until("Here I am.")
+@pytest.mark.parametrize(
+    ("wire", "stalls", "words"),
+    [
+        ("anthropic", True, "stalled: nothing has come for "),
+        ("openai-chat", True, "stalled: nothing has come for "),
+        ("anthropic", False, "no answer yet, asked "),
+    ],
+)
+def test_a_stalled_stream_says_for_how_long(
+    tmp_path: Path, wire: str, stalls: bool, words: str
+) -> None:
+    for silent_s in growing_limits(3.5):  # a busy machine may draw no frame in a given second
+        how: dict[str, Any] = {"delay_s": silent_s}
+        if stalls:
+            how = {"fault": Fault(kind="stall", at=1_500, stall_s=silent_s)}
+        turn = Loopback(text="Here I am. " * 40, deltas=40, **how)
+        folder = tmp_path / str(silent_s)
+        folder.mkdir()
+        if len(seconds_shown(folder, turn, wire, words)) > 1:
+            return
+    raise AssertionError("the seconds were not counted")
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])

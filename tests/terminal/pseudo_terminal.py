@@ -218,6 +218,14 @@ class PseudoTerminal:
             self.read(0.02)
         return self
 
+    def until_written(self, *parts: str, since: int = 0) -> "PseudoTerminal":
+        """Read until the program has written each of `parts`, also what no screen shows.
+
+        `since`: number of bytes that do not count.
+        """
+        wanted = [part.encode() for part in parts]
+        return self.until(lambda: all(part in self.raw[since:] for part in wanted))
+
     @property
     def half_drawn(self) -> bool:
         """Whether a terminal that knows synchronised output would not show yet what came."""
@@ -286,6 +294,6 @@ class PseudoTerminal:
     def keys_count(self) -> bool:
         """Whether the question on the screen has the keys: they are bold then."""
         for y, row in enumerate(self.lines()):
-            if row.startswith(" y yes"):
+            if row.startswith((" y yes", " o answer")):
                 return bool(self.screen.buffer[y][1].bold)
         return False

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from prompt_toolkit.application import get_app_or_none
 
 from longrein.agent import Output, RetryPause, UserNotice
 from longrein.events import (
@@ -59,6 +60,17 @@ EVIL = (
 )
 
 
+async def until_drawn() -> None:
+    """Wait until the screen, if there is one, shows the present state: for two redraws, since one
+    may have begun before.
+    """
+    app = get_app_or_none()
+    if app is not None:
+        wanted = app.render_counter + 2
+        while app.render_counter < wanted:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.01)
+
+
 async def markdown(session: ScriptedSession, text: str) -> None:
     await session.say(MARKDOWN, pause_s=0.002)
 
@@ -76,7 +88,7 @@ async def tools(session: ScriptedSession, text: str) -> None:
     call = await session.call("Bash", {"command": "python -m pytest -q\necho done"})
     session.append(ToolStarted(call, "Bash"))
     session.hear(Output(call, b"collected 12 items\n....F"))
-    await asyncio.sleep(0.3)
+    await until_drawn()
     session.append(
         ToolEnded(
             call, "Bash", "failed", (Text("exit code 1\n" + EVIL + "\n" + "x" * 200),), 12_345
@@ -91,7 +103,7 @@ async def tools(session: ScriptedSession, text: str) -> None:
     )
     session.hear(UserNotice("a notice \x1b[31m from outside"))
     session.hear(RetryPause(1, "overload", 529, 1, 10, 0.2, "Overloaded"))
-    await asyncio.sleep(0.2)
+    await until_drawn()
     await session.say("All **done**.\n")
 
 
@@ -165,7 +177,7 @@ async def company(session: ScriptedSession, text: str) -> None:
         await asyncio.sleep(100)
     answer = await session.child_permit("two", "c2.0", "Bash", "rm -rf build", "Bash(rm -rf build)")
     session.deliver_to("one")
-    await asyncio.sleep(0.3)
+    await until_drawn()
     used = Usage(12_000, 0, 0, 345)
     session.end_child(
         "one", "done", "It is in src.", usage=used, cost_usd=0.02, steps=2, elapsed_ms=4_200

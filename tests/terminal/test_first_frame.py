@@ -127,4 +127,4 @@ def test_a_question_of_trust_is_asked_without_the_row(tmp_path: Path) -> None:
     with start(project) as tty:
         tty.until(HINT).send("y\r").until("Trust this folder?")
         assert "›" not in tty.text()
-        tty.settle().send("n\r").until("say something").until("idle").send("\x04").exits(0)
+        tty.send("n\r").until("say something").until("idle").send("\x04").exits(0)

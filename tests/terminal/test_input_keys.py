@@ -166,9 +166,9 @@ def test_the_kitty_protocol_is_turned_on_when_the_terminal_has_it_and_off_at_the
     tmp_path: Path,
 ) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something").until(lambda: b"\x1b[?u" in tty.raw)
+        tty.until("say something").until_written("\x1b[?u")
         assert b"\x1b[>1u" not in tty.raw
-        tty.send("\x1b[?0u").until(lambda: b"\x1b[>1u" in tty.raw)
+        tty.send("\x1b[?0u").until_written("\x1b[>1u")
         tty.send("x\x1b[97;5uy").until(has(tty, "› yx")).send("\x1b[99;5u").until("say something")
         os.kill(tty.pid, signal.SIGTERM)
         tty.exits(143)

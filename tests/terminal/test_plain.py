@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.forked import ForkedProcess, can_fork
 from tests.terminal.pseudo_terminal import ROOT, PseudoTerminal
 from tests.timeouts import HANG_S
 
@@ -21,9 +22,12 @@ def start(name: str, folder: Path, *arguments: str, **environ: str) -> "subproce
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT),
     } | environ
-    argv = [sys.executable, "-m", "tests.terminal.scripted_terminal", name, str(folder), *arguments]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=folder)
+    module, words = "tests.terminal.scripted_terminal", [name, str(folder), *arguments]
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    how: dict[str, Any] = {**streams, "env": env, "cwd": folder}
+    if can_fork(words, env):
+        return ForkedProcess(module, [module, *words], **how)
+    return subprocess.Popen([sys.executable, "-m", module, *words], **how)
 
 
 def play(name: str, folder: Path, said: str, **environ: str) -> str:

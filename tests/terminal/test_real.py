@@ -271,9 +271,7 @@ def test_the_user_answers_questions_of_the_model(
     with open_it(
         home(tmp_path, ask, {"text": "Fine."}), "--permission-mode bypassPermissions"
     ) as tty:
-        tty.ask("go").until("(1 of 2) Which colour?").until(" 1 red  warm").until("answer in words")
-        tty.until(lambda: any(row.startswith(" o answer") for row in tty.lines()))
-        tty.settle(0.8)
+        tty.ask("go").until("(1 of 2) Which colour?").until(" 1 red  warm").until(tty.keys_count)
         tty.send(keys[0]).until("(2 of 2) Which sizes?").until(" 3 [ ] L").send(keys[1]).until(
             "Fine."
         )

@@ -25,7 +25,7 @@ def test_streamed_cjk_and_tables_are_committed_exactly_once(
     tmp_path: Path, columns: int, rows: int
 ) -> None:
     with PseudoTerminal("markdown", tmp_path, columns, rows) as tty:
-        tty.ask("go").until("idle").until("The end.").settle()
+        tty.ask("go").until("The end.").until("idle").settle()
         shown = tty.everything()
         for once in [
             "見出し",

@@ -2,6 +2,7 @@
 and by themselves.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,12 +43,19 @@ def open_it(project: Path, lines: str = "", arguments: str = "", **environ: str)
 
 
 def test_the_title_and_the_progress_follow_the_session_and_are_undone(tmp_path: Path) -> None:
-    with open_it(home(tmp_path, {**ASKED, "delay_s": 0.5}), TERM_PROGRAM="ghostty") as tty:
-        tty.ask("mend the parser").until("yes, once")
-        tty.until(
-            lambda: b"\x1b]2;waiting \xc2\xb7 mend the parser \xc2\xb7 longrein\x1b\\" in tty.raw
+    project = home(
+        tmp_path, {"calls": [{"name": "Bash", "arguments": {"command": "cat gate"}}]}, ASKED
+    )
+    os.mkfifo(project / "gate")
+    settings = 'notify_after_s = 9_000\n[permissions]\nallow = ["Bash(cat gate)"]'
+    with open_it(project, settings, TERM_PROGRAM="ghostty") as tty:
+        tty.ask("mend the parser")
+        tty.until_written("\x1b]2;working · mend the parser · longrein\x1b\\", "\x1b]9;4;3;0\x1b\\")
+        (project / "gate").write_text("now\n")
+        tty.until("yes, once")
+        tty.until_written(
+            "\x1b]2;waiting · mend the parser · longrein\x1b\\", "\x1b]9;4;4;100\x1b\\"
         )
-        assert b"\x1b]2;working" in tty.raw
         assert tty.raw.index(b"\x1b[22;0t") < tty.raw.index(b"\x1b]2;")
         assert tty.raw.index(b"\x1b]9;4;3;0\x1b\\") < tty.raw.index(b"\x1b]9;4;4;100\x1b\\")
         assert b"\x07" not in tty.raw, "who has just typed is not called"
@@ -61,16 +69,16 @@ def test_the_title_and_the_progress_follow_the_session_and_are_undone(tmp_path: 
 @pytest.mark.parametrize(
     ("notify", "sent"),
     [
-        ("all", b"\x1b]777;notify;longrein;waiting for you: Bash\x1b\\\x07"),
-        ("bell", b"\x07"),
-        ("off", b""),
+        ("all", "\x1b]777;notify;longrein;waiting for you: Bash\x1b\\\x07"),
+        ("bell", "\x07"),
+        ("off", ""),
     ],
 )
-def test_a_question_calls_who_looks_elsewhere(tmp_path: Path, notify: str, sent: bytes) -> None:
+def test_a_question_calls_who_looks_elsewhere(tmp_path: Path, notify: str, sent: str) -> None:
     with open_it(home(tmp_path, ASKED), f'notify = "{notify}"') as tty:
-        tty.until("say something").send("\x1b[O").send("go\r").until("yes, once").settle()
+        tty.until("say something").send("\x1b[O").send("go\r").until("yes, once")
+        tty.until_written(sent).settle()
         assert "[O" not in tty.text(), "a focus event is no key"
-        tty.until(lambda: sent in tty.raw)
         assert (b"\x07" in tty.raw) == (notify != "off")
         assert (b"]777" in tty.raw) == (notify == "all")
 
@@ -104,12 +112,12 @@ def test_the_theme_follows_the_background_and_the_answer_is_not_typed(tmp_path: 
         assert "rgb" not in tty.text()
         tty.send("/theme\r").until("which theme?").until("for a light background").send("\x1b")
         tty.send("/theme colour-blind\r").until("! theme colour-blind; [terminal] theme = ")
-        tty.send("more\r").until("Second.").until(lambda: b"\x1b[1;38;5;32m" in tty.raw)
+        tty.send("more\r").until("Second.").until_written("\x1b[1;38;5;32m")
         before = len(tty.until("idle").raw)
         tty.send("/clear\r").until(lambda: tty.text().count("longrein 0.1.0") == 2).until(
             "say something"
         )
-        tty.send("third\r").until(lambda: b"\x1b[1;38;5;32m" in tty.raw[before:])
+        tty.send("third\r").until_written("\x1b[1;38;5;32m", since=before)
 
 
 def test_COLORFGBG_is_taken_without_a_question(tmp_path: Path) -> None:
@@ -121,16 +129,14 @@ def test_COLORFGBG_is_taken_without_a_question(tmp_path: Path) -> None:
 
 def test_while_it_is_stopped_the_shell_has_its_own_window(tmp_path: Path) -> None:
     with shell(home(tmp_path, {"text": "All done.\n"})) as tty:
-        tty.ask("go").until("All done.").until("idle").until(
-            lambda: b"]2;go \xc2\xb7 longrein" in tty.raw
-        )
+        tty.ask("go").until("All done.").until("idle").until_written("]2;go · longrein")
         tty.send("\x1a").until("Stopped").until(
             lambda: tty.lines()[tty.screen.cursor.y] == "shell>"
         )
         assert tty.raw.rfind(b"\x1b[?1004l") > tty.raw.rfind(b"\x1b[?1004h")
         assert tty.raw.rfind(b"\x1b[23;0t") > tty.raw.rfind(b"]2;go")
         before = len(tty.raw)
-        tty.send("fg\r").until(lambda: b"]2;go" in tty.raw[before:]).until("say something")
+        tty.send("fg\r").until_written("]2;go", since=before).until("say something")
         assert b"\x1b[?1004h" in tty.raw[before:]
         tty.send("\x04").until("is kept").until("shell>").send("exit\r")
 
