@@ -28,7 +28,7 @@ from longrein.agent import ReplyDelta
 from longrein.events import Asked, Text, UserSpoke
 from longrein.frontends.terminal.conversation import FRAME_S, Conversation
 from longrein.frontends.terminal.event_lines import cells
-from longrein.frontends.terminal.key_bindings import bind_keys, bind_panel_keys
+from longrein.frontends.terminal.key_handlers import bind_keys, bind_panel_keys
 from longrein.frontends.terminal.screen import Screen, ScreenContent
 from longrein.models import TextDelta
 

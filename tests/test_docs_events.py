@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from longrein.agent.file_changes import COMMITS_MAX, FILE_LINES_MAX, STATUS_LINES_MAX
+from longrein.agent.change_detection import COMMITS_MAX, FILE_LINES_MAX, STATUS_LINES_MAX
 from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX
 from longrein.context import KINDS, PROGRAM_KINDS
 from longrein.context.fold_notices import EVENT_CHARS_MAX

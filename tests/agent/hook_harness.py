@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from longrein.agent import InboxMessage, OpenSession, UserMessage
-from longrein.agent.hook_models import handler_of
 from longrein.agent.hooks import HookTable
 from longrein.agent.messages import UserNotice
+from longrein.agent.model_hooks import handler_of
 from longrein.config.hook_files import HookFile, expanded_headers, parse_hooks
 from longrein.events import HookAnswered, Text, ToolCall, ToolEnded, ToolStarted, text_of
 from longrein.permissions import Rules

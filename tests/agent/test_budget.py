@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from longrein.agent.dependencies import UNBOUND, Limits, MoveContext, RemainingBudget
 from longrein.agent.moves import Record, next_move
-from longrein.agent.ports import UNBOUND, Limits, MoveContext, RemainingBudget
 from longrein.agent.subagents.budget import (
     Granted,
     RunOption,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import OpenSession, UserMessage, encode_message, program_event
-from longrein.agent.file_changes import summarize_files
+from longrein.agent.change_detection import summarize_files
 from longrein.context import KINDS, PROGRAM_KINDS, Request
 from longrein.events import Reminded, Text, UsageError
 from longrein.models import Reply

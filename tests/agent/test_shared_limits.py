@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent.shared_limits import FairSemaphore
+from longrein.agent.concurrency_limits import FairSemaphore
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.testing.clock import VirtualClock, run_virtual
 

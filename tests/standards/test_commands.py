@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.testing.loopback import LoopbackProvider, Turn
-from longrein.tools.skill_text import substitute
+from longrein.tools.argument_substitution import substitute
 from tests.timeouts import HANG_S
 
 from .peers import AGENTS, OPENCODE, PI, ask, environment, needs

@@ -29,7 +29,7 @@ from longrein.agent import (
     builtin_kinds,
 )
 from longrein.agent.background.task_control import BackgroundControl
-from longrein.agent.ports import TaskOptions
+from longrein.agent.dependencies import TaskOptions
 from longrein.agent.session_part import BackgroundTasks, Subagents
 from longrein.agent.subagents.budget import limits_under, spent
 from longrein.agent.task_slots import TaskPool

@@ -18,7 +18,7 @@ from longrein.events import UserSpoke, text_of
 from longrein.frontends.terminal.command_actions import edit_last_queued, run_command
 from longrein.frontends.terminal.command_table import parse
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.key_bindings import enter
+from longrein.frontends.terminal.key_handlers import enter
 from longrein.models import Failure, Reply
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import said

@@ -2,6 +2,7 @@
 subagents.
 """
 
+from longrein.agent.dependencies import Dependencies, MoveContext
 from longrein.agent.inbox import encode_message
 from longrein.agent.loop import run
 from longrein.agent.messages import (
@@ -48,7 +49,6 @@ from longrein.agent.open_session import (
     open_session,
     resumed_state,
 )
-from longrein.agent.ports import Dependencies, MoveContext
 from longrein.agent.prompts import builtin_kinds, compose_system, fork_task, subagent_system
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.task_slots import TaskPool

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
+from longrein.agent.change_detection import may_change
 from longrein.agent.current_rules import CurrentRules
-from longrein.agent.file_changes import may_change
 from longrein.agent.session_part import Checkpoints
 from longrein.events import CheckpointTaken
 from longrein.tools import Tool

@@ -13,9 +13,9 @@ from math import log2
 import msgspec
 
 from longrein import context
-from longrein.agent.hook_events import after_compaction, refuse_compaction
+from longrein.agent.dependencies import Dependencies
+from longrein.agent.hook_points import after_compaction, refuse_compaction
 from longrein.agent.model_request import SummaryRequest, stream_answer
-from longrein.agent.ports import Dependencies
 from longrein.agent.redaction import RedactingBlobs
 from longrein.agent.session import Session
 from longrein.agent.subscribers import History

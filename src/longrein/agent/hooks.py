@@ -2,7 +2,7 @@
 answer.
 
 A handler is a command, an address or a function of another program; `HookTable.add` takes any. What
-an event means for the loop is in `hook_events`.
+an event means for the loop is in `hook_points`.
 """
 
 import asyncio
@@ -603,7 +603,7 @@ class SessionHooks(SessionPart):
         """Return the deny rule that covers the address of a hook (as of `WebFetch`) or its MCP
         tool; '' for none.
         """
-        from longrein.permissions.verdict import judge
+        from longrein.permissions.rule_evaluation import judge
 
         rules = self.session.rules
         if hook.kind not in ("http", "mcp_tool") or not rules.deny:

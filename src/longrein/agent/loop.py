@@ -7,8 +7,8 @@ After a crash, a kill or an interrupt the loop continues from the log alone.
 from collections.abc import Mapping
 from typing import assert_never
 
-from longrein.agent.file_changes import record_file_changes
-from longrein.agent.hook_events import begin_hooks, run_hooks
+from longrein.agent.change_detection import record_file_changes
+from longrein.agent.hook_points import begin_hooks, run_hooks
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.loop_actions import (
     drain_inbox,

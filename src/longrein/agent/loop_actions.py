@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from longrein.agent.hook_events import refuse_prompt
+from longrein.agent.dependencies import MoveContext
+from longrein.agent.hook_points import refuse_prompt
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.inbox import can_take, events_of
 from longrein.agent.memory_pressure import MemoryPressure
@@ -24,7 +25,6 @@ from longrein.agent.messages import (
     for_subagent,
 )
 from longrein.agent.model_request import SummaryRequest, retry_pause
-from longrein.agent.ports import MoveContext
 from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import Session
 from longrein.agent.session_part import SessionPart

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from longrein.agent.call_conflicts import Footprint, in_conflict
-from longrein.agent.ports import MoveContext
+from longrein.agent.dependencies import MoveContext
 from longrein.context import (
     OUTPUT_TOKENS_MIN,
     PERIODS,

@@ -6,6 +6,7 @@ Every session begins the same way: fold the log and continue from its state.
 import asyncio
 from collections.abc import Sequence
 
+from longrein.agent.dependencies import Dependencies
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.inbox import pins_reminder, typed
 from longrein.agent.loop import run
@@ -21,7 +22,6 @@ from longrein.agent.messages import (
 )
 from longrein.agent.model_request import SummaryRequest
 from longrein.agent.moves import events_after_loss
-from longrein.agent.ports import Dependencies
 from longrein.agent.redaction import redacted
 from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import CLOSE_WAIT_S, Session

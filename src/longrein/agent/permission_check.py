@@ -15,10 +15,10 @@ from longrein.agent.call_lookup import (
     read_once,
 )
 from longrein.agent.current_rules import CurrentRules, GitContents, confines, current_rules
+from longrein.agent.dependencies import narrower
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import approval_digest
 from longrein.agent.moves import Judgement
-from longrein.agent.ports import narrower
 from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
 from longrein.context import OpenCall

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from longrein.agent.dependencies import Dependencies, narrower
 from longrein.agent.inbox import Inbox
 from longrein.agent.messages import (
     Answer,
@@ -30,7 +31,6 @@ from longrein.agent.messages import (
     approval_digest,
     for_subagent,
 )
-from longrein.agent.ports import Dependencies, narrower
 from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_calls, redacted
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, SessionPart
 from longrein.agent.shared_files import FileWatcher

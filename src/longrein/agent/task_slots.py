@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from longrein.agent.shared_limits import FairSemaphore
+from longrein.agent.concurrency_limits import FairSemaphore
 from longrein.workspace import Supervision
 
 if TYPE_CHECKING:

@@ -11,10 +11,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent.checkpoints import needs_checkpoint
-from longrein.agent.confinement import SessionConfinement, accept_present
-from longrein.agent.current_rules import confines, current_rules
-from longrein.agent.file_changes import (
+from longrein.agent.change_detection import (
     changed_files,
     describe_writer,
     may_change,
@@ -24,13 +21,16 @@ from longrein.agent.file_changes import (
     touched_places,
     writer_of,
 )
-from longrein.agent.hook_events import after_call
+from longrein.agent.checkpoints import needs_checkpoint
+from longrein.agent.confinement import SessionConfinement, accept_present
+from longrein.agent.current_rules import confines, current_rules
+from longrein.agent.dependencies import Dependencies
+from longrein.agent.hook_points import after_call
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.memory_pressure import spill_long_texts
 from longrein.agent.messages import Output
 from longrein.agent.moves import Judgement
 from longrein.agent.permission_check import judge_calls, look_at_history
-from longrein.agent.ports import Dependencies
 from longrein.agent.schedules import ScheduleTimer
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents

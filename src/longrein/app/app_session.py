@@ -252,7 +252,7 @@ class AppSession:
     def attachments(self) -> "AttachmentReader":
         """Return the reader of the files that a message names with `@`."""
         from longrein.app.attachments import AttachmentReader
-        from longrein.permissions.verdict import is_read_denied
+        from longrein.permissions.rule_evaluation import is_read_denied
 
         session = self.session
         return AttachmentReader(

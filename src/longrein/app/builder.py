@@ -26,7 +26,7 @@ from longrein.agent.extension_part import ExtensionPart, Surroundings
 from longrein.agent.git_metadata import current_branch, find_git_folder
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
-from longrein.agent.skills import SessionSkills
+from longrein.agent.skill_invocation import SessionSkills
 from longrein.app.additions import Additions
 from longrein.app.app_session import AppSession, start_observers
 from longrein.app.execution import (

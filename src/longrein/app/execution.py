@@ -137,7 +137,7 @@ def hook_table(
 
 
 def _handler(hook: Hook, environ: Mapping[str, str]) -> HookHandler:
-    from longrein.agent.hook_models import handler_of
+    from longrein.agent.model_hooks import handler_of
 
     return handler_of(hook, expanded_headers(hook, environ))
 

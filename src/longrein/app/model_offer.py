@@ -184,7 +184,7 @@ def _may_search_web(run_context: RunContext, additions: Additions) -> bool:
         named = [one.strip() for one in flag.split(",")]
     if not settings.tools.web_search or (named is not None and name not in named):
         return False
-    from longrein.permissions.verdict import judge
+    from longrein.permissions.rule_evaluation import judge
 
     rules = _rules(run_context, builtin_tools())
     return judge(Call(name, {}, "none"), rules, "default", run_context.cwd).kind == "allow"

@@ -26,7 +26,7 @@ from longrein.config import (
     read_trusted,
     state_dir,
 )
-from longrein.config.other_agents import OtherSettings, read_given
+from longrein.config.claude_settings import OtherSettings, read_given
 from longrein.config.user_environment import read_bounded
 from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError

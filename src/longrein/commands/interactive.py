@@ -7,13 +7,13 @@ import msgspec
 from longrein.agent.hooks import SessionHooks
 from longrein.app import Additions, App, AppSession
 from longrein.app.run_context import RunContext
-from longrein.commands.next_session import adopt_one_shot, next_session
+from longrein.commands.session_choice import adopt_one_shot, next_session
 from longrein.config.model_choice import NoModelFound
 from longrein.events import LongreinError
 from longrein.frontends import first_frame
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import Outcome, run_terminal
-from longrein.frontends.terminal.first_run import show_no_model
+from longrein.frontends.terminal.start_notices import show_no_model
 from longrein.workspace import spooled_tasks, stop_background_task
 
 ASKING = Additions(asks_user=True)

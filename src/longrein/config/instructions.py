@@ -401,7 +401,7 @@ class _InstructionReader:
 
     def _refused(self, path: str, real: str) -> str:
         """Return why a file must not be read, as the end of a sentence; '' where it may."""
-        from longrein.permissions.verdict import judge
+        from longrein.permissions.rule_evaluation import judge
 
         if has_secret_name(path) or has_secret_name(real):
             return "has the name of a file with secrets"

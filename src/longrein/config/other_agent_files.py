@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from longrein.config.claude_settings import OWN_KEYS, USED_KEYS
 from longrein.config.instructions import project_root
-from longrein.config.other_agents import OWN_KEYS, USED_KEYS
 from longrein.config.settings_file import shorten_home
 from longrein.config.skill_files import PROJECT_FOLDERS as SKILL_FOLDERS
 from longrein.config.skill_files import USER_FOLDERS as USER_SKILL_FOLDERS

@@ -9,9 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from longrein.config.claude_settings import OtherSettings, read_own, read_project
 from longrein.config.instructions import leads_out, project_root
 from longrein.config.model_choice import resolved
-from longrein.config.other_agents import OtherSettings, read_own, read_project
 from longrein.config.settings_file import (
     FLAGS,
     NAMED_TABLES,

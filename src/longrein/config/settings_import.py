@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.other_agents import NO_SKILL_COMMANDS, USED_KEYS, read_own
+from longrein.config.claude_settings import NO_SKILL_COMMANDS, USED_KEYS, read_own
 from longrein.config.settings_file import (
     KEYS,
     dotted,

@@ -21,10 +21,10 @@ from struct import unpack_from
 
 import msgspec
 
+from longrein.config.claude_settings import read_file_of_project
 from longrein.config.frontmatter import split_frontmatter
 from longrein.config.hook_files import HookFile, hooks_in_head, parse_hooks, project_files
 from longrein.config.instructions import folders_between, instruction_files, project_root
-from longrein.config.other_agents import read_file_of_project
 from longrein.config.plugins import door_points
 from longrein.config.settings_file import (
     KEYS,

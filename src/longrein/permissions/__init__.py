@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from longrein.permissions.bash_parser import Part, Word, join_path, word_set
     from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
     from longrein.permissions.program_table import Effect
-    from longrein.permissions.verdict import (
+    from longrein.permissions.rule_evaluation import (
         is_read_denied,
         judge,
         protected_name,
@@ -33,7 +33,7 @@ __getattr__ = names_at_first_use(
         "bash_parser": "Part Word join_path word_set",
         "command_rules": "Command glob_base read_command read_folders",
         "program_table": "Effect",
-        "verdict": ("is_read_denied judge protected_name read_deny_rule"),
+        "rule_evaluation": ("is_read_denied judge protected_name read_deny_rule"),
     },
 )
 

@@ -26,7 +26,7 @@ from longrein.permissions.bash_parser import (
     word_set,
 )
 from longrein.permissions.filter_programs import is_plain_awk, is_plain_jq, is_plain_sed
-from longrein.permissions.git_history import prints_history
+from longrein.permissions.git_history_reads import prints_history
 
 
 class Effect(msgspec.Struct, frozen=True):

@@ -57,14 +57,14 @@ from longrein.tools.tool_search import (
 )
 
 if TYPE_CHECKING:
+    from longrein.tools.argument_substitution import Piece, substitute
     from longrein.tools.diff import change_of, hunks_of
-    from longrein.tools.skill_text import Piece, substitute
 
 __getattr__ = names_at_first_use(
     __name__,
     {
         "diff": "change_of hunks_of",
-        "skill_text": "Piece substitute",
+        "argument_substitution": "Piece substitute",
     },
 )
 

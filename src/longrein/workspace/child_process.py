@@ -15,15 +15,7 @@ from subprocess import DEVNULL, Popen
 
 from longrein.workspace.command_environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
-from longrein.workspace.supervisor.process_tree import (
-    COMMAND_MARK,
-    GRACE_S,
-    SANDBOX_MARK,
-    Terminations,
-    Tree,
-    owner_mark,
-)
-from longrein.workspace.supervisor.shell_lines import (
+from longrein.workspace.supervisor.command_argv import (
     HELD_PIPE_S,
     LANDLOCK,
     LEFT_OPEN_BYTES_MAX,
@@ -36,7 +28,15 @@ from longrein.workspace.supervisor.shell_lines import (
     signal_name,
     start_error_text,
 )
-from longrein.workspace.supervisor.start_process import launch
+from longrein.workspace.supervisor.popen import launch
+from longrein.workspace.supervisor.process_tree import (
+    COMMAND_MARK,
+    GRACE_S,
+    SANDBOX_MARK,
+    Terminations,
+    Tree,
+    owner_mark,
+)
 from longrein.workspace.workspace_port import (
     BackgroundOptions,
     CommandExit,

@@ -12,8 +12,8 @@ import msgspec
 
 from longrein.agent.background.output_excerpts import last_lines
 from longrein.agent.background.stall_detector import StallDetector
+from longrein.agent.dependencies import below
 from longrein.agent.messages import TaskOver
-from longrein.agent.ports import below
 from longrein.agent.session import Session
 from longrein.agent.task_slots import TaskPool
 from longrein.context import TaskState

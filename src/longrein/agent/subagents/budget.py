@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from longrein.agent.ports import UNBOUND, RemainingBudget
+from longrein.agent.dependencies import UNBOUND, RemainingBudget
 from longrein.context import OUTPUT_TOKENS_MIN, Budget, State
 from longrein.events import Grant
 from longrein.settings_schema import Limits

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
+from longrein.agent.concurrency_limits import FairSemaphore
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import (
     Answer,
@@ -26,8 +27,8 @@ from longrein.agent.model_request import SummaryRequest
 from longrein.agent.moves import Record, check_idle
 from longrein.agent.session import Session, resolved_future, retrieve_error
 from longrein.agent.session_part import Subagents
-from longrein.agent.shared_limits import FairSemaphore
 from longrein.agent.subagents.budget import limits_under, limits_within, share_budget
+from longrein.agent.subagents.shared_state import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.spawn import (
     AGENT,
     LiveParentPolicy,
@@ -46,7 +47,6 @@ from longrein.agent.subagents.subagent_report import (
     subagent_views,
     synthesis_job,
 )
-from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import make_worktrees
 from longrein.context import SubagentState
 from longrein.events import AnyEvent, Entry, LongreinError, Reminded, SubagentEnded

@@ -7,10 +7,10 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from longrein.agent.dependencies import UNBOUND, Dependencies, RemainingBudget, below, narrower
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import FromSubagent, SessionUpdate
 from longrein.agent.open_session import open_session
-from longrein.agent.ports import UNBOUND, Dependencies, RemainingBudget, below, narrower
 from longrein.agent.prompts import fork_task, subagent_system
 from longrein.agent.session import Session
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills
@@ -23,8 +23,8 @@ from longrein.agent.subagents.budget import (
     remaining_budget,
     without_reserve,
 )
+from longrein.agent.subagents.shared_state import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.subagent_report import SYNTHESIS
-from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import mapped_call, original_path
 from longrein.agent.subscribers import History
 from longrein.context import State, SubagentState, estimate_text, fold, spec_tokens

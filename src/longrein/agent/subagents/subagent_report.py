@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from longrein.agent.dependencies import LEAVING, below
 from longrein.agent.messages import SubagentView
 from longrein.agent.moves import call_ended
-from longrein.agent.ports import LEAVING, below
 from longrein.agent.subagents.budget import spent_on_task
-from longrein.agent.subagents.tree import ActiveSubagent
+from longrein.agent.subagents.shared_state import ActiveSubagent
 from longrein.context import (
     State,
     SubagentState,

@@ -9,7 +9,7 @@ from longrein.agent import InboxMessage, SessionUpdate, SetMode, SetModel, UserM
 from longrein.agent.extension_part import user_answer
 from longrein.app import AppSession
 from longrein.events import AnyPart, Entry, LongreinError, Rewound, UsageError
-from longrein.extensions.acp import editor_commands, permissions
+from longrein.extensions.acp import editor_commands, editor_questions
 from longrein.extensions.acp.tool_calls import Update
 from longrein.extensions.acp.updates import StreamSource, UpdateStream, chunk, notice
 from longrein.frontends.stdio import say
@@ -382,7 +382,7 @@ class EditorSession:
         if asked is None:
             return
         stream = self._stream.of(agent)
-        question = permissions.Question(
+        question = editor_questions.Question(
             asked,
             stream.call_view(step.id),
             stream.qualified(step.id),
@@ -391,28 +391,30 @@ class EditorSession:
         )
         self._questions[agent.session, step.id] = self._spawn(self._wait_for_answer(question))
 
-    async def _wait_for_answer(self, question: permissions.Question) -> None:
+    async def _wait_for_answer(self, question: editor_questions.Question) -> None:
         """Ask the editor. A question that it cancels, refuses or leaves open by going away is
         denied.
         """
         stop = False
         modes: tuple[SetMode, ...] = ()
         try:
-            if permissions.questions_of(question):
-                answer, stop = await permissions.ask(question, self._request, forms=self._forms)
+            if editor_questions.questions_of(question):
+                answer, stop = await editor_questions.ask(
+                    question, self._request, forms=self._forms
+                )
             else:
                 params = {
-                    "toolCall": permissions.tool_call(question),
-                    "options": permissions.options(question),
+                    "toolCall": editor_questions.tool_call(question),
+                    "options": editor_questions.options(question),
                 }
-                option = permissions.chosen(
+                option = editor_questions.chosen(
                     await self._request("session/request_permission", params)
                 )
-                answer, stop = permissions.answer(question, option), option == "stop"
-                if option == permissions.ALL_EDITS and question.asked.edits:
+                answer, stop = editor_questions.answer(question, option), option == "stop"
+                if option == editor_questions.ALL_EDITS and question.asked.edits:
                     modes = (SetMode("acceptEdits"),)
         except (ConnectionError, RequestError):
-            answer = permissions.answer(question, "")
+            answer = editor_questions.answer(question, "")
         finally:
             self._questions.pop((question.session, question.asked.call), None)
         try:

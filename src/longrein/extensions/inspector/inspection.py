@@ -14,6 +14,7 @@ from longrein.events.escape import shortened
 from longrein.extension_points import bundled_extensions
 from longrein.extensions.inspector.item_lifecycles import ItemTracker
 from longrein.extensions.inspector.lanes import LaneBuilder
+from longrein.extensions.inspector.model_requests import RequestTracker
 from longrein.extensions.inspector.page_data import (
     VERSION,
     Inspection,
@@ -24,7 +25,6 @@ from longrein.extensions.inspector.page_data import (
     TranscriptRow,
     Update,
 )
-from longrein.extensions.inspector.requests import RequestTracker
 from longrein.extensions.inspector.shorten import fit, fit_to
 from longrein.extensions.inspector.subagents_and_files import Child, FileTracker
 from longrein.extensions.inspector.transcript import TranscriptBuilder

@@ -39,12 +39,6 @@ from longrein.frontends.terminal.drafts import (
     save_draft_later,
 )
 from longrein.frontends.terminal.event_lines import Line, ansi, fit, line
-from longrein.frontends.terminal.first_run import (
-    chosen_line,
-    confinement,
-    first_run_notices,
-    start_notices,
-)
 from longrein.frontends.terminal.input_completion import (
     InputCompleter,
     Pastes,
@@ -55,6 +49,12 @@ from longrein.frontends.terminal.input_prefixes import UserCommands
 from longrein.frontends.terminal.live_area import figures, footer_line, state_word
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.screen import Screen
+from longrein.frontends.terminal.start_notices import (
+    chosen_line,
+    confinement,
+    first_run_notices,
+    start_notices,
+)
 from longrein.frontends.terminal.terminal_input import KeyProtocol
 from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.terminal.window import Activity, TerminalWindow

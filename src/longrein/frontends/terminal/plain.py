@@ -49,9 +49,9 @@ from longrein.frontends.terminal.command_types import (
     Outcome,
 )
 from longrein.frontends.terminal.event_lines import Line, indented, line, plain
-from longrein.frontends.terminal.first_run import chosen_line, start_notices
 from longrein.frontends.terminal.input_prefixes import is_memory_line, is_user_command, note_lines
 from longrein.frontends.terminal.markdown_blocks import Block
+from longrein.frontends.terminal.start_notices import chosen_line, start_notices
 from longrein.frontends.terminal.view_model import Piece, ViewModel
 from longrein.steps import Projection
 from longrein.steps.human_text import activity_text, escape, escape_line

@@ -30,7 +30,7 @@ from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.command_types import Outcome
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.drafts import restore_draft
-from longrein.frontends.terminal.key_bindings import (
+from longrein.frontends.terminal.key_handlers import (
     bind_keys,
     bind_panel_keys,
     enter_raw_mode,

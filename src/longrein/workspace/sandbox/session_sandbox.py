@@ -28,8 +28,8 @@ from longrein.workspace.sandbox.tool_caches import (
     cache_folder,
     make_cache_folder,
 )
+from longrein.workspace.supervisor.command_argv import FILTER, LANDLOCK, MOUNTS
 from longrein.workspace.supervisor.mount_process import KERNEL_MIN
-from longrein.workspace.supervisor.shell_lines import FILTER, LANDLOCK, MOUNTS
 from longrein.workspace.workspace_port import Confinement, SharedFolders
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ import os
 from collections import namedtuple
 from collections.abc import Callable, Iterable
 
+from longrein.workspace.supervisor.command_argv import confined_returncode, signal_name
 from longrein.workspace.supervisor.process_tree import Process, Tree, descendants, process
-from longrein.workspace.supervisor.shell_lines import confined_returncode, signal_name
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
 
 NEVER = float("inf")

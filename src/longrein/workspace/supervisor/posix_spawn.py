@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 
-from longrein.workspace.supervisor.shell_lines import (
+from longrein.workspace.supervisor.command_argv import (
     LANDLOCK,
     MOUNTS,
     Confined,
@@ -76,7 +76,7 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
             path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE
         )
     except NotImplementedError:
-        from longrein.workspace.supervisor.start_process import launch
+        from longrein.workspace.supervisor.popen import launch
 
         popen = launch(command, shell, cwd, env, confinement=confinement, **ends)
         popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid

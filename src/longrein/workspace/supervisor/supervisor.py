@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from errno import EMFILE, ETIMEDOUT
 
 from longrein.workspace.supervisor.channel import VERSION, Channel
+from longrein.workspace.supervisor.command_argv import LANDLOCK, MOUNTS, close, sandbox_mark
 from longrein.workspace.supervisor.command_processes import (
     ALL_COMMANDS,
     Command,
@@ -23,7 +24,6 @@ from longrein.workspace.supervisor.process_tree import (
     Tree,
     owner_mark,
 )
-from longrein.workspace.supervisor.shell_lines import LANDLOCK, MOUNTS, close, sandbox_mark
 from longrein.workspace.supervisor.task_processes import Context, Tasks
 
 ALONE_S = 2.0

@@ -23,7 +23,7 @@ from longrein.permissions.command_rules import (
     suggest_part_rule,
 )
 from longrein.permissions.display import shown_call, visible
-from longrein.permissions.git_history import text_prints_history
+from longrein.permissions.git_history_reads import text_prints_history
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import (
     FILE_RULES,

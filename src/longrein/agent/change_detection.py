@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from longrein.agent.dependencies import Dependencies
 from longrein.agent.git_metadata import find_git_folder
-from longrein.agent.ports import Dependencies
 from longrein.agent.redaction import RedactingBlobs
 from longrein.agent.session import Session
 from longrein.agent.session_part import SessionPart

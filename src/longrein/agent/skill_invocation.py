@@ -24,7 +24,7 @@ from longrein.settings_schema import SkillOptions
 from longrein.tools import LoadedText, SkillBody, SkillInfo, SkillLibrary, find_skill, skill_content
 
 if TYPE_CHECKING:
-    from longrein.tools.skill_text import Piece
+    from longrein.tools.argument_substitution import Piece
 
 
 FILE_BYTES_MAX = 64 * 1024
@@ -168,7 +168,7 @@ class SessionSkills(Skills):
         return found
 
     async def _content(self, skill: SkillInfo, arguments: str, call: str) -> str:
-        from longrein.tools.skill_text import substitute
+        from longrein.tools.argument_substitution import substitute
 
         body = self._library.body(skill)
         pieces = substitute(

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
+from longrein.agent.concurrency_limits import RateLimit
 from longrein.agent.extension_part import ExtensionPart
 from longrein.agent.session_part import ParentPolicy, PartFactory, SessionPart
 from longrein.agent.shared_files import FileWriters, PathLocks
-from longrein.agent.shared_limits import RateLimit
 from longrein.context import Budget, Decision, decide
 from longrein.events import Entry, PrefixSet
 from longrein.models import Clock, Model

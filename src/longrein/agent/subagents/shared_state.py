@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from longrein.agent.concurrency_limits import FairSemaphore
 from longrein.agent.messages import FromSubagent
 from longrein.agent.open_session import OpenSession
 from longrein.agent.schedules import WakeSchedule
 from longrein.agent.session import Session
 from longrein.agent.session_part import Subagents
-from longrein.agent.shared_limits import FairSemaphore
 from longrein.context import State
 from longrein.events import Entry, PermissionAsked, SubagentStarted
 from longrein.models import Model
