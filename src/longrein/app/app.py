@@ -54,7 +54,9 @@ class App:
     def in_folder(self, folder: str, add_dirs: Sequence[str] = ()) -> "App":
         """Return the same longrein in another folder, with the settings of that folder."""
         options = Options(state_dir=self.context.state_dir, add_dirs=tuple(add_dirs))
-        return App(read_run_context(options, folder=folder), self.say)
+        there = read_run_context(options, folder=folder)
+        is_interactive = self.context.is_interactive
+        return App(msgspec.structs.replace(there, is_interactive=is_interactive), self.say)
 
     def with_folder(self, folder: str) -> "App":
         """Return the same longrein, whose sessions may also work in `folder`."""

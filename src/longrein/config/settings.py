@@ -194,7 +194,7 @@ class _MergedLayers:
     def narrow(self, layer: tuple[SettingValue, ...]) -> None:
         """Add a project's layer: only what a project may set, and only narrower."""
         for value in layer:
-            policy = self._key(value.path).setting.project
+            policy = "" if value.left_out else self._key(value.path).setting.project
             if policy == "nothing":
                 self.notes.append(
                     f"{value.place}: {dotted(value.path)} cannot be set by a project; it was "

@@ -273,6 +273,7 @@ def piece_of(item: Item, state: State) -> SourceItem:
     request = max(0, bisect_left(state.asked_seqs, item.seqs[0]) - mine)
     handle = _handle(item)
     tokens = float(state.gauge.tokens_of(part))
+    sign = f"[{marker_sign(state.nonce)}"
     if isinstance(part, ToolCall):
         tool = state.traits_of(part.name).kind
         return SourceItem(
@@ -285,6 +286,7 @@ def piece_of(item: Item, state: State) -> SourceItem:
             arguments_text(part),
             part.id,
             stated_kind=tool,
+            sign=sign,
         )
     if isinstance(part, ToolResult):
         images = any(isinstance(p, Image) for p in part.parts)
@@ -305,8 +307,9 @@ def piece_of(item: Item, state: State) -> SourceItem:
             status,
             images,
             tool,
+            sign,
         )
-    return SourceItem(handle, name, text_of((part,)), tokens, request)
+    return SourceItem(handle, name, text_of((part,)), tokens, request, sign=sign)
 
 
 # --- Encoding -------------------------------------------------------------------------------------

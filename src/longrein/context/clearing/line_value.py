@@ -394,6 +394,7 @@ def body_text(
         if row < within.stop:
             runs_on = row - before == 1 and row > within.start
             bare = bare_line(texts[row]) if numbered and runs_on else texts[row]
-            lines.append(bare.lstrip() if numbered and not runs_on else bare)
+            is_first = numbered and not runs_on and bare_line(bare) != bare
+            lines.append(bare.lstrip() if is_first else bare)
         before = row
     return "\n".join(lines)

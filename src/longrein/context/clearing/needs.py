@@ -7,8 +7,6 @@ which features were needed, and whether a newer item replaces it. `line_value` r
 value lines, `timing` to choose the moment.
 """
 
-from bisect import bisect
-
 import msgspec
 
 from longrein.context.clearing.text_features import (
@@ -77,11 +75,6 @@ class NeedsMemory(msgspec.Struct, array_like=True):
         if record.piece.handle in self.kept:
             return True
         return record.piece.kind == "call" and self.plans.get(record.piece.tool) == record.n
-
-    def last_user_before(self, n: int) -> int:
-        """Return the position of the newest user message before position `n`; -1 without one."""
-        at = bisect(self.users, n)
-        return self.users[at - 1] if at else -1
 
     # --- Arriving items ---------------------------------------------------------------------------
 
@@ -221,23 +214,23 @@ class NeedsMemory(msgspec.Struct, array_like=True):
                 self._record_read(path, record.n, part)
             elif kind == "edit":
                 for n in self.reads.get(path, ()):
-                    self.items[n].edited = True
-                    self.dirty[n] = None
+                    if not self.items[n].edited:
+                        self.items[n].edited = True
+                        self.dirty[n] = None
 
     def _record_unchanged_read(self, handle: str, request: int) -> None:
         """Count a read that points to an earlier one as a need of the earlier one."""
         n = self.by_handle.get(handle, -1)
         if n >= 0:
-            self.items[n].superseded, self.items[n].last = False, request
-            self.dirty[n] = None
+            self.items[n].superseded = False
+            self._need_again(self.items[n], request)
 
     def _record_read(self, path: str, n: int, part: bool) -> None:
         before = self.reads.setdefault(path, [])
-        for earlier in before:
-            if not part:
+        if not part:
+            for earlier in before:
                 self.items[earlier].superseded = True
                 self.dirty[earlier] = None
-        if not part:
             before.clear()
         before.append(n)
 
@@ -245,8 +238,12 @@ class NeedsMemory(msgspec.Struct, array_like=True):
         """Record that the model recalled a cleared item."""
         n = self.by_handle.get(handle)
         if n is not None:
-            self.items[n].last = self.now
-            self.dirty[n] = None
+            self._need_again(self.items[n], self.now)
+
+    def _need_again(self, record: ItemRecord, request: int) -> None:
+        record.last = request
+        self.dirty[record.n] = None
+        self._schedule_checks(record)
 
     # --- Shown texts ------------------------------------------------------------------------------
 

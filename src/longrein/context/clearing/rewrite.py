@@ -44,6 +44,10 @@ _LEFT = ("folded", "gone")  # Forms of items that left the view
 ANSWER_MESSAGES = 2  # Messages of the user after an answer until it may be shortened
 LABEL_CHARS_MAX = 60  # Characters of a line in a label
 TOLD_CHARS_MAX = 300  # Characters of an outcome that was told before
+IMAGE_IDLE = 8
+"""Idle requests after which an image counts as unneeded; the log does not tell whether an image
+is used.
+"""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -187,8 +191,10 @@ def can_leave(builder: PlanBuilder, call: ItemRecord, idle_min: int) -> bool:
         return False
     results = memory.results
     at = bisect(results, call.partner) - 1
-    before = memory.items[results[at - 1]] if at else None
-    if before is None or memory.last_user_before(call.n) > before.n:
+    if not at:
+        return False
+    between = memory.items[results[at - 1] + 1 : call.partner]
+    if any(one.cls == USER for one in between):
         return False
     return _foldable(builder, memory.items[call.partner], idle_min) is not None
 
@@ -249,19 +255,20 @@ def outcome_of(memory: NeedsMemory, record: ItemRecord) -> str:
 
 def _outcome(record: ItemRecord, arguments: Mapping[str, object]) -> str:
     piece = record.piece
-    text = piece.content.strip()
+    content = piece.own_text
+    text = content.strip()
     if record.header:
         return clip(record.header.partition(": ")[2].partition("; ")[0], TOLD_CHARS_MAX)
     if len(text) <= SHORT_CHARS and "\n" not in text:
         return f"{piece.status}: {text}" if text else f"{piece.status}, no output"
     if record.cls == EDIT:
         return piece.status + _first_change(arguments)
-    count = piece.content.count("\n") + 1
+    count = content.count("\n") + 1
     size = f"{piece.status}, {count} line{'s' if count != 1 else ''}"
     if record.cls == SHELL:
-        code = code_of(piece.content, piece.status)
+        code = code_of(content, piece.status)
         size += f", exit code {code}" if code else ""
-        return f"{size}: {_told_by_tests(arguments, piece.content) or gist(piece.content)}"
+        return f"{size}: {_told_by_tests(arguments, content) or gist(content)}"
     if record.cls in (READ, PART_READ, SEARCH):
         return size
     return f"{size}: {clip(text, SHORT_CHARS)}"
@@ -360,6 +367,11 @@ def _entries(builder: PlanBuilder, members: Sequence[ItemRecord]) -> Iterator[st
             yield _member_text(builder, one)
 
 
+def has_live_image(memory: NeedsMemory, record: ItemRecord) -> bool:
+    """Return whether an item holds an image that may still be needed."""
+    return record.piece.images and memory.now - record.last < IMAGE_IDLE
+
+
 def fold_runs(builder: PlanBuilder, start: int, stop: int, idle_min: int) -> None:
     """Fold runs of finished pairs between positions `start` and `stop` into histories."""
     memory = builder.memory
@@ -385,7 +397,7 @@ def _foldable(builder: PlanBuilder, record: ItemRecord, idle_min: int) -> float 
     if record.partner < 0 or record.again:  # it may hold a history of its own as plain text
         return None
     call = memory.items[record.partner]
-    if memory.must_stay(call) or memory.must_stay(record):
+    if memory.must_stay(call) or memory.must_stay(record) or has_live_image(memory, record):
         return None
     if any(memory.now - max(one.born, one.last) < idle_min for one in (record, call)):
         return None
@@ -470,4 +482,5 @@ def _change(builder: PlanBuilder, record: ItemRecord) -> Iterable[Change]:
         else trimmed_text(builder, record, record.body)
     )
     bare = record.rows is not None and not record.rows and not record.members
-    yield Change(piece.handle, "placeholder" if bare or piece.images else "trimmed", text)
+    is_cut = piece.images and record.rows is not None
+    yield Change(piece.handle, "placeholder" if bare or is_cut else "trimmed", text)

@@ -88,11 +88,11 @@ def names_by_line(text: str) -> list[tuple[str, ...]]:
     """Return the `identifiers` of each line, in one pass."""
     found = []
     for line in _runs(text).split(b"\n"):
-        here: tuple[str, ...] = ()
+        here: list[str] = []
         for run in line.split():
             if names := _identifier_cache[run]:
                 here += names
-        found.append(here if len(here) < 2 else tuple(dict.fromkeys(here)))
+        found.append(tuple(dict.fromkeys(here)) if here else ())
     return found
 
 
@@ -342,11 +342,18 @@ class SourceItem(msgspec.Struct, frozen=True):
     """True if a result holds images."""
     stated_kind: str = ""
     """Kind that the tool states; '' for the kind of tools with its name."""
+    sign: str = MARKER_PREFIX
+    """Start of the markers of this session; another one is text from outside."""
 
     @property
     def output(self) -> bool:
         """Return True if the model wrote the item."""
         return self.kind in ("text", "thinking", "call")
+
+    @property
+    def own_text(self) -> str:
+        """Text of a result without the history that follows it."""
+        return self.content.partition(f"\n{self.sign}{HISTORY}")[0]
 
     @property
     def tool_kind(self) -> str:
@@ -397,14 +404,14 @@ def display_state_of(record: ItemRecord) -> DisplayState:
 
 def is_shortened(piece: SourceItem) -> bool:
     """Return whether an item is shown shortened, or holds a history after its whole text."""
-    if MARKER_PREFIX in piece.content[:40] or MARKER_PREFIX in piece.arguments:
+    if piece.content.startswith(piece.sign) or piece.sign in piece.arguments:
         return True
-    return f"\n{MARKER_PREFIX}" in piece.content and HISTORY in piece.content
+    return f"\n{piece.sign}{HISTORY}" in piece.content
 
 
 def marker_line(piece: SourceItem) -> str:
     """Return the marker that begins a result or text; '' without one."""
-    return piece.content.partition("\n")[0] if piece.content.startswith(MARKER_PREFIX) else ""
+    return piece.content.partition("\n")[0] if piece.content.startswith(piece.sign) else ""
 
 
 def class_of(piece: SourceItem) -> int:

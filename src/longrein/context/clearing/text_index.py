@@ -7,11 +7,11 @@ because thousands of lines are valued between two requests.
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 
 from longrein.context.clearing.text_features import (
-    MARKER_PREFIX,
     SEARCH,
     ItemRecord,
     call_content,
@@ -37,6 +37,7 @@ FILE_TEXTS = frozenset(
 _COUNT = (2, 3, 6)
 DEEP_BLANKS = 6  # Indentation from which a declaration is inside of another
 _NUMBERED = re.compile(r"\n[^\S\n]*\d+[→\t]")
+_NUMBER = re.compile(r"\s*(\d+)[→\t]")
 
 
 class TextIndex:
@@ -53,11 +54,11 @@ class TextIndex:
         self.blocks: list[tuple[int, int]] = []  # Made at first use by `blocks_of`
         text, count = "\n".join(["", *texts]), len(texts)
         without, numbers = _NUMBERED.subn("\n", text)
-        bare = without.split("\n")[1:] if numbers else texts
+        self.numbered = numbers * 2 > count and _rise_by_one(texts)
+        """True if the lines are numbered. A run of kept lines shows only its first number."""
+        bare = without.split("\n")[1:] if self.numbered else texts
         # Rows that are always kept: 1 for a short argument, 2 for a marker or head of a history
         self.fixed = fixed
-        self.numbered = sum(map(len, bare)) < sum(map(len, texts)) and numbers * 2 > count
-        """True if the lines are numbered. A run of kept lines shows only its first number."""
         self.sizes = [
             len(line) + 1 for line in bare
         ]  # Characters per line, with line end, without the line number
@@ -79,6 +80,14 @@ class TextIndex:
             bytes(count) if len(first) + self.keys.count("") == count else _copies(self.keys),
         )
         """The last two codes of `LINE_CODES`."""
+
+
+def _rise_by_one(texts: Sequence[str]) -> bool:
+    """Return whether each number at the start of a line follows that of the line before: then it
+    is the number of the line, and no column of numbers.
+    """
+    numbers = [int(match[1]) if (match := _NUMBER.match(text)) else None for text in texts]
+    return all(b == a + 1 for a, b in pairwise(numbers) if a is not None and b is not None)
 
 
 class TextIndexCache:
@@ -158,16 +167,20 @@ def _blocks(texts: Sequence[str], starts: Collection[int]) -> Iterator[tuple[int
 
 
 def _parts_of_block(indents: Sequence[int], first: int, end: int) -> Iterator[tuple[int, int]]:
-    if end - first <= BLOCK_ROWS_MAX:
-        yield first, end
-        return
+    ends = [end]
+    while ends:
+        if ends[-1] - first <= BLOCK_ROWS_MAX:
+            yield first, ends[-1]
+            first = ends.pop()
+        else:
+            ends.append(_cut(indents, first, ends[-1]))
+
+
+def _cut(indents: Sequence[int], first: int, end: int) -> int:
+    """Return the row nearest to the middle among those that are least indented."""
     middle = (first + end) / 2
-    cut = min(
-        range(first + 2, end - 1),
-        key=lambda row: (max(0, indents[row]), abs(row - middle)),
-    )
-    yield from _parts_of_block(indents, first, cut)
-    yield from _parts_of_block(indents, cut, end)
+    rows = range(first + 2, end - 1)
+    return min(rows, key=lambda row: (max(0, indents[row]), abs(row - middle)))
 
 
 def indent_of(line: str) -> int:
@@ -188,9 +201,10 @@ def _lines(record: ItemRecord) -> tuple[list[str], bytes, dict[str, int], Sequen
         texts = record.piece.content.split("\n")
         if record.header:
             del texts[0]
-        if MARKER_PREFIX not in record.piece.content:
+        sign = record.piece.sign
+        if sign not in record.piece.content:
             return texts, bytes(len(texts)), {}, ()
-        return texts, _heads_of_history(texts), {}, ()
+        return texts, _heads_of_history(texts, sign), {}, ()
     texts, starts, short = [], list[int](), bytearray()
     for _, text, is_long in long_and_short(record.arguments or {}):
         lines = text.split("\n")
@@ -200,13 +214,13 @@ def _lines(record: ItemRecord) -> tuple[list[str], bytes, dict[str, int], Sequen
     return texts, bytes(short), _origins(record.arguments or {}), starts
 
 
-def _heads_of_history(texts: Sequence[str]) -> bytes:
+def _heads_of_history(texts: Sequence[str], sign: str) -> bytes:
     """Return 2 for the markers and the heads of calls in a text that arrived shortened, else 0."""
     fixed = bytearray(len(texts))
     in_head = False
     for row, text in enumerate(texts):
         in_head = in_head or HEAD.fullmatch(text) is not None
-        if in_head or text.startswith(MARKER_PREFIX):
+        if in_head or text.startswith(sign):
             fixed[row] = 2
         if text.startswith(OUTCOME):
             in_head = False

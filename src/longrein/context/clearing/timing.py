@@ -15,6 +15,7 @@ from longrein.context.clearing.rewrite import (
     PlanBuilder,
     can_leave,
     fold_runs,
+    has_live_image,
     is_answer_in_use,
     is_folded,
     is_too_small,
@@ -23,10 +24,6 @@ from longrein.context.clearing.rewrite import (
 )
 from longrein.context.clearing.text_features import USER, ItemRecord
 
-IMAGE_IDLE = 8
-"""Idle requests after which an image counts as unneeded; the log does not tell whether an image
-is used.
-"""
 RECALL_CALL_TOKENS = 80
 RECALLED_TOKENS = 1_500
 RECALLED_REQUESTS = 20
@@ -163,7 +160,7 @@ def is_clearable(memory: NeedsMemory, policy: ClearingPolicy, record: ItemRecord
         return False
     if memory.must_stay(record) or is_answer_in_use(memory, record):
         return False
-    return not (record.piece.images and memory.now - record.last < IMAGE_IDLE)
+    return not has_live_image(memory, record)
 
 
 def refresh_gains(memory: NeedsMemory, policy: ClearingPolicy, guard: int) -> None:
