@@ -1,6 +1,7 @@
 """Curve of cost against lines that are missing when needed, for the setting `visibility`.
 
-    python -m benchmarks.visibility --sessions DIR [--sample N] [--only REGEX] [--weights FILE]
+    python -m benchmarks.visibility --sessions DIR [--sample N] [--only REGEX] [--window N]
+                                    [--weights FILE]
 
 `with recalls`: cost with that of bringing lost content back, over keeping everything. `hidden`:
 share of later uses of what only tool results held, of lines and of all, that the view did not show.
@@ -31,9 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sessions", type=Path, required=True)
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--only", default="", help="regular expression: only these sessions")
+    parser.add_argument("--window", type=int, default=200_000)
     parser.add_argument("--weights", default="", help="file of `longrein fit`")
     args = parser.parse_args(argv)
-    budget, rates = budget_of("anthropic", 200_000), PRICES["anthropic"]
+    budget, rates = budget_of("anthropic", args.window), PRICES["anthropic"]
     tables = read_weights(args.weights).tables if args.weights else SHIPPED.tables
     found: dict[str, list[Row]] = {}
     files = [file for file in sessions_in(args.sessions) if re.search(args.only, file.name)]
