@@ -1,6 +1,9 @@
 """Cost of one new entry: `step`, then `decide`, in sessions of a thousand to a hundred thousand
 entries.
 
+    python -m benchmarks.context.speed [SIZE …]
+    python -m benchmarks.context.speed --sessions DIR      # a request of the five longest sessions
+
 A long session at a 200k window is folded, and its own decisions are applied. At each size the next
 thousand entries are timed one by one. The cost must stay under a millisecond and must not depend on
 the length of the history.
@@ -10,6 +13,7 @@ import gc
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from statistics import median
 
@@ -17,6 +21,7 @@ from benchmarks.context.counting import Counter
 from benchmarks.context.material import text
 from benchmarks.context.playing import budget_of
 from benchmarks.context.table import Row, print_table
+from benchmarks.policy import read, sessions_in
 
 from longrein.context import (
     Clear,
@@ -48,6 +53,8 @@ from longrein.events import (
     UserSpoke,
     call_id,
 )
+from longrein.extensions.lab.replay import replay_of
+from longrein.extensions.lab.simulate import budget_of as price_budget
 from longrein.tools import builtin_tools
 
 SIZES = (1_000, 10_000, 100_000)
@@ -232,6 +239,29 @@ def request_ms(long: LongSession, count: int = 50) -> float:
     return median(took)
 
 
+def time_requests(folder: Path, count: int = 5) -> list[Row]:
+    """Replay the sessions with the most requests and time each request: all its entries, and the
+    decisions. The work of the replay itself counts, too.
+    """
+    sessions = sorted(map(read, sessions_in(folder)), key=lambda one: -one.requests)[:count]
+    took = []
+    for session in sessions:
+        gc.collect()
+        gc.disable()
+        begun = time.thread_time()
+        for _ in replay_of("default", session, price_budget("anthropic", WINDOW)).changes():
+            took.append((time.thread_time() - begun) * 1e3)
+            begun = time.thread_time()
+        gc.enable()
+    took.sort()
+    what = f"step + decide per request, {len(sessions)} longest sessions, {len(took)} requests"
+    p99 = took[int(0.99 * len(took))]
+    return [
+        Row(f"{what}, median", f"{median(took):.2f} ms", "≤ 2 ms", median(took) <= 2),
+        Row(f"{what}, p99", f"{p99:.2f} ms", "≤ 10 ms", p99 <= 10, f"worst {took[-1]:.1f} ms"),
+    ]
+
+
 def rows_of(found: list[EntryTimes], limit_ms: float = LIMIT_MS) -> list[Row]:
     """Return the rows of the table."""
     few, many = found[0], found[-1]
@@ -255,5 +285,7 @@ def measure() -> list[Row]:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--sessions"]:
+        sys.exit(print_table(time_requests(Path(sys.argv[2]))))
     numbers = tuple(int(argument) for argument in sys.argv[1:])
     sys.exit(print_table(rows_of(time_entries(numbers or SIZES))))

@@ -7,7 +7,7 @@ import json
 import msgspec
 
 from longrein.context import Budget, Price, State, fold
-from longrein.context.clear_items import clear, squeeze, update_memory
+from longrein.context.clear_items import clear, line_reasons, squeeze, update_memory
 from longrein.events import (
     SCHEMA_VERSION,
     Asked,
@@ -111,6 +111,24 @@ def test_cold_is_for_nothing() -> None:
         proposed = clear(talk.state, BUDGET, cold=True)
     assert clear(talk.state, BUDGET, cold=False) is None
     assert proposed.reason == "cold"
+
+
+def test_a_cold_cache_spares_what_was_needed_a_moment_ago() -> None:
+    """No more is saved by clearing it at once than its re-reading has cost so far."""
+    kept = []
+    for later in (6, 20):
+        talk = Talk(60)
+        result = [item for item in talk.state.items if item.kind == "result"][50]
+        talk.step("Bash", {"command": "grep handle_part_50_3"}, "none")
+        talk.work(later)
+        wanted = sum(why.stays for why in line_reasons(talk.state, BUDGET, result.handle))
+        proposed = clear(talk.state, BUDGET, cold=True)
+        assert proposed is not None
+        talk.add(proposed)
+        shown = [text_of((item.part,)) for item in talk.state.items if item.kind == "result"]
+        kept.append((wanted, sum(text.count("def handle_part_50_") for text in shown)))
+    assert kept[0][1] > kept[0][0]
+    assert kept[1] == (0, 0)
 
 
 def test_a_proposal_that_never_becomes_a_fact_changes_nothing() -> None:

@@ -173,10 +173,14 @@ class LossPrices(msgspec.Struct, frozen=True):
     """Cost of keeping one token for the rest of the session."""
     whole: int = 0
     """Requests after an edit for which its new text stays whole."""
+    read: float = 0.0
+    """Cost of reading one token once. If set, keeping costs at most the reading since the item was
+    needed.
+    """
 
     def times(self, factor: float) -> "LossPrices":
         """Return the prices with every loss multiplied by `factor`."""
-        return LossPrices(self.line * factor, self.keep, self.whole)
+        return LossPrices(self.line * factor, self.keep, self.whole, self.read)
 
 
 class ShortForm(msgspec.Struct):
@@ -215,7 +219,10 @@ def ideal_form(
         rows = list(alive)
     else:
         loss = price.line * (EDIT_LOSSES if is_change else 1.0)
-        keep = price.keep / measure.per_token
+        keep = price.keep
+        if price.read:
+            keep = min(keep, price.read * memory.idle_requests(record))
+        keep /= measure.per_token
         rows = _rows_to_keep(memory, record, values.lines, loss, keep, alive)
     if record.cls == THINKING and rows:
         rows = list(alive)

@@ -76,6 +76,10 @@ class NeedsMemory(msgspec.Struct, array_like=True):
             return True
         return record.piece.kind == "call" and self.plans.get(record.piece.tool) == record.n
 
+    def idle_requests(self, record: ItemRecord) -> int:
+        """Return the number of requests that re-read an item since it was needed or shortened."""
+        return self.now - max(record.born, record.last, record.cleared_at)
+
     # --- Arriving items ---------------------------------------------------------------------------
 
     def add(self, piece: SourceItem) -> ItemRecord:

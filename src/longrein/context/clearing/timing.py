@@ -3,7 +3,8 @@ follows.
 
 A change makes everything after it a cache write. So clearing waits until the cost of re-reading
 unneeded items equals the cost of the break; until then the prefix stays the same bytes. While the
-cache is cold a break costs nothing.
+cache is cold a break costs nothing, and a recall costs what it always does: so content goes once
+re-reading it has cost as much as the recalls that its loss may cause.
 """
 
 import msgspec
@@ -200,6 +201,8 @@ def plan_clearing(
     if cut < 0:
         return None
     builder = policy.builder(memory)
+    if cold:
+        builder.price = msgspec.structs.replace(builder.price, read=policy.rates.read)
     apply_forms(
         builder,
         policy,
@@ -227,8 +230,7 @@ def _cut_point(memory: NeedsMemory, policy: ClearingPolicy) -> int:
         record = items[n]
         at = _place(record)
         tokens_saved[at] = tokens_saved.get(at, 0.0) + record.gain
-        idle = memory.now - max(record.born, record.last, record.cleared_at)
-        paid[at] = paid.get(at, 0.0) + rates.read * record.gain * idle
+        paid[at] = paid.get(at, 0.0) + rates.read * record.gain * memory.idle_requests(record)
     if not paid:
         return -1
     cut = -1
