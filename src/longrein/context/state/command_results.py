@@ -105,6 +105,38 @@ def gist(text: str) -> str:
     return clip(said or ended, 200)
 
 
+_SHOWING = frozenset(("diff", "log", "show", "blame"))
+"""Subcommands of git that only show content."""
+_COMMITTED = re.compile(r"^\[\S+(?: \([a-z-]+\))? [0-9a-f]{7,40}\] .+$", re.MULTILINE)
+
+
+def told_by_output(line: str, text: str, status: str) -> str:
+    """Return how command `line` ended, in one line, from its output: the counts of its tests, the
+    commit it made, or the most informative line; '' where the output is content that was shown.
+    """
+    found = read_tests(line, text)
+    if found is not None and found.counts is not None:
+        told = f"{found.counts.failed} failed, {found.counts.passed} passed"
+        return f"{told}: {gist(text)}" if found.counts.failed else told
+    if status == "ok" and shows_content(line):
+        return ""
+    commits = _COMMITTED.findall(text) if "commit" in line else []
+    return clip(commits[-1], 200) if commits and status == "ok" else gist(text)
+
+
+def shows_content(line: str) -> bool:
+    """True if all that a command line does is to print files or the history of git."""
+    found = False
+    for piece in re.split(r"&&|\|\|?|;|\n", line):
+        words = [word for word in piece.split() if "=" not in word or word.startswith("-")]
+        if not words or words[0] == "cd":
+            continue
+        if words[0] not in _READERS or (words[0] == "git" and _SHOWING.isdisjoint(words[1:4])):
+            return False
+        found = True
+    return found
+
+
 # --- Test runners ---------------------------------------------------------------------------------
 
 _READERS = frozenset(
@@ -209,6 +241,13 @@ _SHAPES = (
         r"*)*?(?:(?P<passed>\d+) passed)?"
         r"(?:(?:,| \|) *\d+ \w+)*(?:, \d+ total| \(\d+\))",
         ("✕", "✖", "×", "FAIL"),
+    ),
+    _Shape(
+        "bun",
+        " fail",
+        r"^\((?P<word>pass|fail)\) (?P<name>\S[^\n]*?)(?: \[[\d.]+ ?m?s\])?$",
+        r"^ *(?P<passed>\d+) pass\n(?: *\d+ (?:skip|todo|filtered out)\n)* *(?P<failed>\d+) fail$",
+        ("fail",),
     ),
     _Shape(
         "mocha",
