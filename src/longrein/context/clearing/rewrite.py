@@ -42,19 +42,22 @@ from longrein.context.clearing.text_index import (
     argument_text,
     texts_of,
 )
-from longrein.context.state.command_results import clip, code_of, told_by_output
+from longrein.context.state.command_results import (
+    LABEL_CHARS_MAX,
+    clip,
+    code_of,
+    first_change,
+    told_by_output,
+)
 from longrein.events import marker
 
 HISTORY_PAIR_TOKENS_MAX = 1500  # A larger pair is not moved into a history
 HISTORY_TOKENS_MAX = 12000  # Tokens of one history. The next run begins a new one.
 _LEFT = ("folded", "gone")  # Forms of items that left the view
 ANSWER_MESSAGES = 2  # Messages of the user after an answer until it may be shortened
-LABEL_CHARS_MAX = 60  # Characters of a line in a label
 TOLD_CHARS_MAX = 300  # Characters of an outcome that was told before
 ONE_WORD = re.compile(r"[\w-]{1,20}")
 LINE_NUMBERS = re.compile(r"^[^\S\n]*(\d+)[→\t]", re.MULTILINE)
-WRITTEN_TEXTS = ("content", "file_text")
-"""Arguments that hold the whole text of a file."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -268,7 +271,7 @@ def _outcome(record: ItemRecord, arguments: Mapping[str, object]) -> str:
     if len(text) <= SHORT_CHARS and "\n" not in text:
         return f"{piece.status}: {text}" if text else f"{piece.status}, no output"
     if record.cls == EDIT:
-        return piece.status + _first_change(arguments)
+        return piece.status + first_change(arguments)
     count = piece.content.count("\n") + 1
     size = f"{piece.status}, {count} line{'s' if count != 1 else ''}"
     if record.cls == SHELL:
@@ -291,25 +294,9 @@ def _lines_read(text: str, status: str) -> str:
     return f"{status}, lines {numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else ""
 
 
-def _first_change(arguments: Mapping[str, object]) -> str:
-    """Return the first line that an edit changed, `+` for a new one, `-` for one that is gone; of
-    a written file the number of lines.
-    """
-    old, new = arguments.get("old_string"), arguments.get("new_string")
-    if not isinstance(old, str) or not isinstance(new, str):
-        texts = [value for key in WRITTEN_TEXTS if isinstance(value := arguments.get(key), str)]
-        return f", {len(texts[0].splitlines())} lines written" if texts else ""
-    before, after = old.split("\n"), new.split("\n")
-    added = next((line for line in after if line.strip() and line not in before), "")
-    gone = next((line for line in before if line.strip() and line not in after), "")
-    if added:
-        return f", + {clip(added, LABEL_CHARS_MAX)}"
-    return f", - {clip(gone, LABEL_CHARS_MAX)}" if gone else ""
-
-
 def _untold_change(call: ItemRecord, outcome: str) -> str:
     """Return what an edit changed, where neither its outcome nor the kept part of it shows it."""
-    change = _first_change(call.arguments or {})
+    change = first_change(call.arguments or {})
     is_shown = call.body != "" and not change.startswith(", - ")
     return "" if is_shown or change in outcome else change
 

@@ -1,10 +1,12 @@
-"""Facts from the output of a command: exit code, most informative line, failed and passed tests.
+"""Facts from the output of a command: exit code, most informative line, failed and passed tests;
+and from an edit: what it changed.
 
 Only notes written by our own `Bash` and the formats of common test runners are read. Output counts
 as test output only if the command runs something that can test; a printed log proves nothing.
 """
 
 import re
+from collections.abc import Mapping
 from functools import cache
 
 import msgspec
@@ -12,6 +14,9 @@ import msgspec
 TEXT_CHARS_MAX = (
     60_000  # Only both ends of longer output are read; runners print their counts at the end
 )
+LABEL_CHARS_MAX = 60  # Characters of a line in a label
+WRITTEN_TEXTS = ("content", "file_text")
+"""Arguments that hold the whole text of a file."""
 NAMES_MAX = 500  # Limit of named tests taken from one output
 
 
@@ -39,6 +44,25 @@ def clip(text: str, chars: int) -> str:
     """Return `text` on one line in at most `chars` characters."""
     line = " ".join(text[: 4 * chars].split())
     return line if len(line) <= chars and len(text) <= 4 * chars else line[: chars - 1] + "…"
+
+
+# --- Edits ----------------------------------------------------------------------------------------
+
+
+def first_change(arguments: Mapping[str, object]) -> str:
+    """Return the first line that an edit changed, `+` for a new one, `-` for one that is gone; of
+    a written file the number of lines.
+    """
+    old, new = arguments.get("old_string"), arguments.get("new_string")
+    if not isinstance(old, str) or not isinstance(new, str):
+        texts = [value for key in WRITTEN_TEXTS if isinstance(value := arguments.get(key), str)]
+        return f", {len(texts[0].splitlines())} lines written" if texts else ""
+    before, after = old.split("\n"), new.split("\n")
+    added = next((line for line in after if line.strip() and line not in before), "")
+    gone = next((line for line in before if line.strip() and line not in after), "")
+    if added:
+        return f", + {clip(added, LABEL_CHARS_MAX)}"
+    return f", - {clip(gone, LABEL_CHARS_MAX)}" if gone else ""
 
 
 # --- Exit codes and errors ------------------------------------------------------------------------
