@@ -54,7 +54,7 @@ from longrein.events import marker
 HISTORY_PAIR_TOKENS_MAX = 1500  # A larger pair is not moved into a history
 HISTORY_TOKENS_MAX = 12000  # Tokens of one history. The next run begins a new one.
 _LEFT = ("folded", "gone")  # Forms of items that left the view
-ANSWER_MESSAGES = 2  # Messages of the user after an answer until it may be shortened
+ANSWER_TURNS = 2  # Turns after an answer until it may be shortened
 TOLD_CHARS_MAX = 300  # Characters of an outcome that was told before
 ONE_WORD = re.compile(r"[\w-]{1,20}")
 LINE_NUMBERS = re.compile(r"^[^\S\n]*(\d+)[→\t]", re.MULTILINE)
@@ -465,10 +465,20 @@ def _rest_of_reply(memory: NeedsMemory, call: ItemRecord) -> list[ItemRecord]:
 
 
 def is_answer_in_use(memory: NeedsMemory, record: ItemRecord) -> bool:
-    """Return whether a text ended its turn, and the user has sent at most `ANSWER_MESSAGES`
-    messages since.
-    """
-    if record.cls != TEXT or len(memory.users) - bisect(memory.users, record.n) > ANSWER_MESSAGES:
+    """Return whether a text ended its turn, and at most `ANSWER_TURNS` turns have begun since."""
+    if not _is_answer(memory, record):
+        return False
+    later = memory.users[bisect(memory.users, record.n) :]
+    begun = 0
+    for n in reversed(later):
+        begun += n > 0 and _is_answer(memory, memory.items[n - 1])
+        if begun > ANSWER_TURNS:
+            return False
+    return True
+
+
+def _is_answer(memory: NeedsMemory, record: ItemRecord) -> bool:
+    if record.cls != TEXT:
         return False
     return not any(one.piece.kind == "call" for one in reply_of(memory, record))
 

@@ -201,14 +201,24 @@ _READERS = frozenset(
     )
 )
 """Programs that only print or move files."""
+_NO_TESTERS = _READERS | {"gh", "curl"}  # Their arguments often speak of tests and checks
 _TESTERS = r"test|spec\b|check|\b(?:make|tox|nox|jest|mocha|just|gradlew?|mvn|ctest|ci)\b"
 
 
+_HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?.*?^\s*\1\b", re.DOTALL | re.MULTILINE)
+_QUOTED_LINES = re.compile(r"\"[^\"]*\n[^\"]*\"|'[^']*\n[^']*'")
+
+
 def may_test(line: str) -> bool:
-    """True if a command line may run a test runner."""
+    """True if a command line may run a test runner. What it only hands on, such as the message of
+    a commit, is no command.
+    """
+    if "\n" in line:
+        line = _QUOTED_LINES.sub("", _HEREDOC.sub("", line))
     for piece in re.split(r"&&|\|\|?|;|\n", line):
         words = [word for word in piece.split() if "=" not in word or word.startswith("-")]
-        if words and words[0] not in _READERS and re.search(_TESTERS, piece):
+        is_run = words and words[0] not in _NO_TESTERS and words[0][0] != "#"
+        if is_run and re.search(_TESTERS, piece):
             return True
     return False
 

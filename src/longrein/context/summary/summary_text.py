@@ -390,6 +390,7 @@ SKILLS_SHARE_MAX = (
 SKILLS_TOKENS_MAX = 25_000  # Limit of the same in tokens
 FILES_SHARE_MAX = 0.10  # Largest share of the usable window for files put back
 CHECKS_SHARE = 0.25  # Share of these lines for the outcomes of tests, builds and lints
+CHANGES_SHARE = 0.25  # Share of these lines for the files that were changed
 WORDS_SHARE = 0.6  # Share of the rest for earlier messages of the user
 WORDS_TOKENS_MAX = 20_000  # Limit of the user's messages without the current request
 LEDGER_TOKENS_MAX = 8_000  # Limit of the records
@@ -691,6 +692,10 @@ class _SummaryComposer:
         )
         answers = self._answers()
         checks = self._records(0.3, check_lines(state), round(self.lines * CHECKS_SHARE))
+        listed = file_lines(state)
+        count = sum(use.changes > 0 for use in state.ledger.files.values())
+        changed_most = round(self.lines * CHANGES_SHARE)
+        known = self._records(0.3, listed[:count], changed_most)
         user = self.take_lines(
             0.45,
             min(
@@ -703,7 +708,7 @@ class _SummaryComposer:
         standing = self._records(0.1, status_lines(state))
         decided = self._records(0.15, decision_lines(state))
         errors = self._records(0.3, error_lines(state))
-        known = self._records(0.4, file_lines(state))
+        known += self._records(0.4, listed[len(known) :])
         called = self._quoted([*command_lines(state), *ended_lines(state)])
         others = [line for line in called if line not in checks]
         told = {*checks, *self.take_lines(0.5, LEDGER_TOKENS_MAX, partial(self._fitting, others))}

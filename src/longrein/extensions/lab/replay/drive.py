@@ -86,7 +86,8 @@ class PolicyReplay:
         """Tokens of each item as it is shown."""
         self.gone: set[int] = set()
         self.summary_tokens = self._owed = 0
-        self._place: dict[str, int] = {}
+        self.places: dict[str, int] = {}
+        """Handle of each item that was told -> its position in the recording."""
         self._calls: dict[str, str] = {}
         self._at = 0
         self._tell(Opened(SCHEMA_VERSION, recording.name, "5e55", ("/",), "/"))
@@ -138,7 +139,7 @@ class PolicyReplay:
             seq = self._tell(ToolEnded(call, name, status, (Text(item.text),)))
         else:
             seq = self._tell(UserSpoke((Text(item.text),)))
-        self._place[f"r{seq}"] = place
+        self.places[f"r{seq}"] = place
 
     def _tell_effects(self, call: ToolCall, result: Item) -> None:
         """Tell what a call changed, as a session of longrein's own would: its file, or the todo
@@ -184,7 +185,7 @@ class PolicyReplay:
             Replied(asked, tuple(parts), "calls" if made else "end", Usage(carried, 0, 0, 10))
         )
         for n in range(end - first):
-            self._place[f"r{seq}.{n + 1}"] = first + n
+            self.places[f"r{seq}.{n + 1}"] = first + n
 
     def _part(self, item: Item, asked: int, parts: list[AnyPart]) -> bool:
         if item.kind != "tool_call":
@@ -199,7 +200,7 @@ class PolicyReplay:
 
     def _clear(self, event: Cleared, change: Change) -> None:
         for form in event.forms:
-            if (place := self._place.get(form.handle)) is not None:
+            if (place := self.places.get(form.handle)) is not None:
                 text = None if form.form == "folded" else form.text
                 change.show[place] = text
                 self._shown(place, text)
@@ -230,7 +231,7 @@ class PolicyReplay:
         )
 
     def _summed(self, event: Summarized, change: Change) -> None:
-        for handle, place in self._place.items():
+        for handle, place in self.places.items():
             seq = int(handle[1:].partition(".")[0])
             if event.first <= seq <= event.last and place not in self.gone:
                 change.show[place] = None
