@@ -251,6 +251,8 @@ class Reader:
 
     def _check_entry(self, entry: Entry) -> None:
         call = self.log.calls.get(entry.handle)
+        if call is None and entry.outcome.startswith("interrupted"):
+            return  # no result of it was recorded
         if call is None or call.name != entry.tool:
             self._check([f"no such call: {entry.handle} {entry.tool}"], entry.handle)
             return

@@ -54,7 +54,7 @@ from longrein.events import marker
 HISTORY_PAIR_TOKENS_MAX = 1500  # A larger pair is not moved into a history
 HISTORY_TOKENS_MAX = 12000  # Tokens of one history. The next run begins a new one.
 _LEFT = ("folded", "gone")  # Forms of items that left the view
-ANSWER_TURNS = 2  # Turns after an answer until it may be shortened
+ANSWER_TURNS = 2  # Times that the user speaks after an answer until it may be shortened
 TOLD_CHARS_MAX = 300  # Characters of an outcome that was told before
 ONE_WORD = re.compile(r"[\w-]{1,20}")
 LINE_NUMBERS = re.compile(r"^[^\S\n]*(\d+)[→\t]", re.MULTILINE)
@@ -465,22 +465,17 @@ def _rest_of_reply(memory: NeedsMemory, call: ItemRecord) -> list[ItemRecord]:
 
 
 def is_answer_in_use(memory: NeedsMemory, record: ItemRecord) -> bool:
-    """Return whether a text ended its turn, and at most `ANSWER_TURNS` turns have begun since."""
-    if not _is_answer(memory, record):
+    """Return whether a text ended its turn, and the user has spoken at most `ANSWER_TURNS` times
+    since. Messages in a row count once.
+    """
+    if record.cls != TEXT or any(one.piece.kind == "call" for one in reply_of(memory, record)):
         return False
-    later = memory.users[bisect(memory.users, record.n) :]
-    begun = 0
-    for n in reversed(later):
-        begun += n > 0 and _is_answer(memory, memory.items[n - 1])
-        if begun > ANSWER_TURNS:
+    times = 0
+    for n in reversed(memory.users[bisect(memory.users, record.n) :]):
+        times += memory.items[n - 1].cls != USER
+        if times > ANSWER_TURNS:
             return False
     return True
-
-
-def _is_answer(memory: NeedsMemory, record: ItemRecord) -> bool:
-    if record.cls != TEXT:
-        return False
-    return not any(one.piece.kind == "call" for one in reply_of(memory, record))
 
 
 def reply_of(memory: NeedsMemory, record: ItemRecord) -> list[ItemRecord]:
