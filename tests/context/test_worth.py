@@ -421,7 +421,12 @@ LABELS = [
         "def a(|output_mode: content|→ ok, no output",
     ),
     ("issue", {"number": 302}, "open", "number: 302|→ ok: open"),
-    ("Read", {"file_path": "a/b"}, "    30→a\n    31→b\n\nnote", "a/b|→ ok, lines 30-31"),
+    (
+        "Read",
+        {"file_path": "a/b", "offset": 30},
+        "    30→a\n    31→b\n\nnote",
+        "a/b|→ ok, lines 30-31",
+    ),
     ("Bash", {"command": COMMIT}, COMMITTED, f"{COMMIT}|→ ok, 4 lines: [main ab12cd3] now"),
     ("Bash", {"command": "git -C a diff"}, f"-error\n{LONG}", "git -C a diff|→ ok, 2 lines"),
     (

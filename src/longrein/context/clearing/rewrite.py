@@ -279,9 +279,9 @@ def _outcome(record: ItemRecord, arguments: Mapping[str, object]) -> str:
         size += f", exit code {code}" if code else ""
         command = next((value for value in arguments.values() if isinstance(value, str)), "")
         told = told_by_output(command, piece.content, piece.status)
-    elif record.cls in (READ, PART_READ):
+    elif record.cls == PART_READ:
         return _lines_read(piece.content, piece.status) or size
-    elif record.cls == SEARCH:
+    elif record.cls in (READ, SEARCH):
         return size
     else:
         told = clip(text, SHORT_CHARS)
