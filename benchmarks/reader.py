@@ -4,7 +4,8 @@
 
 Each session is replayed through the engine. After each change of the view a plain reader, which
 sees only the text of the request, takes the shortened items apart: marker, kept lines, gaps, and
-histories with their heads, outcomes and sections. What it understands is compared with the log.
+histories with their heads, outcomes and sections; of a digest or summary it reads the records.
+What it understands is compared with the log, by code alone. A percentage is printed for each rule;
 `--show` prints the faults. Without --sessions a small generated set is used.
 """
 
@@ -14,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +23,17 @@ from benchmarks.policy import read, sessions_in
 from benchmarks.replay.generated import write_sessions
 
 from longrein.context import State
-from longrein.context.clearing.text_features import readable
-from longrein.context.state.command_results import code_of, may_test, read_tests
+from longrein.context.clearing.text_features import (
+    arguments_of,
+    kind_of_name,
+    readable,
+    strings_in,
+    touched_paths,
+)
+from longrein.context.state.command_results import first_change, may_test, read_tests
 from longrein.events import ToolCall, ToolResult, text_of
-from longrein.extensions.lab.replay import replay_of
-from longrein.extensions.lab.replay.drive import PolicyReplay
+from longrein.extensions.lab.replay import Item, replay_of
+from longrein.extensions.lab.replay.drive import FAILED, PolicyReplay
 from longrein.extensions.lab.simulate import WORST_WIRE, budget_of
 
 HEAD = re.compile(r"(r\d+) (\S+):")
@@ -34,6 +42,29 @@ SECTION = re.compile(r"  (\w+) \((r\d+(?:\.\d+)?)\):")
 GAP = re.compile(r"⋮ (\d+) lines?, (r\d+(?:\.\d+)?)")
 NUMBER = re.compile(r"\s*\d+[→\t]")
 COMMANDS = ("bash", "shell", "exec_command", "run")
+RECORD = re.compile(r"- r(\d+) \S+ `.*→ (.+)")
+CHANGED = re.compile(r"- (\S+): changed by you.* r\d+ \([+\-\d]")
+CHANGE = re.compile(r", (?:[+-] |\d+ lines written)")
+LIST_ITEM = re.compile(r"\s*(?:[-*]|\d+[.)]) \S")
+YES = re.compile(r"(?:yes|ok|okay|sure|go|do it|please do|sounds good|y)\b.{0,40}", re.IGNORECASE)
+FAILS = re.compile(r"FAIL|fail|[Ee]rror|[Ee]xit code [1-9]")
+COUNTED = re.compile(r"(\d+) failed, \d+ passed")
+TURNS_IN_USE = 2
+"""An answer is in use in the turn that the user's reply to it begins, and in the next."""
+
+RULES = (
+    ("last test, build and lint commands", "their outcome is visible"),
+    ("edited files", "their last edit and what it changed is visible"),
+    ("answers in use", "they are whole"),
+    ("lines of these answers that ask something", "they are visible"),
+    ("open todos and running tasks", "they are visible or running"),
+    ("messages of the user", "they are whole or named with their handle"),
+    ("questions: which file does this text belong to", "answered: the file"),
+    ("questions: did the tests pass", "answered: the tests"),
+    ("questions: did the checks pass after the last edit", "answered: the checks"),
+    ("questions: what did the user say yes to", "answered: the list"),
+)
+"""Pairs of counts: what was asked for, and how much of it the reader has found."""
 
 
 class Entry(NamedTuple):
@@ -54,6 +85,30 @@ class Log(NamedTuple):
     """Handle of a result -> its call."""
     results: dict[str, str]
     """Handle of a result -> its text."""
+    talk: list["Talk"]
+    """Messages of the user and the answers, in order."""
+    failed: dict[str, None]
+    """Handles of results of calls that failed."""
+
+
+class Talk(NamedTuple):
+    """Message of the user, or an answer: a reply without a call."""
+
+    seq: int
+    text: str
+    is_answer: bool
+
+
+class Page(NamedTuple):
+    """What a request shows."""
+
+    text: str
+    outcomes: dict[str, str]
+    """Handle of a result -> its outcome, from histories and from the records of a digest."""
+    changes: frozenset[str]
+    """Handles of edits of which a history tells what they changed."""
+    changed_files: frozenset[str]
+    """Files of which a digest tells the last change."""
 
 
 class Reading(NamedTuple):
@@ -126,21 +181,39 @@ class Reader:
         self.replay = replay
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
-        self.log = Log({}, {})
+        self.log = Log({}, {}, [], {})
+        self.page = Page("", {}, frozenset(), frozenset())
+        self.told: dict[str, Item] = {}
+        """Handle -> item of the recording."""
+        self.calls: dict[str, ToolCall] = {}
+        self.acted: set[int] = set()
+        """Entries of replies with a call."""
+        self.written: list[Talk] = []
 
     def remember(self) -> None:
-        """Take calls and results into the log, as they are before they are shortened."""
-        state = self.replay.state
-        calls = {
-            item.part.id: item.part
-            for item in state.conversation
-            if isinstance(item.part, ToolCall)
-        }
-        for item in state.conversation:
-            if isinstance(item.part, ToolResult) and item.form == "full":
-                self.log.results.setdefault(item.handle, readable(text_of((item.part,))))
-                if item.part.call in calls:
-                    self.log.calls.setdefault(item.handle, calls[item.part.call])
+        """Take what was told since the last request into the log, as it was recorded."""
+        known = len(self.told)
+        for handle, place in islice(self.replay.places.items(), known, None):
+            item = self.replay.recording.items[place]
+            self.told[handle] = item
+            seq = int(handle[1:].partition(".")[0])
+            if item.kind == "tool_call":
+                arguments = arguments_of(item.text)
+                self.calls[item.call] = ToolCall(item.call, item.name, arguments, item.text)
+                self.acted.add(seq)
+            elif item.kind == "tool_result" and item.call in self.calls:
+                self.log.results[handle] = readable(item.text)
+                self.log.calls[handle] = self.calls[item.call]
+                if item.text.startswith(FAILED):
+                    self.log.failed[handle] = None
+            elif item.kind == "user" or not (item.thinking or item.output):
+                self.log.talk.append(Talk(seq, item.text.strip(), is_answer=False))
+            elif not item.thinking and item.text.strip():
+                self.written.append(Talk(seq, item.text.strip(), is_answer=True))
+        answers = [one for one in self.written if one.seq not in self.acted]
+        self.written = []
+        self.log.talk.extend(answers)
+        self.log.talk.sort(key=lambda one: one.seq)
 
     def read(self) -> None:
         """Read the present request."""
@@ -151,13 +224,25 @@ class Reader:
             if isinstance(item.part, ToolResult) and item.form in ("trimmed", "placeholder")
         }
         entries = {entry.handle: entry for one in readings.values() for entry in one.history}
+        self.page = page_of(state, entries)
         for handle, one in readings.items():
             if one.is_cut and any(one.kept):
                 self._check(misplaced(one.kept, self.log.results.get(handle, ""), handle), handle)
         for entry in entries.values():
             self._check_entry(entry)
-        self._check_outcomes(state, entries)
+        self._check_outcomes(state)
+        self._check_edits(state)
+        self._check_talk()
+        self._check_open_work(state)
         self._ask(entries)
+        self._ask_checks(state)
+
+    def _count(self, rule: int, found: bool, fault: str) -> None:
+        asked, answered = RULES[rule]
+        self.counts[asked] += 1
+        self.counts[answered] += found
+        if not found:
+            self.faults.append(f"{self.replay.recording.name} {fault}")
 
     def _check(self, faults: list[str], where: str) -> None:
         self.counts["shortened texts"] += 1
@@ -166,6 +251,8 @@ class Reader:
 
     def _check_entry(self, entry: Entry) -> None:
         call = self.log.calls.get(entry.handle)
+        if call is None and entry.outcome.startswith("interrupted"):
+            return  # no result of it was recorded
         if call is None or call.name != entry.tool:
             self._check([f"no such call: {entry.handle} {entry.tool}"], entry.handle)
             return
@@ -176,19 +263,76 @@ class Reader:
                 whole, handle = _text(call.arguments, name), "r"
             self._check(misplaced(kept, whole, handle), f"{entry.handle} {name}")
 
-    def _check_outcomes(self, state: State, entries: dict[str, Entry]) -> None:
+    def _check_outcomes(self, state: State) -> None:
         newest: dict[str, str] = {}
         for handle, call in self.log.calls.items():
-            command = _text(call.arguments, "command") or _text(call.arguments, "cmd")
-            if call.name.lower() in COMMANDS and may_test(command):
+            if command := check_in(call):
                 newest[command] = handle
-        for handle in newest.values():
-            self.counts["last test, build and lint commands"] += 1
-            told = handle in entries and entries[handle].outcome != ""
-            is_visible = told or handle in state.index
-            self.counts["their outcome is visible"] += is_visible
-            if not is_visible:
-                self.faults.append(f"{self.replay.recording.name} {handle}: outcome is not visible")
+        for command, handle in newest.items():
+            found = handle in self.page.outcomes or handle in state.index
+            self._count(0, found, f"{handle}: no outcome of {command[:60]}")
+
+    def _check_edits(self, state: State) -> None:
+        newest: dict[str, str] = {}
+        for handle, call in self.log.calls.items():
+            is_edit = kind_of_name(call.name) in ("edit", "write")
+            if is_edit and first_change(call.arguments or {}) and handle not in self.log.failed:
+                newest[touched_paths(call.arguments)[0]] = handle
+        for path, handle in newest.items():
+            is_told = handle in self.page.changes or any(
+                path.endswith(told) for told in self.page.changed_files
+            )
+            self._count(1, is_told or handle in state.index, f"{handle}: no edit of {path}")
+
+    def _check_talk(self) -> None:
+        talk, text = self.log.talk, self.page.text
+        turns = [n for n in range(1, len(talk)) if talk[n - 1].is_answer and not talk[n].is_answer]
+        for n in turns[-TURNS_IN_USE:]:
+            answer, reply = talk[n - 1], talk[n]
+            self._count(2, answer.text in text, f"r{answer.seq}: the answer is not whole")
+            lines = answer.text.split("\n")
+            for line in lines:
+                if line.endswith("?"):
+                    self._count(3, line in text, f"r{answer.seq}: the question {line[:60]}")
+            if YES.fullmatch(reply.text) and any(map(LIST_ITEM.match, lines)):
+                items = [line for line in lines if LIST_ITEM.match(line)]
+                found = all(item in text for item in items)
+                self._count(9, found, f"r{answer.seq}: the list that r{reply.seq} agrees to")
+        for one in talk:
+            if not one.is_answer:
+                found = one.text in text or re.search(rf"\br{one.seq}\b", text) is not None
+                self._count(5, found, f"r{one.seq}: the user's message")
+
+    def _check_open_work(self, state: State) -> None:
+        for todo in state.todos:
+            if todo.status != "completed":
+                self._count(4, todo.content in self.page.text, f"todo {todo.content[:60]}")
+        for key in state.ledger.running:
+            self._count(4, key in self.page.text, f"task {key}")
+
+    def _ask_checks(self, state: State) -> None:
+        """Ask whether the last check passed, if it ran after the last edit."""
+        handle = ""
+        for one, call in self.log.calls.items():
+            if kind_of_name(call.name) in ("edit", "write"):
+                handle = ""
+            elif check_in(call):
+                handle = one
+        if not handle:
+            return
+        text = self.log.results[handle]
+        command = _text(self.log.calls[handle].arguments, "command")
+        failed = has_failed(command, text, handle in self.log.failed)
+        if failed is None:
+            return
+        seen = self.page.outcomes.get(handle, text if handle in state.index else "")
+        if handle in state.index and handle not in self.page.outcomes:
+            part = state.items[state.index[handle]].part
+            seen = text_of((part,))
+            found = read_tests(command, seen)
+            if found and found.counts:
+                seen = f"{found.counts.failed} failed, {found.counts.passed} passed"
+        self._count(8, says_failed(seen) == failed, f"{handle}: did {command[:60]} pass")
 
     def _ask(self, entries: dict[str, Entry]) -> None:
         """Ask questions with known answers of what the reader has understood."""
@@ -196,27 +340,68 @@ class Reader:
             call = self.log.calls.get(entry.handle)
             path = _text(call.arguments, "file_path") if call else ""
             if path and any(entry.sections.values()):
-                self.counts["questions: which file does this text belong to"] += 1
-                self.counts["answered: the file"] += path in entry.about
+                self._count(6, path in entry.about, f"{entry.handle}: which file")
             command = _text(call.arguments, "command") if call else ""
             if call and call.name.lower() in COMMANDS and may_test(command):
                 self._ask_tests(entry, command)
 
     def _ask_tests(self, entry: Entry, command: str) -> None:
         text = self.log.results[entry.handle]
-        counts = (found := read_tests(command, text)) and found.counts
-        if not counts and code_of(text, "failed") is None:
+        failed = has_failed(command, text, entry.handle in self.log.failed)
+        if failed is None:
             return
-        self.counts["questions: did the tests pass"] += 1
-        failed = counts.failed > 0 if counts else True
-        seen = "\n".join(
-            (entry.outcome, *(line for kept in entry.sections.values() for line in kept))
-        )
-        counted = re.search(r"(\d+) failed, \d+ passed", entry.outcome)
-        says_failed = re.search(r"FAIL|fail|[Ee]rror|exit code [1-9]", seen) is not None
-        if counted:
-            says_failed = counted[1] != "0"
-        self.counts["answered: the tests"] += says_failed == failed
+        lines = (line for kept in entry.sections.values() for line in kept)
+        seen = "\n".join((entry.outcome, *lines))
+        self._count(7, says_failed(seen) == failed, f"{entry.handle}: did the tests pass")
+
+
+def has_failed(command: str, text: str, is_failure: bool) -> bool | None:
+    """Return whether a test run failed, from its whole output; None where it does not tell."""
+    found = read_tests(command, text)
+    if found and found.counts:
+        return found.counts.failed > 0
+    return True if is_failure else None
+
+
+def says_failed(seen: str) -> bool:
+    """Return whether what is visible of a test run says that it failed."""
+    if counted := COUNTED.search(seen):
+        return counted[1] != "0"
+    return FAILS.search(seen) is not None
+
+
+def check_in(call: ToolCall) -> str:
+    """Return the test, build or lint command of a call, without what it is piped into; '' for
+    another call.
+    """
+    command = _text(call.arguments, "command") or _text(call.arguments, "cmd")
+    if call.name.lower() not in COMMANDS or not may_test(command):
+        return ""
+    return next(
+        (piece.split("|")[0].strip() for piece in re.split(r"&&|;|\n|2>&1", command)
+         if may_test(piece)), command
+    )  # fmt: skip
+
+
+def page_of(state: State, entries: dict[str, Entry]) -> Page:
+    """Return what the present request shows."""
+    texts, outcomes = list[str](), {one.handle: one.outcome for one in entries.values()}
+    changed = list[str]()
+    for item in state.conversation:
+        if isinstance(item.part, ToolCall):
+            texts += strings_in(item.part.arguments)
+            continue
+        text = text_of((item.part,))
+        texts.append(text)
+        if item.kind == "summary":
+            outcomes |= {f"r{seq}": told for seq, told in RECORD.findall(text)}
+            changed += CHANGED.findall(text)
+    changes = (
+        one.handle
+        for one in entries.values()
+        if CHANGE.search(one.outcome) or any(one.sections.values())
+    )
+    return Page("\n".join(texts), outcomes, frozenset(changes), frozenset(changed))
 
 
 def _text(arguments: dict[str, Any] | None, name: str) -> str:
@@ -231,9 +416,9 @@ def read_session(path: Path, wire: str, window: int) -> Reader:
     assert isinstance(replay, PolicyReplay)
     reader = Reader(replay)
     for change in replay.changes():
-        if change.show:
-            reader.read()
         reader.remember()
+        if change.show or change.summary:
+            reader.read()
     return reader
 
 
@@ -256,8 +441,14 @@ def main(words: Sequence[str] | None = None) -> int:
                 counts["sessions"] += 1
                 if given.show:
                     print(*reader.faults, sep="\n")
+    answered = dict(RULES)
+    found = set(answered.values())
     for name, count in counts.items():
-        print(f"{count:8} {name}")
+        if name in answered:
+            share = counts[answered[name]] / count
+            print(f"{count:8} {name}: {answered[name]}: {share:.1%}")
+        elif name not in found:
+            print(f"{count:8} {name}")
     return 0
 
 

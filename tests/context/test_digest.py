@@ -16,7 +16,18 @@ from longrein.context.summary.summary_text import (
     build_digest,
     records_for_summariser,
 )
-from longrein.events import FileChanged, PinsSet, Summarized, TaskStarted, Todo, TodoSet
+from longrein.events import (
+    Asked,
+    FileChanged,
+    PinsSet,
+    Replied,
+    Summarized,
+    TaskStarted,
+    Text,
+    Todo,
+    TodoSet,
+    ToolCall,
+)
 from tests.context.log_builder import LogBuilder
 from tests.context.random_session import RandomSession
 from tests.seeds import seeds
@@ -70,7 +81,7 @@ def test_E12_nine_sections_four_by_code_five_by_the_model() -> None:
     assert section(text, 1) == 'Mend the parser in src/app.py: "Mend the parser".'
     assert section(text, 5) == "`parse_header` split too often (r12 failed, before the change r16)."
     assert section(text, 8) == "src/app.py is half done (r16)."
-    assert section(text, 3) == "- src/app.py: changed by you r16, sha256 bbbbbbbbbbbb"
+    assert section(text, 3) == "- src/app.py: changed by you r16 (+ y), sha256 bbbbbbbbbbbb"
     assert section(text, 4) == (
         '- r12 Bash `pytest -q` failed: "FAILED tests/t.py::test_a"; it has not succeeded since\n'
         "- test failing: tests/t.py::test_a r12\n"
@@ -186,6 +197,37 @@ def test_the_digest_needs_no_model_and_says_so() -> None:
         "- last change: src/app.py r16"
     )
     assert (event.prose, event.struck) == ("", 0)
+
+
+def test_a_digest_tells_outcomes_the_last_answers_and_what_was_being_written() -> None:
+    log = story()
+    first = log.says("The parser is in src/app.py.")
+    log.user("And the lexer?")
+    answer = log.says("1. Mend the lexer.\n2. Rename it.")
+    log.user("yes")
+    log.bash("make lint | tail -1", "All checks passed!")
+    log.call("Bash", "a", command="ls")
+    said = log.write(
+        Asked("turn", log.seq, 2),
+        Replied(log.seq + 1, (Text("Now the lexer."), ToolCall("c9", "Read", {})), "calls"),
+    )
+    text = build_digest(log.state, Budget(12_000, 1_000), 3, log.seq, "overflow").text
+    assert '`make lint | tail -1` → exit code 0: "All checks passed!"' in section(text, 4)
+    assert f"- r{said} you wrote: Now the lexer." in section(text, 8)
+    assert (
+        "## Your last answers to the user, latest last\n"
+        f"r{first - 1}: The parser is in src/app.py.\n"
+        f"r{answer - 1}: 1. Mend the lexer.\n2. Rename it.\n## The request in hand"
+    ) in text
+
+
+def test_many_messages_leave_room_for_the_outcomes_of_checks() -> None:
+    log = story()
+    for n in range(40):
+        log.user(f"{n} " + "words of mine " * 80)
+        log.says("done")
+    text = build_digest(log.state, Budget(24_000, 1_000), 3, log.seq, "overflow").text
+    assert "pytest: 1 failed, 40 passed" in section(text, 4)
 
 
 def test_P_poisoning_a_success_that_nothing_proves_is_struck_and_counted() -> None:

@@ -60,7 +60,7 @@ def test_A_f20_each_file_line_names_its_content_and_the_entries_that_prove_it() 
         ledger_lines.file_lines(log.state),
         "- notes.md: changed by somebody else r25, it is gone",
         "- made.txt: changed by a command r24, sha256 eeeeeeeeeeee",
-        "- src/a.py: changed by you 2 times, last r17, sha256 cccccccccccc",
+        "- src/a.py: changed by you 2 times, last r17 (+ y), sha256 cccccccccccc",
         "- b.py: read in part r22, sha256 dddddddddddd",
     )
     assert log.state.ledger.files["/w/b.py"].lines == (40, 20)
@@ -119,7 +119,7 @@ def test_P_a_later_fact_supersedes_an_earlier_one_of_the_same_call() -> None:
     log.bash("make", "done")
     check(
         ledger_lines.command_lines(log.state),
-        "- r14 Bash `make` (2 times, this is the last) → exit code 0",
+        '- r14 Bash `make` (2 times, this is the last) → exit code 0: "done"',
         "- r10 Bash `ls` → exit code 0",
     )
 

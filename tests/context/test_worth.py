@@ -16,9 +16,11 @@ from longrein.context.clearing.line_value import (
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import (
     best_form,
+    head,
     is_too_small,
     outcome_of,
     tokens_saved,
+    trim,
 )
 from longrein.context.clearing.text_features import EDIT_CALL, PART_READ, READ, SourceItem
 from longrein.context.clearing.timing import (
@@ -404,6 +406,60 @@ def test_an_outcome_says_how_it_ended_and_the_line_that_tells_most() -> None:
         "ok, 41 lines",
         f"denied, 41 lines: {'First I looked. ' * 7}First I…",
     ]
+
+
+LONG = "x" * 200
+COMMIT = "git add a && git commit -m now && git status"
+COMMITTED = f"[main ab12cd3] now\n 1 file changed\n{LONG}\nno changes added to commit"
+LABELS = [
+    (
+        *("TaskUpdate", {"taskId": "8", "status": "completed"}, "set"),
+        "taskId: 8|status: completed|→ ok: set",
+    ),
+    (
+        *("Grep", {"pattern": "def a(", "output_mode": "content"}, ""),
+        "def a(|output_mode: content|→ ok, no output",
+    ),
+    ("issue", {"number": 302}, "open", "number: 302|→ ok: open"),
+    (
+        "Read",
+        {"file_path": "a/b", "offset": 30},
+        "    30→a\n    31→b\n\nnote",
+        "a/b|→ ok, lines 30-31",
+    ),
+    ("Bash", {"command": COMMIT}, COMMITTED, f"{COMMIT}|→ ok, 4 lines: [main ab12cd3] now"),
+    ("Bash", {"command": "git -C a diff"}, f"-error\n{LONG}", "git -C a diff|→ ok, 2 lines"),
+    (
+        *("Bash", {"command": "bun run test"}, f"{LONG}\n 12 pass\n 0 fail\nRan 12"),
+        "bun run test|→ ok, 4 lines: 0 failed, 12 passed",
+    ),
+    (
+        *("Edit", {"file_path": "a/b", "old_string": "a", "new_string": "c"}, "done"),
+        "a/b|→ ok: done, + c",
+    ),
+    (
+        *("Write", {"file_path": "a/b", "content": "a\nc\n"}, "done"),
+        "a/b|→ ok: done, 2 lines written",
+    ),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "result", "wanted"), LABELS)
+def test_a_label_says_what_was_done_on_what_and_with_what_outcome(
+    tool: str, arguments: dict[str, str], result: str, wanted: str
+) -> None:
+    story = Story()
+    held = story.held(story.step(tool, arguments, result))
+    assert head(story.worth, held).split("\n")[1:] == wanted.split("|")
+
+
+def test_what_is_whole_is_not_marked() -> None:
+    story = Story()
+    builder = story.policy.builder(story.worth)
+    text = story.held(story.put("text", "Now I look at the tests."))
+    text.tokens = 500.0
+    trim(builder, text, 10.0)
+    assert builder.plan() is None
 
 
 def test_an_answer_stays_until_the_next_message_but_one() -> None:

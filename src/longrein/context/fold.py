@@ -24,6 +24,7 @@ from longrein.context.fold_notices import (
     record_notices,
 )
 from longrein.context.seed_policy import record_text_turn
+from longrein.context.state.command_results import clip
 from longrein.context.state.ledger import record_event, record_result
 from longrein.context.state.quoting import closed_note, user_part
 from longrein.context.state.repetition import StepHistory, add_result
@@ -176,6 +177,7 @@ History = Callable[
 ]  # Function that returns entries 1 to n of the session's log
 
 
+WROTE_CHARS_MAX = 300  # Characters of a text beside calls that are remembered
 KEPT_MAX = 16  # Limit of states that `advance` keeps for the next rewinds
 
 Kept = dict[int, State]  # Number of entries -> the state that they fold to
@@ -545,6 +547,7 @@ def _replied(state: State, seq: int, event: Replied) -> None:
     state.seen_reach = state.sent_reach
     state.owes_reply = state.stop_asked = False
     _add_parts(state, seq, event)
+    _remember_words(state, seq, event)
     if event.stop != "interrupted":
         _open_slots(state, event)
 
@@ -561,6 +564,17 @@ def _add_parts(state: State, seq: int, event: Replied) -> None:
                 state,
                 make_item(seq, n, kind, part, block=blocks.get(n), owner=owner, handle=handle),
             )
+
+
+def _remember_words(state: State, seq: int, event: Replied) -> None:
+    """Remember an answer, or what was written beside calls: a digest has no other words."""
+    text = text_of(tuple(part for part in event.parts if isinstance(part, Text))).strip()
+    if not text:
+        return
+    if any(isinstance(part, ToolCall) for part in event.parts):
+        state.wrote = (*state.wrote[-1:], (seq, clip(text, WROTE_CHARS_MAX)))
+    elif event.stop != "interrupted":
+        state.answers, state.wrote = (*state.answers[-1:], (seq, text)), ()
 
 
 def _open_slots(state: State, event: Replied) -> None:

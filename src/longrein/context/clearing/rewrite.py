@@ -6,6 +6,7 @@ becomes a history inside the first result of the run: a line for each call, what
 and with what outcome, then what is kept of it. Thinking is shown whole or not at all.
 """
 
+import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -34,16 +35,29 @@ from longrein.context.clearing.text_features import (
     ItemRecord,
     display_state_of,
 )
-from longrein.context.clearing.text_index import FILE_TEXTS, argument_rows, long_and_short, texts_of
-from longrein.context.state.command_results import clip, code_of, gist, read_tests
+from longrein.context.clearing.text_index import (
+    FILE_TEXTS,
+    LONG_CHARS,
+    argument_rows,
+    argument_text,
+    texts_of,
+)
+from longrein.context.state.command_results import (
+    LABEL_CHARS_MAX,
+    clip,
+    code_of,
+    first_change,
+    told_by_output,
+)
 from longrein.events import marker
 
 HISTORY_PAIR_TOKENS_MAX = 1500  # A larger pair is not moved into a history
 HISTORY_TOKENS_MAX = 12000  # Tokens of one history. The next run begins a new one.
 _LEFT = ("folded", "gone")  # Forms of items that left the view
-ANSWER_MESSAGES = 2  # Messages of the user after an answer until it may be shortened
-LABEL_CHARS_MAX = 60  # Characters of a line in a label
+ANSWER_TURNS = 2  # Times that the user speaks after an answer until it may be shortened
 TOLD_CHARS_MAX = 300  # Characters of an outcome that was told before
+ONE_WORD = re.compile(r"[\w-]{1,20}")
+LINE_NUMBERS = re.compile(r"^[^\S\n]*(\d+)[→\t]", re.MULTILINE)
 IMAGE_IDLE = 8
 """Idle requests after which an image counts as unneeded; the log does not tell whether an image
 is used.
@@ -212,6 +226,8 @@ def trim(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> None:
 def _apply_form(
     builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gain_min: float
 ) -> None:
+    if not record.piece.images and len(shape.rows) == len(texts_of(record)):
+        return  # nothing is cut
     kept = kept_text(builder, record, shape)
     text = trimmed_text(builder, record, kept)
     tokens = builder.measure.of(len(text)) if text else 0.0
@@ -262,39 +278,34 @@ def _outcome(record: ItemRecord, arguments: Mapping[str, object]) -> str:
     if len(text) <= SHORT_CHARS and "\n" not in text:
         return f"{piece.status}: {text}" if text else f"{piece.status}, no output"
     if record.cls == EDIT:
-        return piece.status + _first_change(arguments)
+        return piece.status + first_change(arguments)
     count = content.count("\n") + 1
     size = f"{piece.status}, {count} line{'s' if count != 1 else ''}"
     if record.cls == SHELL:
         code = code_of(content, piece.status)
         size += f", exit code {code}" if code else ""
-        return f"{size}: {_told_by_tests(arguments, content) or gist(content)}"
-    if record.cls in (READ, PART_READ, SEARCH):
+        command = next((value for value in arguments.values() if isinstance(value, str)), "")
+        told = told_by_output(command, content, piece.status)
+    elif record.cls == PART_READ:
+        return _lines_read(content, piece.status) or size
+    elif record.cls in (READ, SEARCH):
         return size
-    return f"{size}: {clip(text, SHORT_CHARS)}"
+    else:
+        told = clip(text, SHORT_CHARS)
+    return f"{size}: {told}" if told else size
 
 
-def _told_by_tests(arguments: Mapping[str, object], text: str) -> str:
-    """Return the counts of a test run, with the line that tells most of a failure; '' for none."""
-    command = next((value for value in arguments.values() if isinstance(value, str)), "")
-    found = read_tests(command, text)
-    if found is None or found.counts is None:
-        return ""
-    told = f"{found.counts.failed} failed, {found.counts.passed} passed"
-    return f"{told}: {gist(text)}" if found.counts.failed else told
+def _lines_read(text: str, status: str) -> str:
+    """Return which lines of a file a numbered text holds; '' for another text."""
+    numbers = LINE_NUMBERS.findall(text)
+    return f"{status}, lines {numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else ""
 
 
-def _first_change(arguments: Mapping[str, object]) -> str:
-    """Return the first line that an edit changed, `+` for a new one, `-` for one that is gone."""
-    old, new = arguments.get("old_string"), arguments.get("new_string")
-    if not isinstance(old, str) or not isinstance(new, str):
-        return ""
-    before, after = old.split("\n"), new.split("\n")
-    added = next((line for line in after if line.strip() and line not in before), "")
-    gone = next((line for line in before if line.strip() and line not in after), "")
-    if added:
-        return f", + {clip(added, LABEL_CHARS_MAX)}"
-    return f", - {clip(gone, LABEL_CHARS_MAX)}" if gone else ""
+def _untold_change(call: ItemRecord, outcome: str) -> str:
+    """Return what an edit changed, where neither its outcome nor the kept part of it shows it."""
+    change = first_change(call.arguments or {})
+    is_shown = call.body != "" and not change.startswith(", - ")
+    return "" if is_shown or change in outcome else change
 
 
 def head(memory: NeedsMemory, record: ItemRecord) -> str:
@@ -307,13 +318,31 @@ def head(memory: NeedsMemory, record: ItemRecord) -> str:
     """
     piece = record.piece
     call = memory.items[record.partner] if record.partner >= 0 else None
-    values = long_and_short((call.arguments if call else None) or {})
-    told = [
-        clip(text, LABEL_CHARS_MAX) if is_long else text
-        for key, text, is_long in values
-        if text and not (is_long and key in FILE_TEXTS)
-    ]
-    return "\n".join((f"{piece.handle} {piece.tool}:", *told, f"→ {outcome_of(memory, record)}"))
+    about = _arguments_told(call, record.cls) if call else ()
+    outcome = outcome_of(memory, record)
+    if call and record.cls == EDIT and piece.status == "ok":
+        outcome += _untold_change(call, outcome)
+    return "\n".join((f"{piece.handle} {piece.tool}:", *about, f"→ {outcome}"))
+
+
+def _arguments_told(call: ItemRecord, cls: int) -> Iterator[str]:
+    """Yield the arguments of a call for its label. One word or number does not tell what it is,
+    so its name stands before it. Of a long argument the start is told, and less of it where the
+    start is kept below.
+    """
+    arguments, kept = call.arguments or {}, call.rows or ()
+    for key, rows, is_long in argument_rows(call):
+        text = argument_text(arguments[key])
+        if not text or (is_long and key in FILE_TEXTS):
+            continue
+        if is_long:
+            yield clip(text, LABEL_CHARS_MAX if rows.start in kept else LONG_CHARS)
+        else:
+            yield f"{key}: {text}" if ONE_WORD.fullmatch(text) else text
+    if cls not in (READ, PART_READ, SEARCH, SHELL):  # their range is told, or their time limit
+        for key, value in arguments.items():
+            if isinstance(value, int | float) and value is not False:
+                yield f"{key}: {value}"
 
 
 def _member_text(builder: PlanBuilder, record: ItemRecord) -> str:
@@ -341,7 +370,7 @@ def history_text(builder: PlanBuilder, host: ItemRecord) -> str:
     else:
         parts = [item_marker(builder, host), host.body]
     if host.members:
-        members = [builder.memory.items[n] for n in host.members]
+        members = [builder.memory.items[n] for n in sorted(host.members)]
         count = sum(one.piece.kind == "result" for one in members)
         calls = f"{count} calls" if count != 1 else "one call"
         told = f"{calls} after {host.piece.handle}, shortened; Recall brings each whole"
@@ -448,12 +477,17 @@ def _rest_of_reply(memory: NeedsMemory, call: ItemRecord) -> list[ItemRecord]:
 
 
 def is_answer_in_use(memory: NeedsMemory, record: ItemRecord) -> bool:
-    """Return whether a text ended its turn, and the user has sent at most `ANSWER_MESSAGES`
-    messages since.
+    """Return whether a text ended its turn, and the user has spoken at most `ANSWER_TURNS` times
+    since. Messages in a row count once.
     """
-    if record.cls != TEXT or len(memory.users) - bisect(memory.users, record.n) > ANSWER_MESSAGES:
+    if record.cls != TEXT or any(one.piece.kind == "call" for one in reply_of(memory, record)):
         return False
-    return not any(one.piece.kind == "call" for one in reply_of(memory, record))
+    times = 0
+    for n in reversed(memory.users[bisect(memory.users, record.n) :]):
+        times += memory.items[n - 1].cls != USER
+        if times > ANSWER_TURNS:
+            return False
+    return True
 
 
 def reply_of(memory: NeedsMemory, record: ItemRecord) -> list[ItemRecord]:

@@ -231,14 +231,18 @@ def long_and_short(arguments: Mapping[str, object]) -> list[tuple[str, str, bool
     """Return (key, text, is long) of each argument that holds text."""
     found = []
     for key, value in arguments.items():
-        if isinstance(value, str):
-            found.append((key, value, len(value) > LONG_CHARS or key in FILE_TEXTS))
-        elif isinstance(value, list | dict):
-            text = (
-                msgspec.json.format(msgspec.json.encode(value), indent=0).decode() if value else ""
-            )
-            found.append((key, text, len(text) > LONG_CHARS))
+        if isinstance(value, str | list | dict):
+            text = argument_text(value)
+            is_file_text = isinstance(value, str) and key in FILE_TEXTS
+            found.append((key, text, len(text) > LONG_CHARS or is_file_text))
     return found
+
+
+def argument_text(value: object) -> str:
+    """Return an argument as text: lists and objects as JSON with a line for each value."""
+    if isinstance(value, str):
+        return value
+    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode() if value else ""
 
 
 def argument_rows(record: ItemRecord) -> list[tuple[str, range, bool]]:

@@ -1,10 +1,12 @@
-"""Facts from the output of a command: exit code, most informative line, failed and passed tests.
+"""Facts from the output of a command: exit code, most informative line, failed and passed tests;
+and from an edit: what it changed.
 
 Only notes written by our own `Bash` and the formats of common test runners are read. Output counts
 as test output only if the command runs something that can test; a printed log proves nothing.
 """
 
 import re
+from collections.abc import Mapping
 from functools import cache
 
 import msgspec
@@ -12,6 +14,9 @@ import msgspec
 TEXT_CHARS_MAX = (
     60_000  # Only both ends of longer output are read; runners print their counts at the end
 )
+LABEL_CHARS_MAX = 60  # Characters of a line in a label
+WRITTEN_TEXTS = ("content", "file_text")
+"""Arguments that hold the whole text of a file."""
 NAMES_MAX = 500  # Limit of named tests taken from one output
 
 
@@ -39,6 +44,25 @@ def clip(text: str, chars: int) -> str:
     """Return `text` on one line in at most `chars` characters."""
     line = " ".join(text[: 4 * chars].split())
     return line if len(line) <= chars and len(text) <= 4 * chars else line[: chars - 1] + "…"
+
+
+# --- Edits ----------------------------------------------------------------------------------------
+
+
+def first_change(arguments: Mapping[str, object]) -> str:
+    """Return the first line that an edit changed, `+` for a new one, `-` for one that is gone; of
+    a written file the number of lines.
+    """
+    old, new = arguments.get("old_string"), arguments.get("new_string")
+    if not isinstance(old, str) or not isinstance(new, str):
+        texts = [value for key in WRITTEN_TEXTS if isinstance(value := arguments.get(key), str)]
+        return f", {len(texts[0].splitlines())} lines written" if texts else ""
+    before, after = old.split("\n"), new.split("\n")
+    added = next((line for line in after if line.strip() and line not in before), "")
+    gone = next((line for line in before if line.strip() and line not in after), "")
+    if added:
+        return f", + {clip(added, LABEL_CHARS_MAX)}"
+    return f", - {clip(gone, LABEL_CHARS_MAX)}" if gone else ""
 
 
 # --- Exit codes and errors ------------------------------------------------------------------------
@@ -105,6 +129,38 @@ def gist(text: str) -> str:
     return clip(said or ended, 200)
 
 
+_SHOWING = frozenset(("diff", "log", "show", "blame"))
+"""Subcommands of git that only show content."""
+_COMMITTED = re.compile(r"^\[\S+(?: \([a-z-]+\))? [0-9a-f]{7,40}\] .+$", re.MULTILINE)
+
+
+def told_by_output(line: str, text: str, status: str) -> str:
+    """Return how command `line` ended, in one line, from its output: the counts of its tests, the
+    commit it made, or the most informative line; '' where the output is content that was shown.
+    """
+    found = read_tests(line, text)
+    if found is not None and found.counts is not None:
+        told = f"{found.counts.failed} failed, {found.counts.passed} passed"
+        return f"{told}: {gist(text)}" if found.counts.failed else told
+    if status == "ok" and shows_content(line):
+        return ""
+    commits = _COMMITTED.findall(text) if "commit" in line else []
+    return clip(commits[-1], 200) if commits and status == "ok" else gist(text)
+
+
+def shows_content(line: str) -> bool:
+    """True if all that a command line does is to print files or the history of git."""
+    found = False
+    for piece in re.split(r"&&|\|\|?|;|\n", line):
+        words = [word for word in piece.split() if "=" not in word or word.startswith("-")]
+        if not words or words[0] == "cd":
+            continue
+        if words[0] not in _READERS or (words[0] == "git" and _SHOWING.isdisjoint(words[1:4])):
+            return False
+        found = True
+    return found
+
+
 # --- Test runners ---------------------------------------------------------------------------------
 
 _READERS = frozenset(
@@ -145,14 +201,24 @@ _READERS = frozenset(
     )
 )
 """Programs that only print or move files."""
+_NO_TESTERS = _READERS | {"gh", "curl"}  # Their arguments often speak of tests and checks
 _TESTERS = r"test|spec\b|check|\b(?:make|tox|nox|jest|mocha|just|gradlew?|mvn|ctest|ci)\b"
 
 
+_HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?.*?^\s*\1\b", re.DOTALL | re.MULTILINE)
+_QUOTED_LINES = re.compile(r"\"[^\"]*\n[^\"]*\"|'[^']*\n[^']*'")
+
+
 def may_test(line: str) -> bool:
-    """True if a command line may run a test runner."""
+    """True if a command line may run a test runner. What it only hands on, such as the message of
+    a commit, is no command.
+    """
+    if "\n" in line:
+        line = _QUOTED_LINES.sub("", _HEREDOC.sub("", line))
     for piece in re.split(r"&&|\|\|?|;|\n", line):
         words = [word for word in piece.split() if "=" not in word or word.startswith("-")]
-        if words and words[0] not in _READERS and re.search(_TESTERS, piece):
+        is_run = words and words[0] not in _NO_TESTERS and words[0][0] != "#"
+        if is_run and re.search(_TESTERS, piece):
             return True
     return False
 
@@ -209,6 +275,13 @@ _SHAPES = (
         r"*)*?(?:(?P<passed>\d+) passed)?"
         r"(?:(?:,| \|) *\d+ \w+)*(?:, \d+ total| \(\d+\))",
         ("✕", "✖", "×", "FAIL"),
+    ),
+    _Shape(
+        "bun",
+        " fail",
+        r"^\((?P<word>pass|fail)\) (?P<name>\S[^\n]*?)(?: \[[\d.]+ ?m?s\])?$",
+        r"^ *(?P<passed>\d+) pass\n(?: *\d+ (?:skip|todo|filtered out)\n)* *(?P<failed>\d+) fail$",
+        ("fail",),
     ),
     _Shape(
         "mocha",

@@ -11,7 +11,16 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.state.command_results import Counts, clip, code_of, gist, read_tests
+from longrein.context.state.command_results import (
+    Counts,
+    clip,
+    code_of,
+    first_change,
+    gist,
+    may_test,
+    read_tests,
+    told_by_output,
+)
 from longrein.events import (
     AnyEvent,
     CwdSet,
@@ -69,6 +78,7 @@ class FileUse(Record, frozen=True):
         0,
         0,
     )  # First line and number of lines of the last partial read; zeros if it was whole
+    how: str = ""  # First line of the agent's last change, as in `+ def total(rows):`
 
 
 class CallRecord(Record, frozen=True):
@@ -86,6 +96,7 @@ class CallRecord(Record, frozen=True):
     times: int = 1  # Number of equal calls
     background: tuple[str, ...] = ()  # Ids of tasks and subagents that continued after the result
     ended: int = 0  # Entry of the last of their ends; 0 while one runs
+    told: str = ""  # Last line, or error, of a test, build or lint command without counts
 
 
 class TestVerdict(Record, frozen=True):
@@ -320,6 +331,8 @@ def record_result(
     argument = key_argument(arguments)
     if event.name == "Read" and event.status == "ok":
         _read_range(ledger, arguments)
+    if event.status == "ok" and (change := first_change(arguments)):
+        _change_told(ledger, argument, change.removeprefix(", "))
     if event.name in ASKING and event.status == "ok":
         _decide(
             ledger,
@@ -341,6 +354,13 @@ def _read_range(ledger: Ledger, arguments: dict[str, Any]) -> None:
         ledger.files[path] = msgspec.structs.replace(use, lines=lines)
 
 
+def _change_told(ledger: Ledger, argument: str, change: str) -> None:
+    """Store what an edit changed with the file that the call has just changed."""
+    path = ledger.edits[-1][1] if ledger.edits else ""
+    if path in ledger.files and path.rpartition("/")[2] == argument.rpartition("/")[2]:
+        ledger.files[path] = msgspec.structs.replace(ledger.files[path], how=change)
+
+
 def key_argument(arguments: dict[str, Any]) -> str:
     """Return the first text argument on one line; it identifies a call."""
     return next((clip(value, 500) for value in arguments.values() if isinstance(value, str)), "")
@@ -355,9 +375,18 @@ def _ran(ledger: Ledger, seq: int, event: ToolEnded, argument: str, *, quiet: bo
     text = text_of(event.parts) if ended_itself and (command or event.status == "failed") else ""
     code = code_of(text, event.status) if command and ended_itself else None
     counts = _tests(ledger, seq, argument, text) if command and ended_itself else None
+    is_told = code == 0 and counts is None and may_test(argument)
     times = ledger.ran.pop(line).times + 1 if line in ledger.ran else 1
     ledger.ran[line] = CallRecord(
-        seq, event.name, argument, status, code, counts, times, background
+        seq,
+        event.name,
+        argument,
+        status,
+        code,
+        counts,
+        times,
+        background,
+        told=told_by_output(argument, text, status) if is_told else "",
     )
     _drop(ledger.ran, RAN_MAX)
     if ended_itself and not quiet:

@@ -186,6 +186,9 @@ class ConversationState(msgspec.Struct):
     """Last entry that replaced a span or undid a replacement. Summaries requested before it are
     stale.
     """
+    answers: tuple[tuple[int, str], ...] = ()  # (entry, text) of the last two answers
+    wrote: tuple[tuple[int, str], ...] = ()
+    """(entry, start of the text) of the last two texts beside calls since the last answer."""
     ledger_text: str = ""  # Text of the ledger in the summary that is in the view
     readings: dict[str, tuple[Reading, ...]] = {}  # Real path -> its readings, newest last
     files_just_seen: tuple[FileSeen, ...] = ()  # Files seen by the call that is about to end

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from longrein.context.state.command_results import clip
+from longrein.context.state.command_results import clip, may_test
 from longrein.context.state.ledger import (
     CallRecord,
     ErrorRecord,
@@ -71,7 +71,8 @@ def _file_use(state: State, path: str, use: FileUse) -> str:
     told = []
     if use.changes:
         times = f" {use.changes} times, last" if use.changes > 1 else ""
-        told.append(f"changed by {who.get(use.by, use.by)}{times} r{use.changed}")
+        how = f" ({use.how})" if use.how and use.by == "agent" else ""
+        told.append(f"changed by {who.get(use.by, use.by)}{times} r{use.changed}{how}")
     if use.reads and use.seq > use.changed:
         told.append(f"read{'' if use.whole else ' in part'} r{use.seq}")
     known = state.files.get(path)
@@ -139,6 +140,16 @@ def command_lines(state: State) -> list[str]:
     return [*map(_call_line, reversed(state.ledger.ran.values()))]
 
 
+def check_lines(state: State) -> list[str]:
+    """List the test, build and lint commands, newest first."""
+    checks = [
+        ran
+        for ran in reversed(state.ledger.ran.values())
+        if ran.name == "Bash" and may_test(ran.argument)
+    ]
+    return [*map(_call_line, checks)]
+
+
 def _call_line(ran: CallRecord) -> str:
     times = f" ({ran.times} times, this is the last)" if ran.times > 1 else ""
     return f"- r{ran.seq} {ran.name} `{clip(ran.argument, COMMAND_CHARS)}`{times} → {_outcome(ran)}"
@@ -164,6 +175,8 @@ def _outcome(ran: CallRecord) -> str:
     if ran.ended:
         told = f"in the background, ended r{ran.ended}: {told}"
     tests = ran.tests
+    if tests is None and ran.told:
+        return f'{told}: "{ran.told}"'
     return told + (
         f"; {tests.runner}: {tests.failed} failed, {tests.passed} passed"
         if tests is not None
@@ -231,7 +244,8 @@ def current_work_lines(state: State) -> list[str]:
         f"- last change: {relative_path(state, path)} r{seq}"
         for seq, path in state.ledger.edits[-1:]
     ]
-    return [*doing, *command_lines(state)[:3], *last]
+    wrote = [f"- r{seq} you wrote: {text}" for seq, text in state.wrote]
+    return [*doing, *wrote, *command_lines(state)[: 3 - len(wrote)], *last]
 
 
 # --- Texts within a token budget ------------------------------------------------------------------
@@ -372,6 +386,9 @@ SKILLS_SHARE_MAX = (
 )
 SKILLS_TOKENS_MAX = 25_000  # Limit of the same in tokens
 FILES_SHARE_MAX = 0.10  # Largest share of the usable window for files put back
+CHECKS_SHARE = 0.25  # Share of these lines for the outcomes of tests, builds and lints
+CHANGES_SHARE = 0.25  # Share of these lines for the files that were changed
+WORDS_SHARE = 0.6  # Share of the rest for earlier messages of the user
 WORDS_TOKENS_MAX = 20_000  # Limit of the user's messages without the current request
 LEDGER_TOKENS_MAX = 8_000  # Limit of the records
 
@@ -645,11 +662,11 @@ class _SummaryComposer:
         self.lines = max(0, self.lines - (before - self.left))
         return made
 
-    def _records(self, share: float, lines: list[str]) -> list[str]:
-        quoted = self._quoted(lines)
-        return self.take_lines(
-            share, LEDGER_TOKENS_MAX, lambda tokens: take_fitting(quoted, tokens, self.cost)
-        )
+    def _records(self, share: float, lines: list[str], most: int = LEDGER_TOKENS_MAX) -> list[str]:
+        return self.take_lines(share, most, partial(self._fitting, self._quoted(lines)))
+
+    def _fitting(self, lines: list[str], tokens: int) -> list[str]:
+        return take_fitting(lines, tokens, self.cost)
 
     def _quoted(self, lines: Sequence[str]) -> list[str]:
         """Return each record as one line without markers: it names commands, paths and results
@@ -664,9 +681,17 @@ class _SummaryComposer:
         request = self.take(
             0.4, self.lines, lambda tokens: [self._current(current, tokens)] if current else []
         )
+        answers = self._answers()
+        checks = self._records(0.3, check_lines(state), round(self.lines * CHECKS_SHARE))
+        listed = file_lines(state)
+        count = sum(use.changes > 0 for use in state.ledger.files.values())
+        changed_most = round(self.lines * CHANGES_SHARE)
+        known = self._records(0.3, listed[:count], changed_most)
         user = self.take_lines(
             0.45,
-            WORDS_TOKENS_MAX,
+            min(
+                WORDS_TOKENS_MAX, max(WORD_TOKENS_MIN * len(words), round(self.lines * WORDS_SHARE))
+            ),
             lambda tokens: message_lines(words, tokens, state.nonce, self.cost),
         )
         written = self._written(prose)
@@ -674,8 +699,11 @@ class _SummaryComposer:
         standing = self._records(0.1, status_lines(state))
         decided = self._records(0.15, decision_lines(state))
         errors = self._records(0.3, error_lines(state))
-        known = self._records(0.4, file_lines(state))
-        ran = self._records(0.5, [*command_lines(state), *ended_lines(state)])[::-1]
+        known += self._records(0.4, listed[len(known) :])
+        called = self._quoted([*command_lines(state), *ended_lines(state)])
+        others = [line for line in called if line not in checks]
+        told = {*checks, *self.take_lines(0.5, LEDGER_TOKENS_MAX, partial(self._fitting, others))}
+        ran = [line for line in reversed(called) if line in told]
         left_out = len(state.ledger.files) - len(known)
         blocks = self._blocks(files)
         pointer = (
@@ -702,7 +730,7 @@ class _SummaryComposer:
         if UNCHECKED_KEY in written:
             sections += [_heading(UNCHECKED_KEY), UNCHECKED_NOTE, *written[UNCHECKED_KEY]]
         state_of = ["## Kept by the harness", *standing, *self._earlier(), *self.skills]
-        return "\n".join([*self.head, *sections, *note, *state_of, *blocks, *request])
+        return "\n".join([*self.head, *sections, *note, *state_of, *blocks, *answers, *request])
 
     def _section(
         self, n: int, code: dict[int, list[str]], written: dict[int, list[str]]
@@ -743,6 +771,26 @@ class _SummaryComposer:
                 *message_lines(words, tokens - 15, state.nonce, self.cost),
             ]
         )
+
+    def _answers(self) -> list[str]:
+        """Return the last answers of the span, the newest whole as far as it fits: what the user
+        says refers to them.
+        """
+        state = self.state
+        first, last = self.span
+        shown: list[str] = []
+        for seq, text in reversed(state.answers):
+            if first <= seq <= last:
+                safe = neutralize_markers(text, state.nonce)
+                shown += self.take(0.25, self.lines, partial(self._answer, seq, safe))
+        if not shown:
+            return []
+        return ["## Your last answers to the user, latest last", *reversed(shown)]
+
+    def _answer(self, seq: int, text: str, tokens: int) -> list[str]:
+        handle, room = f"r{seq}", max(0, tokens - 10)
+        short = shorten(text, room, handle, self.state.nonce, self.cost, "your answer")
+        return [f"{handle}: {short}"]
 
     # --- Prose and records ------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ request's recorded output becomes known only after the request was shown.
 """
 
 from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any
 
 import msgspec
 
@@ -23,6 +25,7 @@ from longrein.context import (
     decide_seed,
     step,
 )
+from longrein.context.clearing.text_features import PLAN_TOOLS, kind_of_name, touched_paths
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
@@ -30,12 +33,15 @@ from longrein.events import (
     Asked,
     Cleared,
     Entry,
+    FileChanged,
     Opened,
     PrefixSet,
     Replied,
     Summarized,
     Text,
     Thinking,
+    Todo,
+    TodoSet,
     ToolCall,
     ToolEnded,
     Usage,
@@ -59,6 +65,8 @@ POLICIES: dict[str, Policy] = {
     "seed": lambda state, budget, _now_us: decide_seed(state, budget),
     "keep-all": lambda _state, _budget, _now_us: Nothing("everything is kept"),
 }
+FAILED = ("Exit code ", "<tool_use_error>")
+"""Starts of recorded results of calls that failed; recordings hold no status."""
 DECISIONS_MAX = 20
 """Decisions before one request; a policy that wants more runs in circles."""
 
@@ -78,7 +86,8 @@ class PolicyReplay:
         """Tokens of each item as it is shown."""
         self.gone: set[int] = set()
         self.summary_tokens = self._owed = 0
-        self._place: dict[str, int] = {}
+        self.places: dict[str, int] = {}
+        """Handle of each item that was told -> its position in the recording."""
         self._calls: dict[str, str] = {}
         self._at = 0
         self._tell(Opened(SCHEMA_VERSION, recording.name, "5e55", ("/",), "/"))
@@ -122,11 +131,27 @@ class PolicyReplay:
         item = self.recording.items[place]
         call = self._calls.pop(item.call, "") if item.kind == "tool_result" else ""
         if call in self.state.calls:
-            name = item.name or self.state.calls[call].call.name
-            seq = self._tell(ToolEnded(call, name, "ok", (Text(item.text),)))
+            made = self.state.calls[call].call
+            status = "failed" if item.text.startswith(FAILED) else "ok"
+            if status == "ok":
+                self._tell_effects(made, item)
+            name = item.name or made.name
+            seq = self._tell(ToolEnded(call, name, status, (Text(item.text),)))
         else:
             seq = self._tell(UserSpoke((Text(item.text),)))
-        self._place[f"r{seq}"] = place
+        self.places[f"r{seq}"] = place
+
+    def _tell_effects(self, call: ToolCall, result: Item) -> None:
+        """Tell what a call changed, as a session of longrein's own would: its file, or the todo
+        list.
+        """
+        arguments = call.arguments or {}
+        if kind_of_name(call.name) in ("edit", "write") and (paths := touched_paths(arguments)):
+            content = sha256(f"{self.state.seq} {result.text}".encode()).hexdigest()
+            self._tell(FileChanged(paths[0], content, "agent"))
+        todos = arguments.get("todos")
+        if call.name.lower() in PLAN_TOOLS and isinstance(todos, list):
+            self._tell(TodoSet(tuple(map(_todo, todos))))
 
     def _decide(self, change: Change, known: int) -> None:
         now_us = self._now_us(known)
@@ -160,7 +185,7 @@ class PolicyReplay:
             Replied(asked, tuple(parts), "calls" if made else "end", Usage(carried, 0, 0, 10))
         )
         for n in range(end - first):
-            self._place[f"r{seq}.{n + 1}"] = first + n
+            self.places[f"r{seq}.{n + 1}"] = first + n
 
     def _part(self, item: Item, asked: int, parts: list[AnyPart]) -> bool:
         if item.kind != "tool_call":
@@ -175,7 +200,7 @@ class PolicyReplay:
 
     def _clear(self, event: Cleared, change: Change) -> None:
         for form in event.forms:
-            if (place := self._place.get(form.handle)) is not None:
+            if (place := self.places.get(form.handle)) is not None:
                 text = None if form.form == "folded" else form.text
                 change.show[place] = text
                 self._shown(place, text)
@@ -206,7 +231,7 @@ class PolicyReplay:
         )
 
     def _summed(self, event: Summarized, change: Change) -> None:
-        for handle, place in self._place.items():
+        for handle, place in self.places.items():
             seq = int(handle[1:].partition(".")[0])
             if event.first <= seq <= event.last and place not in self.gone:
                 change.show[place] = None
@@ -215,6 +240,11 @@ class PolicyReplay:
         words = SUMMARY_TOKENS if PROSE in event.text else 0
         self.summary_tokens = words + count_tokens("assistant_text", event.text.replace(PROSE, ""))
         self._tell(event)
+
+
+def _todo(given: Any) -> Todo:
+    named = given if isinstance(given, dict) else {"content": given}
+    return Todo(str(named.get("content", "")), str(named.get("status", "pending")))
 
 
 def _arguments(text: str) -> dict[str, object] | None:
