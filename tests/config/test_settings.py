@@ -599,3 +599,9 @@ def test_import_brings_nothing_dear() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
+
+
+def test_a_project_that_sets_a_table_of_an_absent_plugin_is_told_so(folders: ConfigFolders) -> None:
+    folders.user('plugins = ["not_installed_here"]')
+    settings = folders.project("[foo]\nx = 1").load()
+    assert any("foo" in note and "left out" in note for note in settings.notes)

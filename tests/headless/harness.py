@@ -26,7 +26,7 @@ from longrein.agent import Output as More
 from longrein.agent.extension_part import ControlHandler
 from longrein.app import App
 from longrein.app.run_context import RunContext
-from longrein.context import Budget, State
+from longrein.context import Budget, Report, State, report
 from longrein.events import (
     AnyEvent,
     Asked,
@@ -229,6 +229,9 @@ class OpenedSession:
 
     def control_requests(self) -> dict[str, ControlHandler]:
         return {}
+
+    def context_report(self) -> Report:
+        return report(self.session.state, self.budget)
 
     def keep_media(self, data: bytes, media: str) -> Image:
         return Image("b" * 64, media, len(data))

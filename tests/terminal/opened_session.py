@@ -167,6 +167,9 @@ class OpenedSession:
     def models(self) -> Sequence[str]:
         return self.app.models(self.model)
 
+    def full_model(self, name: str) -> str:
+        return name
+
     def context_report(self) -> Report:
         return REPORT
 

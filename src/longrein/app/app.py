@@ -16,7 +16,6 @@ from longrein.app.builder import build
 from longrein.app.run_context import (
     CLOCK,
     RunContext,
-    budget_of,
     chosen_model,
     fork,
     model_names,
@@ -24,7 +23,7 @@ from longrein.app.run_context import (
     read_run_context,
 )
 from longrein.config import full_model_name, user_file
-from longrein.context import Budget, State
+from longrein.context import Budget
 from longrein.events import SessionBusy
 from longrein.options import Options
 from longrein.store import (
@@ -141,10 +140,6 @@ class App:
     def budget(self, name: str) -> Budget:
         """Return the budget of the model `provider/model`."""
         return named_budget(self.context, name)
-
-    def stored_budget(self, state: State) -> Budget:
-        """Return the budget of the model that a session has in its log."""
-        return budget_of(self.context, state)
 
     # --- Settings and files -----------------------------------------------------------------------
 

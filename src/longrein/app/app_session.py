@@ -12,11 +12,11 @@ from longrein.agent import Dependencies, OpenSession
 from longrein.agent.extension_part import AskUser, ControlHandler, SlashCommand
 from longrein.agent.hooks import SessionHooks
 from longrein.app.run_context import CLOCK, RunContext, chosen_model, discard_unused
-from longrein.config import door_points, home_folder, own_command, project_root
+from longrein.config import door_points, full_model_name, home_folder, own_command, project_root
 from longrein.context import Budget, Report, next_compacted, report
 from longrein.events import Document, Image, LongreinError, UsageError
 from longrein.extension_points import OBSERVERS_DOOR
-from longrein.models import ModelOptions, open_model
+from longrein.models import Model, ModelOptions, open_model
 from longrein.permissions.hook_protocol import Hook
 from longrein.settings_schema import Settings
 from longrein.store import USER, Goals, HistoryReader, SessionHistory, SessionLog, project_key
@@ -58,6 +58,10 @@ class AppSession:
         self.finishes: tuple[Finish, ...] = ()
         self._effort = ""
         """Effort that the user has chosen in this session."""
+        self._thinking: str | None = None
+        """Limit of thinking that a program has chosen, in tokens; None for that of the settings."""
+        self._open_model = deps.open_model
+        """How models are opened by the settings alone."""
 
     # --- End --------------------------------------------------------------------------------------
 
@@ -104,31 +108,48 @@ class AppSession:
 
         Returns the present model, which is to be opened again. Raises `LongreinError`.
         """
-        context = self.app.context
-
-        def choose(name: str) -> ModelOptions:
-            return msgspec.structs.replace(chosen_model(context, name), effort=level)
-
-        model = self._open_models_by(choose)
-        self._effort = level
-        return model
+        return self._open_models(level, self._thinking)
 
     def set_thinking(self, tokens: int | None) -> str:
         """Open models with thinking up to `tokens` (None: as in the settings) from now on.
 
         Returns the present model, which is to be opened again. Raises `LongreinError`.
         """
-        context = self.app.context
-        limit = "" if tokens is None else str(tokens)
-        options = msgspec.structs.replace(context.options, thinking="", max_thinking_tokens=limit)
-        changed = msgspec.structs.replace(context, options=options)
-        return self._open_models_by(lambda name: chosen_model(changed, name))
+        return self._open_models(self._effort, "" if tokens is None else str(tokens))
 
-    def _open_models_by(self, choose: Callable[[str], ModelOptions]) -> str:
+    def _open_models(self, effort: str, thinking: str | None) -> str:
+        """Open models with this effort ('': as chosen before) and this limit of thinking (None: the
+        same) from now on; those of plugins stay as they are.
+        """
+        context = self.app.context
+        if thinking is not None:
+            options = context.options
+            options = msgspec.structs.replace(options, thinking="", max_thinking_tokens=thinking)
+            context = msgspec.structs.replace(context, options=options)
+
+        def choose(name: str) -> ModelOptions:
+            chosen = chosen_model(context, name)
+            return msgspec.structs.replace(chosen, effort=effort) if effort else chosen
+
+        def open_again(name: str) -> Model:
+            try:
+                chosen = choose(name)
+            except LongreinError:
+                return self._open_model(name)  # a model of a plugin, or the reason why not
+            return open_model(chosen, self.log.read_blob, CLOCK)
+
         choose(self.model)  # raises for one that a plugin opens
-        read_blob = self.log.read_blob
-        self.deps.open_model = lambda name: open_model(choose(name), read_blob, CLOCK)
+        self.deps.open_model = open_again
+        self._effort, self._thinking = effort, thinking
         return self.model
+
+    def full_model(self, name: str) -> str:
+        """Return the `provider/model` that a name such as `sonnet` or `default` stands for; the
+        name itself if it stands for none.
+        """
+        context = self.app.context
+        full = full_model_name(name, context.settings, context.key_environ)
+        return full or self.app.resolve_model("")
 
     def context_report(self) -> Report:
         """Return what fills the context."""

@@ -10,7 +10,6 @@ from typing import Any
 from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopSubagent, StopTask
 from longrein.agent.extension_part import ControlHandler
 from longrein.app import AppSession
-from longrein.context import report
 from longrein.events import LongreinError, entry_uuid
 from longrein.frontends.headless.control_lines import (
     ControlError,
@@ -263,7 +262,7 @@ class HostRequests:
 
         state = self._session.state
         model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
-        return context_usage(report(state, self._opened.app.stored_budget(state)), state, model)
+        return context_usage(self._opened.context_report(), state, model)
 
     # --- files and background work ----------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from longrein.agent import Compact, Rewind, session_usd
 from longrein.app import AppSession
-from longrein.context import report
 from longrein.events import AnyPart, Text, TurnEnded
 from longrein.steps import human_text
 
@@ -45,7 +44,7 @@ async def _context(opened: AppSession, _argument: str) -> str:
 
     if session.state.prefix is None:
         return "Nothing fills the context yet."
-    return as_text(report(session.state, opened.app.stored_budget(session.state))).rstrip()
+    return as_text(opened.context_report()).rstrip()
 
 
 async def _cost(opened: AppSession, _argument: str) -> str:

@@ -246,7 +246,7 @@ def _background(context: CommandContext, _: str) -> CommandResult:
 def _model(context: CommandContext, name: str) -> CommandResult:
     names = context.opened.models()
     if name:
-        return CommandResult(message=SetModel(name))
+        return CommandResult(message=SetModel(context.opened.full_model(name)))
     if not names:
         return notice("say which: /model PROVIDER/MODEL")
     return CommandResult(choices=Choices("which model?", [Row(name, name) for name in names]))
