@@ -16,7 +16,7 @@ the log alone.
 import msgspec
 
 from longrein.context.report import schema_diagnosis
-from longrein.context.state.request_types import INSTRUCTION_TOKENS, Budget
+from longrein.context.state.request_types import FULL_SHARE_MAX, INSTRUCTION_TOKENS, Budget
 from longrein.context.state.state import State
 from longrein.context.state.view import span_of
 from longrein.context.truncation import births, births_gain
@@ -39,7 +39,6 @@ CLEAR_FROM_TOKENS = (
     16_000  # Smaller views are not cleared to save money: there is next to nothing to save
 )
 CLEAR_FROM_SHARE = 0.20  # Share of the usable window with the same meaning, for small windows
-ANSWER_SHARE_MIN = 0.10  # Smallest share of the window left for an answer
 LAST_RESORT_SHARE_MAX = (
     0.90  # Largest share of the view that may remain for the last resort to be worth it
 )
@@ -186,7 +185,7 @@ def goal_tokens(state: State, budget: Budget) -> int:
     """Return the size that a compaction aims at: what never leaves, and a share of the room
     beside it.
     """
-    fixed = state.gauge.scale(state.gauge.raw - sum([item.tokens for item in state.conversation]))
+    fixed = state.fixed_tokens
     usable = budget.usable_tokens
     room = usable if fixed <= FIXED_SHARE_MIN * usable else max(0, usable - fixed)
     is_deep = budget.read_share <= CHEAP_READ and room >= DEEP_FROM_TOKENS
@@ -426,7 +425,7 @@ def _answer_was_too_long(state: State, budget: Budget, view: int) -> bool:
 
 
 def _largest_view(budget: Budget) -> float:
-    return budget.window_tokens * (1 - ANSWER_SHARE_MIN)
+    return budget.window_tokens * FULL_SHARE_MAX
 
 
 def _is_rearmed(state: State, usable: int) -> bool:

@@ -97,6 +97,7 @@ class Price(msgspec.Struct, frozen=True):
 
 PREPARE_SHARE = 0.80  # Share of the usable window at which a summary is prepared
 COMPACT_SHARE = 0.92  # Share of the usable window at which the view must shrink
+FULL_SHARE_MAX = 0.90  # Largest share of the window for a request, so that an answer has room
 INSTRUCTION_TOKENS = 600  # Tokens that a request for a summary adds to the view, records aside
 
 

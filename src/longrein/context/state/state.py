@@ -324,6 +324,12 @@ class State(ConversationState):
         """Estimated input tokens of the next request."""
         return self.gauge.tokens
 
+    @property
+    def fixed_tokens(self) -> int:
+        """Tokens of it that never leave: system text, tools and static context."""
+        said = sum([item.tokens for item in self.conversation])
+        return self.gauge.scale(self.gauge.raw - said)
+
 
 def settled_usd(state: State, tree: Mapping[str, "State"]) -> float:
     """Return the US dollars that a session and its subagents have spent, without reserves.

@@ -19,7 +19,7 @@ from longrein.context.state.ledger import (
     UserMessage,
 )
 from longrein.context.state.quoting import neutralize_markers
-from longrein.context.state.request_types import Budget
+from longrein.context.state.request_types import FULL_SHARE_MAX, Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import CHARS_PER_TOKEN_CODE, TokenGauge, estimate_text
 from longrein.context.summary.grounding_check import Claim, ClaimLookup, audit
@@ -614,7 +614,8 @@ class _SummaryComposer:
         self.span = span
         self.cost = cost
         self.files_tokens = round(budget.usable_tokens * FILES_SHARE_MAX)
-        self.total = round(budget.usable_tokens * SHARE_MAX)
+        room = budget.window_tokens * FULL_SHARE_MAX - state.fixed_tokens
+        self.total = round(min(budget.usable_tokens * SHARE_MAX, max(0.0, room)))
         self.head = self._head()
         self.skills = _skill_blocks(
             state, span, min(SKILLS_TOKENS_MAX, budget.usable_tokens * SKILLS_SHARE_MAX), cost
@@ -780,7 +781,7 @@ class _SummaryComposer:
         first, last = self.span
         shown: list[str] = []
         for seq, text in reversed(state.answers):
-            if first <= seq <= last:
+            if first <= seq <= last and min(self.left // 4, self.lines) >= WORD_TOKENS_MIN:
                 safe = neutralize_markers(text, state.nonce)
                 shown += self.take(0.25, self.lines, partial(self._answer, seq, safe))
         if not shown:

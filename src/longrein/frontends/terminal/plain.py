@@ -25,7 +25,6 @@ from longrein.events import Entry, LongreinError, Text, UsageError
 from longrein.frontends.secret_input import read_secret
 from longrein.frontends.stdio import (
     STDIN_BYTES_MAX,
-    PlainOutput,
     cancel_all,
     read_lines,
     signal_handlers,
@@ -61,6 +60,47 @@ NOBODY = "stdin has ended, so nobody can approve this"
 
 INVITATION = "\n> "
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+# --- Plain output ---------------------------------------------------------------------------------
+
+
+_ASCII = str.maketrans(
+    {
+        "●": "*",
+        "○": "o",
+        "›": ">",
+        "…": "...",
+        "·": "-",
+        "─": "-",
+        "│": "|",
+        "█": "#",
+        "⋮": ":",
+        "↑": "^",
+        "↓": "v",
+    }
+)
+
+
+class PlainOutput:
+    """Output to `fd` in an encoding that may be ASCII only. Writes nothing after an error."""
+
+    def __init__(self, fd: int, encoding: str) -> None:
+        self._fd, self._encoding = fd, encoding
+        self._wide = encoding.lower().replace("-", "") == "utf8"
+        self.closed = False
+        self.last = ""
+
+    def put(self, text: str) -> None:
+        """Write escaped `text`; characters missing in the encoding become ASCII or `\\uXXXX`."""
+        self.last = text
+        known = text if self._wide else text.translate(_ASCII)
+        data = known.encode(self._encoding, "backslashreplace")
+        try:
+            while data and not self.closed:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            self.closed = True
 
 
 async def run_plain(

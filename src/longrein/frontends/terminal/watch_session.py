@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from longrein.events import Entry, PermissionAsked, TurnEnded, UserSpoke
-from longrein.frontends.stdio import PlainOutput, signal_handlers
+from longrein.frontends.stdio import signal_handlers
 from longrein.frontends.terminal.event_lines import Line, ansi, crop, fit, line, plain
 from longrein.frontends.terminal.live_area import state_word
 from longrein.frontends.terminal.markdown import MarkdownPainter
 from longrein.frontends.terminal.markdown_blocks import Block
+from longrein.frontends.terminal.plain import PlainOutput
 from longrein.frontends.terminal.view_model import REPLAYED_MAX, Piece, ViewModel
 from longrein.steps.human_text import escape, escape_line
 from longrein.store import Reader
