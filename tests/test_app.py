@@ -1,5 +1,6 @@
 """A running longrein and an open session, as every frontend uses them."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -7,6 +8,9 @@ import pytest
 
 from longrein.app import App, AppSession
 from longrein.app.run_context import RunContext, read_run_context
+from longrein.app.user_requests import mode_message, pin_message, unpin_message
+from longrein.context import State
+from longrein.events import UsageError
 from longrein.options import Options
 
 pytestmark = pytest.mark.anyio
@@ -70,3 +74,46 @@ async def test_effort_and_thinking_do_not_undo_each_other(tmp_path: Path) -> Non
         assert model._wire.target.effort == "high"  # type: ignore[attr-defined]
     finally:
         await session.session.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "problem"),
+    [
+        ("plan", ""),
+        ("bypassPermissions", ""),
+        ("strict", "there is no mode strict; it is one of default, acceptEdits"),
+        (["plan"], "there is no mode ['plan']"),
+        (None, "there is no mode None"),
+    ],
+)
+def test_a_mode_is_checked_in_one_way(mode: object, problem: str) -> None:
+    if not problem:
+        assert mode_message(mode).mode == mode
+        return
+    with pytest.raises(UsageError, match="^" + re.escape(problem)):
+        mode_message(mode)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        ("1", "use tabs"),
+        ("2", "be kind"),
+        ("", "say which: /unpin NUMBER"),
+        ("0", "there is no pin 0; pins: 2"),
+        ("3", "there is no pin 3; pins: 2"),
+        ("²", "say which: /unpin NUMBER"),
+    ],
+)
+def test_pins_are_checked_in_one_way(number: str, told: str) -> None:
+    state = State()
+    state.pins = ("use tabs", "be kind")
+    assert pin_message(state, "be brief").text == "be brief"
+    with pytest.raises(UsageError, match="it is pinned already: be kind"):
+        pin_message(state, "be kind")
+    if told in state.pins:
+        message, pin = unpin_message(state, number)
+        assert (message.number, pin) == (int(number), told)
+        return
+    with pytest.raises(UsageError, match="^" + re.escape(told)):
+        unpin_message(state, number)

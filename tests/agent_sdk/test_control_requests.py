@@ -172,7 +172,7 @@ async def test_A6_4_initialize_tells_commands_skills_agents_models_and_account(
             {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": "9"},
             "'9' is not a whole number of tokens",
         ),
-        ({"subtype": "set_permission_mode", "mode": ["plan"]}, "is no permission mode"),
+        ({"subtype": "set_permission_mode", "mode": ["plan"]}, "there is no mode"),
         ({"subtype": "set_model", "model": "nobody/knows"}, "Unknown provider 'nobody'"),
         ({"subtype": "mcp_set_servers", "servers": []}, "servers must be an object"),
         (

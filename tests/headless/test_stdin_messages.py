@@ -217,7 +217,7 @@ REQUESTS = [
     ),
     ("dance", {}, "longrein has no control request 'dance'; it has initialize, interrupt,"),
     ("", {}, "longrein has no control request ''"),
-    ("set_permission_mode", {"mode": "wild"}, "'wild' is no permission mode; there are default,"),
+    ("set_permission_mode", {"mode": "wild"}, "there is no mode wild; it is one of default,"),
     ("stop_task", {"task_id": "b7"}, "no task 'b7' is known here"),
     ("rewind_files", {"user_message_id": "x"}, "no message of this session has the id 'x'"),
     ("get_context_usage", {}, ""),

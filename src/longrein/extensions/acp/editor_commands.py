@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent import Compact, Pin, StopTask, Unpin
+from longrein.agent import Compact, StopTask
 from longrein.app import AppSession
+from longrein.app.user_requests import pin_message, unpin_message
 from longrein.frontends.reports.context import as_text
 from longrein.steps.human_text import escape_line
 from longrein.tools import SkillInfo
@@ -36,7 +37,7 @@ def _context(opened: AppSession, _argument: str) -> str:
 
 def _pin(opened: AppSession, text: str) -> str:
     if text:
-        opened.session.tell(Pin(text))
+        opened.session.tell(pin_message(opened.session.state, text))
         return f"Pinned: {escape_line(text)}"
     pins = opened.session.state.pins
     return (
@@ -46,10 +47,9 @@ def _pin(opened: AppSession, text: str) -> str:
 
 
 def _unpin(opened: AppSession, number: str) -> str:
-    if not number.isdigit() or not 1 <= int(number) <= len(opened.session.state.pins):
-        return "Write the number of a pinned constraint; /pin lists them."
-    opened.session.tell(Unpin(int(number)))
-    return f"Unpinned {number}."
+    message, pin = unpin_message(opened.session.state, number.strip())
+    opened.session.tell(message)
+    return f"Unpinned: {escape_line(pin)}"
 
 
 def _tasks(opened: AppSession, _argument: str) -> str:

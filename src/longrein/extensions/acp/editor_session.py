@@ -8,6 +8,7 @@ from acp import RequestError
 from longrein.agent import InboxMessage, SessionUpdate, SetMode, SetModel, UserMessage, session_usd
 from longrein.agent.extension_part import user_answer
 from longrein.app import AppSession
+from longrein.app.user_requests import mode_message
 from longrein.events import AnyPart, Entry, LongreinError, Rewound, UsageError
 from longrein.extensions.acp import editor_commands, editor_questions
 from longrein.extensions.acp.tool_calls import Update
@@ -213,10 +214,9 @@ class EditorSession:
 
     async def set_mode(self, mode: str) -> None:
         """Change the permission mode. Raises `UsageError` for an unknown one."""
-        if mode not in MODES:
-            raise UsageError(f"there is no mode {mode!r}; there are {', '.join(MODES)}")
+        message = mode_message(mode)
         self._mode = mode
-        await self.port.tell(SetMode(mode))
+        await self.port.tell(message)
 
     async def set_model(self, model: str) -> None:
         """Change the model. Raises `UsageError` for one that was not offered."""

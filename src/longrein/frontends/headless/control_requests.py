@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
-from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopSubagent, StopTask
+from longrein.agent import Rewind, SessionPort, SetModel, StopSubagent, StopTask
 from longrein.agent.extension_part import ControlHandler
 from longrein.app import AppSession
+from longrein.app.user_requests import mode_message
 from longrein.events import LongreinError, entry_uuid
 from longrein.frontends.headless.control_lines import (
     ControlError,
@@ -19,7 +20,6 @@ from longrein.frontends.headless.control_lines import (
 )
 from longrein.frontends.headless.stream_json_blocks import Line
 from longrein.frontends.stdio import cancel_all
-from longrein.options import MODES
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[Line]]
 
@@ -178,9 +178,7 @@ class HostRequests:
 
     async def _set_permission_mode(self, request: Mapping[str, Any]) -> Line:
         mode = request.get("mode")
-        if mode not in MODES:
-            raise ControlError(f"{mode!r} is no permission mode; there are {', '.join(MODES)}")
-        await self._session.tell(SetMode(str(mode)))
+        await self._session.tell(mode_message(mode))
         self._wake()
         return {"mode": mode}
 

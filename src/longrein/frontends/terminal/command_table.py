@@ -11,22 +11,20 @@ from longrein.agent import (
     BYPASS,
     AddSchedule,
     Compact,
-    Pin,
     RemoveSchedule,
     SessionPort,
-    SetMode,
     SetModel,
     StopSubagent,
     StopTask,
     SubagentView,
     Uncompact,
-    Unpin,
     UserMessage,
     bypass_warning,
     session_usd,
 )
 from longrein.agent.extension_part import SlashCommand
 from longrein.agent.schedules import describe, split_when
+from longrein.app.user_requests import mode_message, pin_message, unpin_message
 from longrein.context import Report, State
 from longrein.events import Text, ToolCall, UsageError
 from longrein.events.escape import shortened
@@ -55,6 +53,7 @@ from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
 from longrein.frontends.terminal.report_commands import REPORT_COMMANDS
 from longrein.frontends.terminal.session_commands import SESSION_COMMANDS, rewind
 from longrein.frontends.terminal.task_rows import OPEN
+from longrein.options import MODES as EVERY_MODE
 from longrein.permissions.hook_protocol import hook_line
 from longrein.steps import human_text
 from longrein.steps.human_text import escape, escape_line, key_argument
@@ -62,7 +61,6 @@ from longrein.tools import SkillInfo
 
 MODES = ("default", "acceptEdits", "plan", "auto")
 """Modes that Shift-Tab cycles through. `dontAsk` and `bypassPermissions` must be typed."""
-EVERY_MODE = (*MODES, "dontAsk", BYPASS)
 TAIL_LINES = 20
 TAIL_LINES_MAX = 1_000
 HELP_CELLS = 24
@@ -257,12 +255,14 @@ def _mode(context: CommandContext, mode: str) -> CommandResult:
         return CommandResult(
             choices=Choices("which mode?", [Row(mode, mode) for mode in EVERY_MODE])
         )
-    if mode not in EVERY_MODE:
-        return notice(f"there is no mode {escape_line(mode)}; it is one of {', '.join(EVERY_MODE)}")
+    try:
+        message = mode_message(mode)
+    except UsageError as error:
+        return notice(str(error))
     if mode == context.session.state.mode and not context.session.busy:
         return notice(f"the mode is {mode} already")
     return CommandResult(
-        message=SetMode(mode),
+        message=message,
         notice=bypass_warning(context.opened.app.is_root) if mode == BYPASS else "",
     )
 
@@ -310,18 +310,19 @@ async def _show(context: CommandContext, handle: str) -> CommandResult:
 def _pin(context: CommandContext, text: str) -> CommandResult:
     if not text:
         return _pins(context, "")
-    if text in context.session.state.pins:
-        return notice(f"it is pinned already: {escape_line(text)}")
-    return CommandResult(message=Pin(text), notice=f"pinned: {escape_line(text)}")
+    try:
+        message = pin_message(context.session.state, text)
+    except UsageError as error:
+        return notice(str(error))
+    return CommandResult(message=message, notice=f"pinned: {escape_line(text)}")
 
 
 def _unpin(context: CommandContext, number: str) -> CommandResult:
-    pins, n = context.session.state.pins, _number(number)
-    if n < 0:
-        return notice("say which: /unpin NUMBER; /pins lists them")
-    if not 0 < n <= len(pins):
-        return notice(f"there is no pin {n}; /pins lists them")
-    return CommandResult(message=Unpin(n), notice=f"no longer pinned: {escape_line(pins[n - 1])}")
+    try:
+        message, pin = unpin_message(context.session.state, number.strip())
+    except UsageError as error:
+        return notice(str(error))
+    return CommandResult(message=message, notice=f"no longer pinned: {escape_line(pin)}")
 
 
 def _hooks(context: CommandContext, _: str) -> CommandResult:
