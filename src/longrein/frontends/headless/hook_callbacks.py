@@ -1,4 +1,4 @@
-"""What the program that runs longrein answers besides permissions: hooks that are functions of it
+"""Answers of the program that runs longrein besides permissions: hooks that are functions of it
 (`hook_callback`), and questions to the user of other programs, such as MCP servers (`elicitation`).
 """
 
