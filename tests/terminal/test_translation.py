@@ -26,6 +26,7 @@ from tests.terminal.test_real import ASKED, home
 SOURCE = Path(__file__).parents[2] / "src/longrein"
 FILES = [
     *SOURCE.glob("frontends/**/*.py"),
+    SOURCE / "app/user_requests.py",
     SOURCE / "permissions/rule_evaluation.py",
     SOURCE / "commands/interactive.py",
     SOURCE / "extensions/mcp/session_part.py",
