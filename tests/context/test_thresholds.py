@@ -112,6 +112,7 @@ def test_a_share_beyond_the_safe_limits_is_refused(
         (None, False, 0.1),
         (None, True, 0.0),
         (Price(0.0, 0.0), False, 0.0),
+        (Price(0.0, 8.0, 0.5), False, 0.1),
         (Price(2.0, 8.0, 0.5), False, 0.25),
         (Price(2.0, 8.0), True, 0.1),
     ],

@@ -138,7 +138,9 @@ class Budget(msgspec.Struct, frozen=True):
         if self.reads_free:
             return 0.0
         price = self.price
-        return price.read_usd / price.input if price is not None else CACHE_READ_SHARE
+        if price is None or price.input <= 0:
+            return CACHE_READ_SHARE
+        return price.read_usd / price.input
 
     @property
     def usable_tokens(self) -> int:

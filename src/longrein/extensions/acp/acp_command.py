@@ -8,9 +8,7 @@ from importlib.util import find_spec
 import msgspec
 
 from longrein.app import App
-from longrein.app.run_context import (
-    RunContext,
-)
+from longrein.app.run_context import RunContext
 from longrein.commands.doctor import doctor as run_doctor
 from longrein.events import UsageError
 from longrein.extensions.acp.json_lines import take_standard_streams
