@@ -49,7 +49,7 @@ def run(arguments: list[str], home: Path) -> "subprocess.CompletedProcess[str]":
         env=environment,
         capture_output=True,
         text=True,
-        timeout=3 * HANG_S,
+        timeout=HANG_S,
         check=False,
     )
 

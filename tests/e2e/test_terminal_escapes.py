@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from longrein.steps.human_text import escape
+from tests.timeouts import HANG_S
 
 from .harness import CliHarness, fails, says
 
@@ -40,8 +41,8 @@ def on_terminal(cli: CliHarness, *words: str) -> str:
     os.close(slave)
     reading = threading.Thread(target=read)
     reading.start()
-    process.wait(60)
-    reading.join(60)
+    process.wait(HANG_S)
+    reading.join(HANG_S)
     os.close(master)
     return b"".join(pieces).decode()
 

@@ -8,6 +8,7 @@ import pytest
 from longrein.events import HookAnswered
 from tests.e2e.harness import BYPASS, CliHarness, bash, calls, of, says
 from tests.mcp_servers.harness import fault, program, serve
+from tests.timeouts import HANG_S
 
 
 def use(cli: CliHarness, **hook: Any) -> None:
@@ -34,7 +35,7 @@ def test_a4_1_a_tool_of_a_server_decides(cli: CliHarness) -> None:
         server="files",
         tool="read_text_file",
         input={"path": path, "other": "${nothing.here}", "n": 7},
-        timeout=30,
+        timeout=HANG_S,
     )
     assert cli.run("-p", "go", BYPASS).code == 0
     assert cli.results() == [("denied", "Denied: a hook refused this call: by MCP")]

@@ -19,6 +19,7 @@ import pytest
 
 from tests.e2e.harness import CliHarness
 from tests.mcp_servers.harness import late, listening, one_call, serve
+from tests.timeouts import HANG_S
 
 SERVER = str(Path(__file__).with_name("oauth_server.py"))
 
@@ -43,7 +44,7 @@ def log_in(cli: CliHarness) -> str:
     found = re.search(r"http://\S+", shown.decode())
     assert found, login.end().told()
     with urllib.request.urlopen(
-        found[0], timeout=30
+        found[0], timeout=HANG_S
     ) as page:  # it follows the redirect to the loopback
         assert b"You are logged in." in page.read()
     ended = login.end()

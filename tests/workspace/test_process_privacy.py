@@ -13,6 +13,7 @@ import pytest
 
 import longrein
 from longrein.workspace.supervisor.process_tree import LINUX
+from tests.timeouts import HANG_S
 
 NOBODY = 65534
 KEY = "canary-key-in-the-environment"
@@ -70,7 +71,7 @@ def as_ordinary_user(program: str, *words: str, env: dict[str, str] | None = Non
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_S,
         user=None if os.getuid() else NOBODY,
         extra_groups=None if os.getuid() else [],
     )
