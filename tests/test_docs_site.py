@@ -2,12 +2,14 @@
 those of the code.
 """
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from longrein.config import load_settings
+from longrein.extensions.lab.replay.costs import TABLE_HEAD
 from longrein.models.catalog_data import PROVIDERS
 from longrein.testing.loopback import Call, Turn
 from tests.e2e.harness import CliHarness, Provider
@@ -104,3 +106,26 @@ def test_tests_that_the_table_of_features_names_exist() -> None:
         if path.name in named
     )
     assert {name for name in functions if f"def {name}" not in code} == set()
+
+
+def test_the_first_request_is_what_the_page_of_speed_says(cli: CliHarness) -> None:
+    page = (DOCS / "performance.md").read_text(encoding="utf-8")
+    [(tools, most)] = re.findall(r"first request names (\d+) tools and has (\d+) kB at most", page)
+    with Provider(Turn(text="Done.")) as provider:
+        cli.config.write_text(
+            'model = "served/claude-sonnet-4-5"\n' + provider.settings("anthropic")
+        )
+        assert cli.run("-p", "go").told() == (0, "Done.\n", "")
+        [request] = provider.requests
+    assert len(json.loads(request.body)["tools"]) == int(tools)
+    assert len(request.body) <= 1000 * int(most)
+    [modules] = re.findall(r"some (\d+) modules of longrein", page)
+    listed = len((ROOT / "tests/start_modules.txt").read_text().splitlines())
+    assert abs(listed - int(modules)) <= 10
+
+
+def test_the_columns_of_a_replay_are_those_of_the_page() -> None:
+    page = (DOCS / "context.md").read_text(encoding="utf-8")
+    table = page[page.index("| column | says |") : page.index("The last line names the window")]
+    told = [name for row in re.findall(r"^\| (`.+?) \|", table, re.M) for name in row.split(", ")]
+    assert told == [f"`{name}`" for name in TABLE_HEAD[3:]]
