@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs demo bench load measures race trust mutants structure clean library clients site
+.PHONY: help test check format docs pictures demo bench load measures race trust mutants structure clean library clients site
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -98,6 +98,9 @@ format: .venv/ready  ## format the code and fix lint
 docs: .venv/ready  ## write the tables of docs/settings.md and the man page
 	$(PY) -m tests.settings_page
 	$(PY) -m longrein help --man > docs/longrein.1
+
+pictures: .venv/ready  ## draw the pictures of the README and the docs (needs Chromium for the inspector's)
+	$(PY) -m benchmarks.pictures
 
 # The docs as a site. Its generator has a venv of its own, since nothing else needs it.
 .venv/site: .venv/run

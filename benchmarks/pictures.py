@@ -52,9 +52,6 @@ class Amounts(unittest.TestCase):
 
     def test_refund(self):
         self.assertEqual(parse("(12.00)"), -1200)
-
-
-unittest.main()
 """,
     "NOTES.md": "# Notes\n\nParentheses mean a refund: the amount is negative.\n",
 }
@@ -65,7 +62,7 @@ NEW = """    sign = -1 if text.startswith("(") else 1
 TURNS = (
     Turn(
         text="I run them first.",
-        calls=(Call("Bash", {"command": "python3 test_amounts.py 2>&1 | tail -n 4; exit 1"}),),
+        calls=(Call("Bash", {"command": "python3 -m unittest"}),),
     ),
     Turn(
         text="One amount stands in parentheses. What do the notes say about that?",
@@ -94,23 +91,25 @@ VIEWS = {
 
 
 def screen(folder: Path) -> PseudoTerminal:
-    """Return a terminal in which a session waits for the answer to an edit. The caller leaves it."""
-    project, settings = folder / "shop", folder / "home/.config/longrein"
+    """Return a terminal in which a session waits for the answer to an edit."""
+    home = folder / "home"
+    project, settings = home / "shop", home / ".config/longrein"
     for name, text in FILES.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text)
     settings.mkdir(parents=True)
     with Provider(*TURNS) as provider:
         (settings / "config.toml").write_text(
-            'model = "anthropic/claude-sonnet-4-5"\n\n[providers.anthropic]\n'
-            f'base_url = "{provider.url}"\n'
+            'model = "anthropic/claude-sonnet-4-5"\n'
+            '[permissions]\nallow = ["Bash(python3 -m unittest)"]\n'
+            f'[providers.anthropic]\nbase_url = "{provider.url}"\n'
         )
         terminal = PseudoTerminal(
             "",
             project,
             COLUMNS,
             ROWS,
-            HOME=str(folder / "home"),
+            HOME=str(home),
             ANTHROPIC_API_KEY="a-key",
             COLORTERM="truecolor",
             COLORFGBG="15;0",
@@ -126,7 +125,7 @@ def colour(name: str) -> str | None:
         return None
     if re.fullmatch(r"[0-9a-f]{6}", name):
         return f"#{name}"
-    return name.replace("bright", "bright_").replace("brown", "yellow").replace("black", "black")
+    return name.replace("bright", "bright_").replace("brown", "yellow")
 
 
 def drawn(terminal: PseudoTerminal) -> str:

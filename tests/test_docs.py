@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import longrein
-from longrein.config import load_settings
 from longrein.config.settings_file import KEYS
 from longrein.frontends.help_page import help_page
 from longrein.frontends.subcommands import MAIN
@@ -73,17 +72,15 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_the_settings_of_the_readme_are_settings(tmp_path: Path) -> None:
-    for text in blocks("toml"):
-        tomllib.loads(text)
-        file = tmp_path / ".config" / "longrein" / "config.toml"
-        file.parent.mkdir(parents=True)
-        file.write_text(text, encoding="utf-8")
-        settings = load_settings(
-            cwd=str(tmp_path), home=str(tmp_path), environ={}, flags={}, trusted=False
+def test_the_readme_is_short_and_its_pictures_are_there() -> None:
+    """A page of 120 lines is read; pictures have absolute addresses for the package index."""
+    for page in (README, (ROOT / "README.zh.md").read_text(encoding="utf-8")):
+        assert len(page.splitlines()) <= 120
+        pictures = re.findall(
+            r"!\[[^]]+\]\(https://raw.githubusercontent.com/longrein/longrein/main/(\S+)\)", page
         )
-        assert not settings.notes
-        assert settings.model == "anthropic/claude-sonnet-4-5"
+        assert len(pictures) == page.count("![") == 2
+        assert all((ROOT / picture).is_file() for picture in pictures)
 
 
 def test_the_tables_of_the_settings_page_are_those_of_the_fields() -> None:
@@ -104,10 +101,11 @@ def test__what_the_package_offers_has_a_type() -> None:
 def test__flags_and_commands_named_in_the_readme_exist() -> None:
     page = help_page(MAIN, 100)
     named = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", README, re.IGNORECASE)) - {"--group"}
-    assert named
     for flag in named:
         assert flag in page, flag
-    for command in re.findall(r"\$ longrein ([a-z]+)", README):
+    commands = re.findall(r"\$ longrein ([a-z]+)", README)
+    assert commands
+    for command in commands:
         assert f"  {command} " in page, command
 
 

@@ -35,7 +35,7 @@ TOLD = (
 )
 
 
-def test_the_demo_tells_of_kill_clearing_recall_summary_and_context_and_the_readme_shows_it(
+def test_the_demo_tells_of_kill_clearing_recall_summary_and_context_and_the_docs_show_it(
     cli: CliHarness,
 ) -> None:
     """One showing, as it takes seconds; with `--keep`, its folder is there to look at."""
@@ -50,7 +50,9 @@ def test_the_demo_tells_of_kill_clearing_recall_summary_and_context_and_the_read
     assert at == sorted(at)
     assert cli.sessions == [], "the demo has a state of its own"
     excerpt = re.search(
-        r"<!-- excerpt: demo -->\n```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+        r"<!-- excerpt: demo -->\n```console\n(.*?)```",
+        (ROOT / "docs/start.md").read_text(),
+        re.DOTALL,
     )
     assert excerpt is not None
     shown = iter(ran.text.splitlines())

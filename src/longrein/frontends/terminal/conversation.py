@@ -6,6 +6,7 @@ sent.
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal
@@ -178,7 +179,10 @@ class Conversation:
         terminal.
         """
         opened = self.opened
-        cwd = escape_line(self.session.state.cwd)
+        home, cwd = os.path.expanduser("~"), self.session.state.cwd
+        if cwd.startswith(f"{home}/"):
+            cwd = f"~{cwd.removeprefix(home)}"
+        cwd = escape_line(cwd)
         head = line(("bold", "longrein"), ("dim", f" {opened.app.version} · {cwd} · /help"))
         chosen = line(("dim", escape_line(chosen_line(opened.model, opened.key_source))))
         rows = [head, chosen, *map(event_lines.notice_line, start_notices(opened))]
