@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 
-from tests.e2e.harness import BYPASS, CliHarness, bash, calls, says
-from tests.mcp_servers.harness import fault, late, program, serve
+from tests.e2e.harness import BYPASS, CliHarness, bash, call, calls, says
+from tests.mcp_servers.harness import fault, late, prefixes, program, serve
 
 
 def listens(port: int) -> bool:
@@ -106,3 +106,21 @@ def test_the_sdk_is_not_imported_before_the_prompt(cli: CliHarness) -> None:
     assert (
         done.stdout == "[] ['connected', 'connected', 'connected', 'connected', 'connected']\n"
     ), done.stderr
+
+
+def test_servers_are_waited_for_again_after_a_kill_before_the_first_request(
+    cli: CliHarness,
+) -> None:
+    serve(cli, s=fault("silent"))
+    cli.plays(calls(call("mcp__s__echo", text="hi")), says("done"))
+    running = cli.start("-p", "go", BYPASS)
+    assert running.process.stderr is not None
+    while b"waiting for MCP servers: s" not in running.process.stderr.readline():
+        pass
+    running.send(signal.SIGKILL)
+    running.end()
+    serve(cli, s=fault("good"))
+    ran = cli.run("-p", "-c", "go on", BYPASS)
+    assert ran.told()[:2] == (0, "done\n"), ran.told()
+    assert [spec.name for spec in prefixes(cli)[-1].callable_tools if "echo" in spec.name]
+    assert cli.results()[-1] == ("ok", "echo hi")

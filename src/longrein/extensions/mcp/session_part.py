@@ -84,7 +84,10 @@ class McpServers(ExtensionPart):
 
             self.toolset.host.tunnel = tunnel(self._channel)
         self.toolset.denies = place.denies
-        self.toolset.attach(place.tools, place.nonce, place.state.prefix, place.state.seq)
+        sent = (
+            place.state.prefix if place.state.asks else None
+        )  # the first may never have been sent
+        self.toolset.attach(place.tools, place.nonce, sent, place.state.seq)
 
     @property
     def offered(self) -> Sequence[Tool]:
@@ -173,6 +176,7 @@ class McpServers(ExtensionPart):
         servers.want()
         if waiting := servers.connecting:
             limit_s = servers.options.wait_s
+            await session.commit(flush=True)  # a kill while they connect loses no word of the user
             session.notice(f"waiting for MCP servers: {', '.join(waiting)} (at most {limit_s:g} s)")
             try:
                 await asyncio.wait_for(servers.ready(), limit_s)
