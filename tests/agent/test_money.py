@@ -173,6 +173,9 @@ def test_each_side_of_a_usage_is_believed_or_estimated_by_itself() -> None:
     assert settled_usage(Usage(2_000_000, 0, 0, 900), guess, 200_000, 8_000)[1] == (), (
         "documents cost what they cost"
     )
+    for wrong in (-5, 10**29, "many", 1.5):
+        told = Usage(10_000, 0, 0, 900, 0, wrong, wrong)  # type: ignore[arg-type]
+        assert settled_usage(told, guess, 200_000, 8_000) == (Usage(10_000, 0, 0, 900), ())
 
 
 @pytest.mark.parametrize("seed", range(6))

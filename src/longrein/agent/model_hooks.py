@@ -27,6 +27,7 @@ from longrein.events import (
     ToolResult,
     Usage,
     UsageError,
+    counts_of,
     text_of,
 )
 from longrein.models import Delta, Failure, Model, Reply, cost_usd
@@ -133,8 +134,9 @@ class _Conversation:
         async for batch in self._model.stream(request):
             final = batch[-1]
         if isinstance(final, Reply | Failure):
-            self._usage += final.usage
-            self._cost_usd += cost_usd(self._model.budget.price, final.usage, self._model.wire)
+            usage = counts_of(final.usage)
+            self._usage += usage
+            self._cost_usd += cost_usd(self._model.budget.price, usage, self._model.wire)
             return final
         return Failure("truncated", "its stream ended without an end")
 

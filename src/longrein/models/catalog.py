@@ -170,6 +170,8 @@ COUNT_FACTOR_MAX = 10
 """Factor by which a provider's count may differ from the estimate, either way …"""
 COUNT_SLACK_TOKENS = 1_000
 """… plus this difference, before the estimate replaces the count."""
+SEARCHES_MAX = 1_000
+"""Largest number of searches of the web in one reply that is believed."""
 
 
 HOUR_WRITE_FACTOR = 2.0
@@ -219,8 +221,10 @@ def settled_usage(
             else (guess.input_tokens, guess.cache_read_tokens, guess.cache_write_tokens)
         ),
         *(made if has_output else (guess.output_tokens, guess.reasoning_tokens)),
-        told.web_searches,
-        told.cache_write_hour_tokens if has_input else 0,
+        told.web_searches if told.web_searches in range(SEARCHES_MAX + 1) else 0,
+        told.cache_write_hour_tokens
+        if has_input and told.cache_write_hour_tokens in range(told.cache_write_tokens + 1)
+        else 0,
     )
     sides = (("input", has_input), ("output", has_output))
     return settled, tuple(side for side, holds in sides if not holds)
