@@ -228,30 +228,27 @@ async def kept(state: Path) -> tuple[int, list[int], str]:
 @pytest.mark.parametrize(
     ("at", "expected"),
     [
-        (19, (18, [9, 9, 4], "")),
-        (
-            15,
-            (14, [6, 9, 4], "of its subagents' logs 1 were cut and 0 dropped"),
-        ),  # asked again: not half
-        (8, (7, [6, 0, 0], "of its subagents' logs 1 were cut and 2 dropped")),
-        (6, (5, [6, 0, 0], "of its subagents' logs 1 were cut and 2 dropped")),
-        (5, (4, [0, 0, 0], "of its subagents' logs 0 were cut and 3 dropped")),
+        (19, ([9, 9, 4], "")),
+        (15, ([6, 9, 4], "; of its subagents' logs 1 were cut and 0 dropped")),  # asked again
+        (8, ([9, 0, 0], "; of its subagents' logs 0 were cut and 2 dropped")),
+        (6, ([9, 9, 4], "")),
+        (5, ([6, 9, 4], "; of its subagents' logs 1 were cut and 0 dropped")),
     ],
 )
-async def test_a_root_that_is_cut_keeps_the_subagents_it_knows_of(
-    state: Path, at: int, expected: tuple[int, list[int], str]
+async def test_a_root_that_lost_an_entry_keeps_the_subagents_it_knows_of(
+    state: Path, at: int, expected: tuple[list[int], str]
 ) -> None:
+    ends, told = expected
     lose(state, ROOT, at)
-    assert await kept(state) == expected
-    assert await kept(state) == (*expected[:2], "-")
+    assert await kept(state) == (20, ends, f"lost in between: entry {at}{told}")
+    assert await kept(state) == (20, ends, "-")
     async with stored_log(state) as log:
         child = log.child(CHILD)
-        expected_inbox = [b"for the child"] if expected[1][0] else []
-        assert [message.body for message in child.inbox] == expected_inbox
+        assert [message.body for message in child.inbox] == [b"for the child"]
         last = len(child.entries)
         await done(
             log.append(
-                [entry(expected[0] + 1)],
+                [entry(21)],
                 flush=True,
                 beside=[(child, [entry(last + 1, session=CHILD)], ())],
             )
@@ -261,25 +258,30 @@ async def test_a_root_that_is_cut_keeps_the_subagents_it_knows_of(
 @pytest.mark.parametrize(
     ("number", "seq", "expected"),
     [
-        (FIRST, 8, (20, [7, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
-        (
-            FIRST,
-            2,
-            (20, [0, 9, 4], "of its subagents' logs 0 were cut and 1 dropped"),
-        ),  # it had not begun
+        (FIRST, 8, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
+        (FIRST, 2, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
         (FORK, 8, (20, [9, 0, 0], "of its subagents' logs 0 were cut and 2 dropped")),
-        (BELOW, 3, (20, [9, 9, 2], "of its subagents' logs 1 were cut and 0 dropped")),
+        (BELOW, 3, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
     ],
 )
-async def test_a_subagents_damage_is_met_when_it_is_opened_and_mended_at_the_next(
-    state: Path, number: int, seq: int, expected: tuple[int, list[int], str]
+async def test_a_subagents_damage_is_told_after_the_open_and_mended_at_the_next(
+    state: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    seq: int,
+    expected: tuple[int, list[int], str],
 ) -> None:
+    monkeypatch.setattr("longrein.store.log.CHECK_AFTER_S", 0.0)
     session = {FIRST: CHILD, FORK: OTHER, BELOW: GRANDCHILD}[number]
     before = await kept(state)
     assert before == (20, [9, 9, 4], "-")
     lose(state, number, seq)
     async with stored_log(state) as log:
         assert (len(log.entries), log.notes) == (20, [])
+        assert log.checked is not None
+        told = await asyncio.wrap_future(log.checked)
+        assert "the log of a subagent in" in told
+        assert f"entry {seq} is missing" in told
         with pytest.raises(
             StoreDamaged,
             match=r"a subagent in .* is damaged .* open the session again to repair it",

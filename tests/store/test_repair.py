@@ -1,6 +1,4 @@
-"""A damaged database is set aside, never overwritten; the longest good beginning of the log is
-kept.
-"""
+"""A damaged database is set aside, never overwritten; what can be read of the log is kept."""
 
 import asyncio
 import errno
@@ -14,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import StoreDamaged, StoreFull, decode_entry
+from longrein.events import Entry, Reminded, StoreDamaged, StoreFull
 from longrein.store import Reader, list_sessions, read_entries
 from longrein.store.disk_errors import store_failure
+from longrein.store.repair import LOST
 from tests.store.fixtures import (
     ID,
     add,
@@ -53,26 +52,34 @@ async def state(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def check(state: Path, kept: int | None, why: str) -> None:
-    """Check that opening keeps `kept` entries (None: some), reports it and goes on from there.
+def is_as_written(one: Entry) -> bool:
+    """Whether an entry is what was written, or a reminder that it is lost."""
+    if isinstance(one.event, Reminded):
+        return one.event.text.endswith(LOST)
+    return one.seq < 3 or text_in(one) == f"{one.seq:04} " * 100
 
-    The damaged file is unchanged, and the entries behind the damage are written out as text.
+
+async def check(state: Path, kept: int | None, why: str) -> None:
+    """Check that opening keeps `kept` entries (None: some), has a reminder in place of each other
+    one, reports it and goes on from there.
+
+    The damaged file is unchanged.
     """
     damaged = (folder(state) / "log.sqlite").read_bytes()
     async with stored_log(state) as log:
-        found = len(log.entries)
+        assert seqs(log) == list(range(1, LAST + 1))
+        lost = [one.seq for one in log.entries if isinstance(one.event, Reminded)]
+        found = LAST - len(lost)
         assert found == kept or (kept is None and 0 < found < LAST)
+        assert all(is_as_written(one) for one in log.entries)
         aside = folder(state) / "log.sqlite.damaged-1"
-        later = [decode_entry(line) for line in Path(f"{aside}.jsonl").read_bytes().splitlines()]
-        assert later[-1].seq == LAST
-        assert all(text_in(one) == f"{one.seq:04} " * 100 for one in later)
-        told = f"the first {found} of {LAST} entries were kept, the rest is in {aside}"
-        told += f", {len(later)} later ones also in {aside}.jsonl as text"
+        told = f"{found} of {LAST} entries were kept, the rest is in {aside}"
+        told += f"; lost in between: entry {', '.join(map(str, lost))}"
         assert log.notes == [f"the session's database was damaged ({why}): {told}"]
         assert aside.read_bytes() == damaged
-        await add(log, [entry(found + 1)])
+        await add(log, [entry(LAST + 1)])
     async with stored_log(state) as log:
-        assert (seqs(log), list(log.notes)) == (list(range(1, found + 2)), [])
+        assert (seqs(log), list(log.notes)) == (list(range(1, LAST + 2)), [])
 
 
 def change(state: Path, statement: str) -> None:
@@ -95,12 +102,16 @@ def entry_30(state: Path) -> int:
 WHERE = "WHERE key & 0xffffffff = 30"
 CHANGED = "entry 30 is not what was written"
 DAMAGE: list[tuple[Callable[[Path], None], int | None, str]] = [
-    (lambda state: change(state, f"DELETE FROM entries {WHERE}"), 29, "entry 30 is missing"),
-    (lambda state: overwrite(state, entry_30(state), b"0031"), 29, CHANGED),
-    (lambda state: change(state, f"UPDATE entries SET at = at + 1 {WHERE}"), 29, CHANGED),
-    (lambda state: change(state, f"UPDATE entries SET version = version + 1 {WHERE}"), 29, CHANGED),
-    (lambda state: change(state, f"UPDATE entries SET crc = crc + 1 {WHERE}"), 29, CHANGED),
-    (lambda state: change(state, f"UPDATE entries SET body = 'a text' {WHERE}"), 29, CHANGED),
+    (lambda state: change(state, f"DELETE FROM entries {WHERE}"), LAST - 1, "entry 30 is missing"),
+    (lambda state: overwrite(state, entry_30(state), b"0031"), LAST - 1, CHANGED),
+    (lambda state: change(state, f"UPDATE entries SET at = at + 1 {WHERE}"), LAST - 1, CHANGED),
+    (
+        lambda state: change(state, f"UPDATE entries SET version = version + 1 {WHERE}"),
+        LAST - 1,
+        CHANGED,
+    ),
+    (lambda state: change(state, f"UPDATE entries SET crc = crc + 1 {WHERE}"), LAST - 1, CHANGED),
+    (lambda state: change(state, f"UPDATE entries SET body = 'a text' {WHERE}"), LAST - 1, CHANGED),
     (
         lambda state: overwrite(state, entry_30(state) // 4096 * 4096, bytes(4096)),
         None,
@@ -110,7 +121,7 @@ DAMAGE: list[tuple[Callable[[Path], None], int | None, str]] = [
 
 
 @pytest.mark.parametrize(("spoil", "kept", "why"), DAMAGE)
-async def test_R049_what_is_missing_or_changed_cuts_the_log_there(
+async def test_R049_what_is_missing_or_changed_is_stepped_over(
     state: Path, spoil: Callable[[Path], None], kept: int | None, why: str
 ) -> None:
     spoil(state)
@@ -225,15 +236,16 @@ async def test_a_repair_that_was_killed_goes_on(state: Path) -> None:
     ):
         prepare()
         async with stored_log(state) as log:
-            assert seqs(log) == list(range(1, 20))
-            assert len(log.notes) == 1
+            assert seqs(log) == list(range(1, LAST + 1))
+            assert log.notes[0].endswith("lost in between: entry 20")
 
 
 async def test_a_second_damage_gets_its_own_name(state: Path) -> None:
     for number, seq in enumerate((50, 40, 30), 1):
         change(state, f"DELETE FROM entries WHERE key & 0xffffffff = {seq}")
         log = await reopen(state)
-        assert len(log.entries) == seq - 1
+        assert log.notes[0].endswith(f"lost in between: entry {seq}")
+        assert len(log.entries) == LAST
         await log.close()
         if number == 2:
             (folder(state) / "log.sqlite.damaged-1").unlink()
@@ -243,14 +255,15 @@ async def test_a_second_damage_gets_its_own_name(state: Path) -> None:
     ]
 
 
-async def test_a_file_of_an_entry_that_is_gone_cuts_the_log_there(tmp_path: Path) -> None:
+async def test_an_entry_whose_file_is_gone_is_stepped_over(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, [*entries(1, 4), entry(5, "x" * 100_000), entry(6)])
     for path in folder(tmp_path).glob("blobs/??/*"):
         path.unlink()
     async with stored_log(tmp_path) as log:
-        assert seqs(log) == [1, 2, 3, 4]
-        assert "(the file of entry 5 is missing)" in log.notes[0]
+        assert seqs(log) == [1, 2, 3, 4, 5, 6]
+        assert "(the file of entry 5 is missing): 5 of 6 entries were kept" in log.notes[0]
+        assert log.notes[0].endswith("; lost in between: entry 5")
 
 
 async def test_a_write_that_meets_damage_has_the_database_rebuilt(state: Path) -> None:
@@ -303,8 +316,7 @@ async def test_wherever_it_is_hit_it_opens_to_a_beginning_or_says_so(
     except StoreDamaged:
         assert (folder(state) / "log.sqlite.damaged-1").exists()
         return
-    for one in log.entries:
-        assert one.seq < 3 or text_in(one) == f"{one.seq:04} " * 100
+    assert all(is_as_written(one) for one in log.entries)
     assert seqs(log) == list(range(1, len(log.entries) + 1))
     await log.close()
 
@@ -389,8 +401,8 @@ async def test_R033_of_a_main_file_cut_short_the_rows_that_are_left_are_kept(sta
         (folder(copy) / "log.sqlite").write_bytes(whole[: pages * 4096 - 1000])
         async with stored_log(copy) as log:
             found.append(len(log.entries))
-            for one in log.entries:
-                assert one.seq < 3 or text_in(one) == f"{one.seq:04} " * 100
+            assert all(is_as_written(one) for one in log.entries)
+            found[-1] -= sum(isinstance(one.event, Reminded) for one in log.entries)
             assert log.was_cut == (0 < found[-1] < LAST)
         assert [info.title for info in list_sessions(str(copy))] == ["hello"] * bool(found[-1])
     assert found == sorted(found)
@@ -420,7 +432,7 @@ async def test_entries_of_an_older_longrein_keep_their_checksum(state: Path) -> 
     await log.close()
     await asyncio.wrap_future(log._writer.closed)
     overwrite(state, entry_30(state), b"0031")
-    await check(state, 29, CHANGED)
+    await check(state, LAST - 1, CHANGED)
 
 
 @pytest.mark.parametrize(

@@ -154,8 +154,8 @@ class SessionLog:
         self.notes = shared.notes
         self.snapshot: Snapshot | None = None
         self.checked: Future[str] | None = None
-        """Future of the check of entries that were not read at open: the damage, or ''. None
-        when all were read.
+        """Future of the check of entries that were not read at open, those of subagents among
+        them: the damage, or ''. None when all were read.
         """
         self.was_cut = False
         self.reader = reader
@@ -180,24 +180,31 @@ class SessionLog:
         self._rows.about = summary.about
         self.snapshot = summary.snapshot
         summary.rows = summary.snapshot = None  # they may be large
-        if summary.unread:
-            self.checked = run_in_thread(lambda: self._check(summary.unread), "check")
+        if summary.unread or summary.last_number > ROOT:
+            last, unread = summary.last_number, summary.unread
+            self.checked = run_in_thread(lambda: self._check(unread, last), "check")
 
-    def _check(self, last: int) -> str:
-        """Check the entries up to seq `last`, which the snapshot spared at open; return the
-        damage or ''.
+    def _check(self, unread: int, last_number: int) -> str:
+        """Check what was not read at open: the entries up to seq `unread`, which the snapshot
+        spared, and those of the subagents up to `last_number`. Return the damage or ''.
         """
         if self._closing.wait(CHECK_AFTER_S):
             return ""
         reader = Reader(os.path.dirname(os.path.dirname(self.folder)), self.session)
+        whose = "the log"
         try:
-            for _ in check_rows(reader.rows(0, last), self.folder, 1):
-                if self._closing.is_set():
-                    break
+            for number in range(ROOT, last_number + 1):
+                rows, first = reader.rows(0, unread), 1
+                if number != ROOT:
+                    whose, own = "the log of a subagent", reader.session_reader(number)
+                    rows, first = own.rows_of(number, 0, SEQ_MAX), own.first
+                for _ in check_rows(rows, self.folder, first):
+                    if self._closing.is_set():
+                        return ""
         except (LogDamage, StoreDamaged) as damage:
             mark_suspect(self.folder)
             return (
-                f"the log in {self.folder} is damaged ({damage}); open the session again to "
+                f"{whose} in {self.folder} is damaged ({damage}); open the session again to "
                 "repair it"
             )
         except SessionError:

@@ -1,8 +1,8 @@
 """Open an existing log: check its entries, and rebuild the database when it is damaged.
 
-A damaged database is never written to. It is set aside as `log.sqlite.damaged-<n>`, and the longest
-good beginning of each log is copied into a new database. After a kill in between, the next open
-finds no `log.sqlite` and continues the repair.
+A damaged database is never written to. It is set aside as `log.sqlite.damaged-<n>`, and what can be
+read of each log is copied into a new database; a reminder stands for each entry that cannot. After
+a kill in between, the next open finds no `log.sqlite` and continues the repair.
 """
 
 import contextlib
@@ -26,6 +26,7 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
     decode_event,
+    encode_event,
 )
 from longrein.store.blobs import BlobDamaged, Blobs, blob_files, is_hash, read_blob_file
 from longrein.store.database import (
@@ -33,6 +34,7 @@ from longrein.store.database import (
     REPLACE_SESSION,
     ROOT,
     SELECT_ROWS,
+    SEQ_MAX,
     TABLES,
     About,
     Database,
@@ -47,6 +49,7 @@ from longrein.store.database import (
     key_number,
     last_key,
     read_only,
+    row_checksum,
     updated_about,
 )
 from longrein.store.disk_errors import SUSPECT, is_damage, is_damage_at_open
@@ -67,6 +70,10 @@ from longrein.store.store_port import Snapshot
 # --- Copying rows (shared with fork) --------------------------------------------------------------
 #
 # Nothing here writes to the source.
+
+
+LOST_NAMED_MAX = 20
+LOST = "the entry that stood here was damaged on the disk and is lost"
 
 
 class LogDamage(Exception):
@@ -98,16 +105,24 @@ def check_rows(rows: Iterable[Row], folder: str, first: int) -> Iterator[Row]:
     for expected, row in enumerate(rows, first):
         if entry_seq(row[0]) != expected:
             raise LogDamage(f"entry {expected} is missing")
-        if not is_sound_row(row):
-            raise LogDamage(f"entry {expected} is not what was written")
-        try:
-            if isinstance(row[4], str):
-                read_blob_file(folder, row[4])
-        except BlobDamaged:
-            raise LogDamage(f"the file of entry {expected} is not what was written") from None
-        except KeyError:
-            raise LogDamage(f"the file of entry {expected} is missing") from None
+        if problem := _problem(row, folder):
+            raise LogDamage(problem)
         yield row
+
+
+def _problem(row: Row, folder: str) -> str:
+    """Return what is wrong with a row; '' for an intact one."""
+    seq = entry_seq(row[0])
+    if not is_sound_row(row):
+        return f"entry {seq} is not what was written"
+    try:
+        if isinstance(row[4], str):
+            read_blob_file(folder, row[4])
+    except BlobDamaged:
+        return f"the file of entry {seq} is not what was written"
+    except KeyError:
+        return f"the file of entry {seq} is missing"
+    return ""
 
 
 def new_database(path: str) -> sqlite3.Connection:
@@ -127,12 +142,13 @@ def new_database(path: str) -> sqlite3.Connection:
 # --- Salvage of a damaged database ----------------------------------------------------------------
 #
 # 1. Every readable row of the damaged database goes into a temporary one (`_gather_rows`).
-# 2. Of each session the longest good beginning is copied from there into the new database
-# (`_Salvage`), and never half of a joint write: a subagent was written together with the entry of
-# its parent that started it. It is kept only with that entry and only if its first turn has begun.
-# Turns of a subagent that was asked again are kept only if its parent has their start.
-# 3. Root entries behind the first missing one cannot join the log. They are written beside it as
-# text.
+# 2. Of each session all entries are copied from there into the new database (`_Salvage`), with a
+# reminder in place of each that is missing before the last one, and never half of a joint write: a
+# subagent was written together with the entry of its parent that started it. It is kept only with
+# that entry and only if its first turn has begun. Turns of a subagent that was asked again are kept
+# only if its parent has their start.
+# 3. Where the first entry is missing, nothing says whose log it is: root entries behind it are
+# written beside the database as text.
 #
 # The damaged database itself is set aside and stays.
 
@@ -178,7 +194,7 @@ def _gather_rows(folder: str, damaged: str, rows: sqlite3.Connection) -> None:
 
 
 class _Salvage:
-    """Copies the good beginnings of the sessions in `source`, and records what was left out."""
+    """Copies the sessions in `source`, and records what was left out."""
 
     def __init__(
         self,
@@ -197,7 +213,9 @@ class _Salvage:
         self.dropped = 0
         """Number of subagents that were left out."""
         self.later = 0
-        """Number of readable root entries behind the first missing one."""
+        """Number of readable root entries where the first is missing."""
+        self.lost: list[int] = []
+        """Root entries in whose place a reminder stands."""
         self._folder = folder
         self._source = source
         self._target = target
@@ -239,15 +257,39 @@ class _Salvage:
         self.dropped += 1
 
     def _good_end(self, number: int, first: int) -> tuple[int, bool]:
-        """Return the last entry before the first missing or damaged one, and whether that is the
-        end of the session.
+        """Return the last readable entry, 0 without the first one, and whether the session is
+        whole. Puts reminders in place of missing entries.
         """
         last = 0
+        if lost := self._fill_gaps(number, first):
+            self.lost += lost if number == ROOT else []
         with contextlib.suppress(LogDamage):
             for row in read_checked_rows(self._source, self._folder, number, first):
                 last = entry_seq(row[0])
-            return last, 0 < self._known.get(number, 0) <= last
+            return last, not lost and 0 < self._known.get(number, 0) <= last
         return last, False
+
+    def _fill_gaps(self, number: int, first: int) -> list[int]:
+        """Put a reminder in place of each entry that is missing or damaged between the first and
+        the last readable one; return their seqs.
+        """
+        times = {
+            entry_seq(row[0]): row[1]
+            for row in self._rows(number, first, SEQ_MAX)
+            if not _problem(row, self._folder)
+        }
+        opened = next(self._events(number, first, first), None) if first in times else None
+        if not isinstance(opened, Opened):
+            return []
+        lost = [seq for seq in range(first, max(times)) if seq not in times]
+        event = Reminded("entry_lost", f"[longrein:{opened.nonce} entry_lost] {LOST}")
+        body = encode_event(event)
+        for seq in lost:
+            at = times[seq] = times[seq - 1]
+            key = entry_key(number, seq)
+            row = (key, at, SCHEMA_VERSION, row_checksum(key, at, SCHEMA_VERSION, body), body)
+            self._source.execute(f"INSERT OR REPLACE INTO entries VALUES({'?, ' * 4}?)", row)
+        return lost
 
     def _end_of_turns(self, number: int, first: int, good: int, turns: int, *, whole: bool) -> int:
         """Return the last entry of the first `turns` turns; 0 for a log that ends before its
@@ -560,14 +602,16 @@ def _repair_note(result: _Salvage, before: int, why: str, damaged: str) -> str:
     """Return the line for the user."""
     if not result.entries:
         text = f"nothing could be read, so it begins anew; the damaged file is {damaged}"
+        text += f", {result.later} entries of it are in {damaged}.jsonl" if result.later else ""
     elif ROOT not in result.cut:
         text = f"all {result.entries} entries were kept, the damaged file is {damaged}"
     else:
-        of = f" of {before}" if before > result.entries else ""
-        text = f"the first {result.entries}{of} entries were kept, the rest is in {damaged}"
-        text += (
-            f", {result.later} later ones also in {damaged}.jsonl as text" if result.later else ""
-        )
+        size = max(before, result.entries)
+        kept = result.entries - len(result.lost)
+        names = ", ".join(map(str, result.lost[:LOST_NAMED_MAX]))
+        more = " …" if len(result.lost) > LOST_NAMED_MAX else ""
+        text = f"{kept} of {size} entries were kept, the rest is in {damaged}"
+        text += f"; lost in between: entry {names}{more}" if result.lost else ""
     cut = len(result.cut - {ROOT})
     copied = (
         f"; of its subagents' logs {cut} were cut and {result.dropped} dropped"
