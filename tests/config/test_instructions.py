@@ -384,3 +384,9 @@ def test_a_session_of_an_earlier_longrein_gets_the_marks_that_its_system_prompt_
     ]
     assert others == [framed("0n", "instructions", old[1]), framed("0n", "skills", old[2])]
     assert marked_context((environment, *others), "0n") == (environment, *others)
+
+
+def test_a_folder_of_the_name_of_an_instruction_file_is_told(tmp_path: Path) -> None:
+    found = load(tmp_path, {"repo/AGENTS.md/": "", "repo/CLAUDE.md": "Be brief."})
+    assert bodies(found) == ["Be brief."]
+    assert found.notes == ("~/repo/AGENTS.md is a folder: left out.",)

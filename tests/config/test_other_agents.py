@@ -122,6 +122,9 @@ def test_a_project_that_the_user_has_listed_may_widen(files: Files) -> None:
         ({"permissions": {"additionalDirectories": ["/nonexistent"]}}, "is no folder"),
         ({"env": {"A": 1}}, "env.A is no text"),
         ({"env": "x"}, "env is no object"),
+        ({"permissions": {"denny": ["Read(.env)"]}}, "permissions.denny is not known and not used"),
+        ({"permissions": {"Deny": ["Read(.env)"]}}, "did you mean deny?"),
+        ({"permisions": {"deny": ["Read(.env)"]}}, "did you mean permissions?"),
     ],
 )
 def test_what_is_wrong_is_named(files: Files, table: Any, said: str) -> None:

@@ -14,11 +14,13 @@ import msgspec
 
 from longrein.config.hook_files import HookFile, project_files
 from longrein.config.instructions import project_root
-from longrein.config.settings_file import COUNT_MAX, SettingValue, shorten_home
+from longrein.config.settings_file import COUNT_MAX, SettingValue, nearest, shorten_home
 from longrein.config.user_environment import agent_folder, read_table
 from longrein.events import UsageError
 from longrein.permissions import check_rule, escape
 
+MISSPELT_RATIO = 0.75
+"""Likeness from which a key is taken for a misspelt one; others may be keys of that agent."""
 RULES_MAX = 1_000
 """Rules of one list."""
 TAKEN_MODES = ("plan", "dontAsk", "default", "acceptEdits")
@@ -127,7 +129,9 @@ class _Reader:
 
     def read(self, table: dict[str, Any], problem: str, *, narrow: bool) -> OtherSettings:
         """Return what the file brings; with `narrow` only what makes less possible."""
+        self._note_misspelt(table, OWN_KEYS)
         rules = self._table(table, "permissions")
+        self._note_misspelt(rules, ("ask", "deny", *WIDENING), "permissions.")
         values = [value for name in ("ask", "deny") for value in self._rules(rules, name)]
         if table.get(NO_SKILL_COMMANDS) is True:
             values.append(SettingValue(("skills", "disable_commands"), True, self._file.shown))
@@ -160,6 +164,14 @@ class _Reader:
             tuple(self._notes),
             self._file.shown,
         )
+
+    def _note_misspelt(
+        self, table: dict[str, Any], known: tuple[str, ...], where: str = ""
+    ) -> None:
+        """Name the keys that are nearly those that are used: a misspelt `deny` denies nothing."""
+        for key in table:
+            if key not in known and (meant := nearest(key.lower(), known, MISSPELT_RATIO)):
+                self._note(f"{where}{key[:60]} is not known and not used: did you mean {meant}?")
 
     def _table(self, table: dict[str, Any], name: str) -> dict[str, Any]:
         found = table.get(name)

@@ -363,6 +363,8 @@ class _InstructionReader:
                 )
             return False
         refused = self._refused(path, real)
+        if not by and os.path.isdir(real):
+            refused = "is a folder"
         data, digest = (b"", "") if refused else self._read(real, shown)
         if (
             data
