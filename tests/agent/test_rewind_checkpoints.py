@@ -171,6 +171,28 @@ async def test_without_git_edits_are_undone_and_the_rest_is_said_once(tmp_path: 
         ]
 
 
+async def test_a_git_that_hangs_is_told_while_it_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longrein.agent.checkpoints.TOLD_AFTER_S", 0.01)
+    harness = CheckpointHarness(tmp_path)
+    store = CheckpointStore(str(harness.state / "kept"), dict(os.environ))
+    harness.opener = lambda: SessionCheckpoints(store, 1 << 20)  # type: ignore[method-assign]
+    async with harness.session(Script(*turns([["echo 1 > a"]]))) as session:
+        said: list[str] = []
+
+        def heard(text: str) -> None:
+            said.append(text)
+            if len(said) == 1:
+                store.lock.release()
+
+        session.notice = heard  # type: ignore[method-assign]
+        store.lock.acquire()  # as a git that was stopped would hold it
+        await turn(session, "go on")
+    assert said[0].startswith("git still looks at the work tree after 0.01 s")
+    assert (harness.tree / "a").read_text() == "1\n"
+
+
 def test_a_folder_outside_git_that_is_too_large_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,9 +16,12 @@ from longrein.tools import Tool
 from longrein.workspace import run_in_background
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError, TreeRecord
+from longrein.workspace.users_repository import GIT_S
 
 T = TypeVar("T")
 
+TOLD_AFTER_S = 5.0
+"""Seconds after which a look at the work tree that has not ended is told."""
 SHRINK_EVERY = 50
 """Checkpoints after which the space that they take is looked at."""
 
@@ -93,4 +96,11 @@ class SessionCheckpoints(Checkpoints):
             with self._store.lock:
                 return work(self._store)
 
-        return await asyncio.shield(run_in_background(locked))
+        done = run_in_background(locked)
+        finished, _ = await asyncio.wait({done}, timeout=TOLD_AFTER_S)
+        if not finished:
+            self.session.notice(
+                f"git still looks at the work tree after {TOLD_AFTER_S:g} s, so that a rewind can "
+                f"restore it; it is given up after {GIT_S:g} s"
+            )
+        return await asyncio.shield(done)
