@@ -4,6 +4,7 @@ between.
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -11,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from longrein.agent.checkpoints import SessionCheckpoints
-from longrein.events import CheckpointTaken, Rewound
+from longrein.events import CheckpointTaken, Rewound, TaskEnded, TaskStarted
 from longrein.workspace import shadow_repository
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError
 from tests.agent.disk_harness import Script, call, says, turn
 from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
 from tests.support.tree_operations import picture, user_git
+from tests.timeouts import until
 
 pytestmark = pytest.mark.anyio
 
@@ -169,6 +171,63 @@ async def test_without_git_edits_are_undone_and_the_rest_is_said_once(tmp_path: 
                 "Edit and Write did"
             )
         ]
+
+
+async def test_what_changed_while_a_task_ran_is_kept_and_named_and_the_agents_own_is_undone(
+    tmp_path: Path,
+) -> None:
+    harness = CheckpointHarness(tmp_path)
+    (harness.tree / "notes").write_text("0")
+    commands = [["echo 1 > mine"], ["echo 1 > later"], ["echo 2 > later"]]
+    async with harness.session(Script(*turns([[], *commands]))) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        session.append(TaskStarted("b1", "serve"))
+        (harness.tree / "notes").write_text("of the user")
+        (harness.tree / "new").write_text("of the user")
+        await turn(session, "go on")
+        session.append(TaskEnded("b1", "done"))
+        (harness.tree / "last").write_text("of the user")
+        await turn(session, "go on")
+        why = "it changed while b1 was running, perhaps by you"
+        expected = (("last", why), ("new", why), ("notes", why))
+        preview = await session.preview_rewind(harness.ends()[0])
+        assert tuple((Path(put.path).name, put.why) for put in preview.kept) == expected
+        kept = await back(session, harness.ends()[0])
+        assert kept == [f"{name} {reason}" for name, reason in expected]
+        assert sorted(path.name for path in harness.tree.iterdir()) == ["last", "new", "notes"]
+        await back(session, harness.ends()[0], overwrite=True)
+        assert picture(harness.tree).keys() == {"notes"}
+        assert (harness.tree / "notes").read_text() == "0"
+
+
+async def test_what_changed_after_a_kill_in_a_command_is_kept_and_named(tmp_path: Path) -> None:
+    harness = CheckpointHarness(tmp_path)
+    (harness.tree / "notes").write_text("0")
+    held = "echo 1 > made; touch begun; while [ ! -e go ]; do sleep 0.01; done; rm go begun"
+    copy = CheckpointHarness(tmp_path)
+    copy.state = tmp_path / "copy"
+    async with harness.session(Script(*turns([["echo 1 > mine"], [held]]))) as session:
+        await turn(session, "begin")
+        running = asyncio.create_task(turn(session, "go on"))
+        await until((harness.tree / "begun").exists)
+        shutil.copytree(harness.state, copy.state)  # as a kill would leave it
+        (harness.tree / "go").touch()
+        await running
+    (harness.tree / "notes").write_text("of the user")
+    script = Script(says("it was cut"), *turns([["echo 2 > mine"]]))
+    async with copy.session(script, create=False) as session:
+        await session.run(once=True)
+        (harness.tree / "after").write_text("of the user")
+        await turn(session, "go on")
+        kept = await back(session, copy.ends()[0])
+        why = "it changed while a command that was cut was running, perhaps by you"
+        assert kept == [
+            f"made {why}",
+            f"notes {why}",
+            "after it was changed since by somebody else",
+        ]
+        assert (harness.tree / "mine").read_text() == "1\n"
 
 
 async def test_a_git_that_hangs_is_told_while_it_is_waited_for(

@@ -25,7 +25,7 @@ from longrein.agent.moves import events_after_loss
 from longrein.agent.redaction import redacted
 from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import CLOSE_WAIT_S, Session
-from longrein.agent.session_part import BackgroundTasks, Skills, Subagents
+from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.context import State, fold, step
 from longrein.context.snapshot_codec import decode_state
 from longrein.events import ModeSet, Opened, PrefixSet, Restored, Rewound, text_of
@@ -139,10 +139,27 @@ class OpenSession(Session):
                 subagents.resume()
         for part in self.parts:
             part.started()
+        await self._keep_after_a_cut()
         try:
             await run(self, once=once)
         finally:
             self.loop_task = None
+
+    async def _keep_after_a_cut(self) -> None:
+        """Keep the work tree as it is after a kill in the middle of a command, so that a later
+        change is not taken for the command's.
+        """
+        cut = [
+            open_call.call.id
+            for open_call in self.state.calls.values()
+            if open_call.started
+            and (tool := self.deps.tools.get(open_call.call.name)) is not None
+            and tool.traits.kind not in ("read", "search")
+        ]
+        if cut and Checkpoints in self.deps.parts:
+            checkpoints = self.open(Checkpoints)
+            assert checkpoints is not None
+            await checkpoints.keep("opened", cut)
 
 
 def resumed_state(log: Log) -> State:

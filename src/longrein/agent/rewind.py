@@ -16,6 +16,8 @@ from longrein.models import ReadBlob
 from longrein.workspace import Workspace
 
 CHANGED_SINCE = "it was changed since by somebody else"
+PERHAPS = "it changed while"
+"""Begins why a file stays of which nobody knows whose change it was."""
 PUTS_MAX = 500
 """Restored files that `Rewound` names; those that stayed, and those that the model knows, are
 always named.
@@ -71,7 +73,12 @@ def _restored(
     left = len(others) - PUTS_MAX
     if left > 0:
         session.notice(f"{left} more files were restored or removed; the list is shortened")
-    return tuple(sorted([*puts, *important, *others[:PUTS_MAX]], key=lambda put: put.path))
+    return tuple(sorted([*puts, *important, *others[:PUTS_MAX]], key=doubtful_first))
+
+
+def doubtful_first(put: FilePut) -> tuple[bool, str]:
+    """Order files by path, first those that stayed because nobody knows whose change it was."""
+    return not put.why.startswith(PERHAPS), put.path
 
 
 def uncompact(session: Session, seq: int) -> None:

@@ -111,8 +111,12 @@ def has_tree_changes(entries: Iterable[Entry], to: int) -> bool:
     )
 
 
+CUT = "a command that was cut"
+"""Stands for a task where a kill ended the session during a call."""
+
+
 class Gap(msgspec.Struct):
-    """Time between two checkpoints while nothing of the session ran."""
+    """Time between two checkpoints while no call of the session ran."""
 
     first: str
     """Name of the checkpoint at its beginning."""
@@ -120,6 +124,8 @@ class Gap(msgspec.Struct):
     """Name of the one at its end; '' for now."""
     edits: dict[str, list[FileChanged]]
     """Path -> changes by the agent's own edits meanwhile."""
+    tasks: tuple[str, ...] = ()
+    """Background tasks that ran meanwhile, or `CUT`: whose change it was is not known."""
 
 
 def first_checkpoint(entries: Iterable[Entry], to: int) -> tuple[int, str]:
@@ -140,31 +146,42 @@ def gaps(entries: Iterable[Entry], since: int) -> list[Gap]:
     found: list[Gap] = []
     running: set[str] = set()  # calls
     over: set[str] = set()  # calls that have ended, perhaps in a crash
-    beside: set[str] = set()  # background tasks and subagents
+    beside: set[str] = set()  # subagents
+    tasks: set[str] = set()
     last, busy = "", False
+    meanwhile: set[str] = set()  # tasks that ran since the last checkpoint
     edits: dict[str, list[FileChanged]] = {}
     for entry in entries:
         match entry.event:
-            case TaskStarted(task=name) | SubagentStarted(child=name):
+            case SubagentStarted(child=name):
                 beside.add(name)
                 busy = True
-            case TaskEnded(task=name) | SubagentEnded(child=name):
+            case SubagentEnded(child=name):
                 beside.discard(name)
+            case TaskStarted(task=name):
+                tasks.add(name)
+                meanwhile.add(name)
+            case TaskEnded(task=name):
+                tasks.discard(name)
             case ToolEnded(call=call):
                 over.add(call)
             case FileChanged(by="agent", path=path) as change:
                 edits.setdefault(path, []).append(change)
             case CheckpointTaken(when, name, calls) if name:
+                if when == "opened" and running:
+                    busy = bool(beside)
+                    meanwhile.add(CUT)
                 if last and not busy and name != last:
-                    found.append(Gap(last, name, edits))
+                    found.append(Gap(last, name, edits, tuple(sorted(meanwhile))))
                 _follow(running, when, calls, over)
                 last = name if entry.seq >= since else ""
                 busy = bool(running or beside)
+                meanwhile = {*tasks}
                 edits = {}
             case _:
                 pass
     if last and not busy:
-        found.append(Gap(last, "", edits))
+        found.append(Gap(last, "", edits, tuple(sorted(meanwhile))))
     return found
 
 
@@ -173,7 +190,7 @@ def _follow(running: set[str], when: str, calls: Iterable[str], over: set[str]) 
     if when == "before":
         running -= {*over, REWIND}
         running |= set(calls)
-    elif when == "after":
+    elif when in ("after", "opened"):
         running -= set(calls)
     elif when == "rewind":
         running.clear()  # nothing else runs

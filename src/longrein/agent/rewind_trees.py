@@ -15,7 +15,13 @@ from hashlib import sha256
 import msgspec
 
 from longrein.agent.messages import Rewind, RewindPreview
-from longrein.agent.rewind import CHANGED_SINCE, RestoredTrees, put_back
+from longrein.agent.rewind import (
+    CHANGED_SINCE,
+    PERHAPS,
+    RestoredTrees,
+    doubtful_first,
+    put_back,
+)
 from longrein.agent.rewind_log import (
     FilesInLog,
     Gap,
@@ -98,7 +104,7 @@ def make_plan(
     for root, record in then.items():
         if root in now:
             repository = store.repository(root)
-            foreign = set() if overwrite else _foreign(store, repository, root, now[root], between)
+            foreign = {} if overwrite else _foreign(store, repository, root, now[root], between)
             plans.append(_plan_root(repository, root, (record, now[root]), foreign, older))
     return plans
 
@@ -109,9 +115,9 @@ def _foreign(
     root: str,
     now: TreeRecord,
     between: Sequence[Gap],
-) -> set[str]:
-    """Return the files that somebody else has changed."""
-    found: set[str] = set()
+) -> dict[str, str]:
+    """Return path -> why of the files that somebody else has changed, or may have."""
+    found: dict[str, str] = {}
     for gap in between:
         first = store.load(gap.first).get(root)
         last = store.load(gap.last).get(root) if gap.last else now
@@ -136,15 +142,23 @@ def _foreign(
                 and hashes.get(before) == edits[0].before
                 and hashes.get(after) == edits[-1].hash
             ):
-                found.add(path)
+                found[path] = found.get(path, "") or _meanwhile(gap.tasks)
     return found
+
+
+def _meanwhile(tasks: Sequence[str]) -> str:
+    """Return why a file that changed while `tasks` ran stays as it is."""
+    if not tasks:
+        return CHANGED_SINCE
+    verb = "was running" if len(tasks) == 1 else "were running"
+    return f"{PERHAPS} {' and '.join(tasks)} {verb}, perhaps by you"
 
 
 def _plan_root(
     repository: ShadowRepository,
     root: str,
     records: tuple[TreeRecord, TreeRecord],
-    foreign: set[str],
+    foreign: Mapping[str, str],
     older: Mapping[str, OldContent],
 ) -> RootPlan:
     was, now = records
@@ -163,7 +177,7 @@ def _plan_root(
             continue
         why = _left_out(path, was) or _left_out(path, now)
         if path in foreign:
-            plan.kept[full] = CHANGED_SINCE
+            plan.kept[full] = foreign[path]
         elif why:
             plan.kept[full] = f"{NOT_KEPT}: {why}"
         else:
@@ -332,7 +346,7 @@ async def preview_rewind(
         for target in plan.targets:
             (removed if target.then is None else restored).append(printable(target.path))
         kept_files += [FilePut(printable(path), False, why) for path, why in plan.kept.items()]
-    kept_files.sort(key=lambda put: put.path)
+    kept_files.sort(key=doubtful_first)
     return RewindPreview(
         tuple(sorted(restored)), tuple(sorted(removed)), tuple(kept_files), tuple(notes)
     )

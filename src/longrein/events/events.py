@@ -682,7 +682,8 @@ class CheckpointTaken(Event, frozen=True):
     """
 
     visibility = Visibility(shown="no", searchable=False, in_ledger=False)
-    when: str  # `before` or `after` the calls, `rewind` (before one) or `rewound` (after it)
+    when: str  # `before` or `after` the calls, `opened` (after a kill cut them), `rewind` (before
+    # one) or `rewound` (after it)
     checkpoint: str = (
         ""  # Name of the copy in the session's folder; empty when it could not be kept
     )
