@@ -12,11 +12,20 @@ from pathlib import Path
 import pytest
 
 from longrein.agent.checkpoints import SessionCheckpoints
-from longrein.events import CheckpointTaken, Rewound, TaskEnded, TaskStarted
+from longrein.events import (
+    SCHEMA_VERSION,
+    CheckpointTaken,
+    Entry,
+    Opened,
+    Rewound,
+    TaskEnded,
+    TaskStarted,
+)
+from longrein.store import fork_log
 from longrein.workspace import shadow_repository
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError
-from tests.agent.disk_harness import Script, call, says, turn
+from tests.agent.disk_harness import SESSION, Script, call, says, turn
 from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
 from tests.support.tree_operations import picture, user_git
 from tests.timeouts import until
@@ -407,3 +416,29 @@ async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(
     }
     (rewound,) = [entry.event for entry in harness.entries() if isinstance(entry.event, Rewound)]
     assert all(put.done for put in rewound.files)
+
+
+async def test_a_fork_has_the_checkpoints_of_its_parent_and_both_go_on(tmp_path: Path) -> None:
+    harness, fork = CheckpointHarness(tmp_path), "11111111-1111-4111-8111-111111111111"
+    tree = harness.tree
+    user_git(tree, "init", "-q")
+    async with harness.session(Script(says("done"))) as session:
+        await turn(session, "begin")
+    place = Path(session.log.folder)
+    own = CheckpointStore(str(place / "checkpoints"), dict(os.environ))
+    (tree / "a").write_text("1")
+    name, _ = own.take([str(tree)])
+    first = Entry(1, 1, Opened(SCHEMA_VERSION, fork, "n0nce", (str(tree),), str(tree)))
+    await fork_log(str(harness.state), SESSION, 2, first)
+    copied = CheckpointStore(str(place.parent / fork / "checkpoints"), dict(os.environ))
+    (tree / "a").write_text("2")
+    later, _ = copied.take([str(tree)])
+    (tree / "a").write_text("3")
+    own.take([str(tree)])
+    assert own.shrink(1) > 0
+    repository = copied.repository(str(tree))
+    for one, text in ((name, b"1"), (later, b"2")):
+        blob = repository.files(copied.load(one)[str(tree)])["a"].blob
+        assert dict(repository.contents([blob])) == {blob: text}
+    with pytest.raises(CheckpointError):
+        own.load(name)

@@ -14,6 +14,7 @@ from longrein.events import UsageError
 from longrein.permissions import Hook
 from longrein.settings_schema import SandboxOptions
 from longrein.store import SessionLog
+from longrein.store.session_folder import CHECKPOINTS
 from longrein.workspace import (
     SPOOL,
     SupervisedSpawner,
@@ -165,9 +166,6 @@ def _head_hook_maker(run_context: RunContext) -> Callable[[Hook, str], HookHandl
 # --- Checkpoints ----------------------------------------------------------------------------------
 #
 # Choice of the place where the work tree is kept before commands, if it is kept.
-
-CHECKPOINTS = "checkpoints"
-"""Folder of the copies, beside the log."""
 
 
 def checkpoint_opener(

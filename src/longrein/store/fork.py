@@ -25,6 +25,7 @@ from longrein.store.disk_errors import store_failure
 from longrein.store.repair import LogDamage, new_database, read_checked_rows
 from longrein.store.session_folder import (
     BLOBS,
+    CHECKPOINTS,
     DATABASE,
     existing_folder,
     make_folder,
@@ -78,6 +79,7 @@ def _copy(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> No
         target.execute("COMMIT")
         for row in source.execute("SELECT hash FROM files"):
             _link(origin, folder, row[0].hex())
+    _link_checkpoints(os.path.join(origin, CHECKPOINTS), os.path.join(folder, CHECKPOINTS))
     blobs = os.path.join(folder, BLOBS)
     if os.path.isdir(blobs):
         for name in os.listdir(blobs):
@@ -105,14 +107,36 @@ def _copy_entries(
     raise SessionError(f"cannot fork at entry {to}: session {os.path.basename(origin)} has {last}")
 
 
+def _link_checkpoints(origin: str, folder: str) -> None:
+    """Give the fork the copies of the work tree: files of a shadow repository are replaced and
+    deleted, never changed, so that both may have them. One that goes meanwhile is left out.
+    """
+    for at, _, names in os.walk(origin):
+        target = os.path.join(folder, os.path.relpath(at, origin))
+        make_folder(target)
+        for name in names:
+            if name.endswith(".lock"):
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                _link_file(os.path.join(at, name), os.path.join(target, name))
+
+
 def _link(origin: str, folder: str, blob: str) -> None:
     target = blob_file(folder, blob)
     make_folder(os.path.dirname(target))
+    with contextlib.suppress(FileNotFoundError):  # in the source too; reading the blob reports it
+        if not _link_file(blob_file(origin, blob), target):
+            flush_path(target)
+
+
+def _link_file(path: str, target: str) -> bool:
+    """Link a file; return False where it had to be copied. Raises OSError."""
     try:
-        os.link(blob_file(origin, blob), target)
-    except FileNotFoundError:  # missing in the source too; reading the blob reports it
-        return
+        os.link(path, target)
+    except FileNotFoundError:
+        raise
     except OSError:  # a file system without links
-        shutil.copyfile(blob_file(origin, blob), target)
+        shutil.copyfile(path, target)
         os.chmod(target, 0o600)
-        flush_path(target)
+        return False
+    return True

@@ -26,6 +26,8 @@ from longrein.store.disk_errors import store_failure
 DATABASE = "log.sqlite"
 """The log. SQLite's `-wal` and `-shm` lie beside it."""
 BLOBS = "blobs"
+CHECKPOINTS = "checkpoints"
+"""Folder of the copies of the work tree."""
 """Folder of content too large for the database: `blobs/ab/<hash>`."""
 INBOX = "inbox"
 """Folder where other processes leave messages for the session."""
