@@ -66,7 +66,7 @@ TABLE = [
             ("contxt", "context"),
         )
     ),
-    ("sessions now", "longrein sessions does not know what to do with 'now'"),
+    ("trust now", "longrein trust does not know what to do with 'now'"),
     ("sessions -p", "longrein sessions has no flag -p; see longrein sessions --help"),
     ("--model a/b doctor", "longrein doctor has no flag --model; see longrein doctor --help"),
     ("export", "which one? longrein export ID [FLAGS]; `longrein sessions` lists them"),

@@ -2,39 +2,102 @@
 elsewhere.
 """
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import BinaryIO
 
 from longrein import __version__
-from longrein.app.run_context import RunContext, budget_of
+from longrein.app.app import App
+from longrein.app.run_context import CLOCK, RunContext, budget_of
 from longrein.app.session_export import exporters, write_new_file
 from longrein.context import State, fold, next_compacted, report
-from longrein.events import Asked, Entry, LongreinError, UsageError
+from longrein.events import Asked, Entry, LongreinError, SessionError, UsageError
 from longrein.frontends.argv import clean
 from longrein.frontends.reports import context as context_page
 from longrein.frontends.reports import session_lists as listing
 from longrein.frontends.reports import session_lists as search_page
+from longrein.frontends.secret_input import ask
 from longrein.frontends.stdio import say, show, stdout_file
-from longrein.steps.human_text import counted
+from longrein.steps.human_text import counted, escape_line, size
 from longrein.store import (
     BundleReport,
     Reader,
+    SessionInfo,
     export_jsonl,
     find_session,
+    folder_bytes,
     list_sessions,
     session_info,
     write_bundle,
     write_transcript,
 )
 
+USAGE = (
+    "longrein sessions [delete ID... | prune --days N | prune --keep-mb N]; "
+    "see longrein sessions --help"
+)
+DAY_US = 86_400_000_000
+QUESTION = "Delete them? [y/n] "
+ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no"}
 
-def sessions(place: RunContext, _words: Sequence[str], *, json: bool = False) -> int:
-    """List the sessions, newest first."""
+
+def sessions(
+    place: RunContext,
+    words: Sequence[str],
+    *,
+    json: bool = False,
+    days: int = -1,
+    keep_mb: int = -1,
+    here: bool = False,
+    one_shot: bool = False,
+    yes: bool = False,
+) -> int:
+    """List the sessions, newest first, or delete some; 1 when one could not be deleted."""
     infos = list_sessions(place.state_dir)
-    show(listing.as_json(infos) if json else listing.as_table(infos))
-    return 0
+    if not words:
+        show(listing.as_json(infos) if json else listing.as_table(infos))
+        return 0
+    if words[0] == "delete" and words[1:]:
+        ids = [find_session(place.state_dir, word) for word in words[1:]]
+        return _delete(place, [info for info in infos if info.session in ids])
+    if [*words] != ["prune"]:
+        raise UsageError(f"what is to be done with {escape_line(' '.join(words))}? {USAGE}")
+    if days < 0 and keep_mb < 0:
+        raise UsageError("say which sessions go: --days N, --keep-mb N, or both")
+    candidates = [
+        info
+        for info in infos
+        if not info.open and (not here or info.cwd == place.cwd) and info.one_shot >= one_shot
+    ]
+    chosen = listing.to_prune(
+        [(info, folder_bytes(info.folder)) for info in candidates],
+        CLOCK.wall_us() - days * DAY_US if days >= 0 else 0,
+        keep_mb * 1_000_000 if keep_mb >= 0 else None,
+    )
+    if not chosen:
+        say("no session is that old or too much")
+        return 0
+    show(listing.pruned_table(chosen))
+    if not yes and (not (os.isatty(0) and os.isatty(1)) or ask(QUESTION, ANSWERS) != "yes"):
+        say("nothing was deleted; --yes deletes it without a question")
+        return 0
+    return _delete(place, [info for info, _ in chosen])
+
+
+def _delete(place: RunContext, infos: Sequence[SessionInfo]) -> int:
+    app, failed = App(place, say), 0
+    for info in infos:
+        size_bytes = folder_bytes(info.folder)
+        try:
+            asyncio.run(app.delete(info.session))
+        except SessionError as error:
+            say(str(error))
+            failed = 1
+        else:
+            show(f"{info.session} is gone ({size(size_bytes)})\n")
+    return failed
 
 
 def export(

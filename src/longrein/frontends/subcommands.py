@@ -27,10 +27,22 @@ COMMANDS: Mapping[str, Command] = {
         MAIN,
         Command(
             "sessions",
-            "[FLAGS]",
-            "List the sessions on this machine, newest first.",
-            (JSON, STATE_DIR, HELP),
-            0,
+            "[delete ID... | prune] [FLAGS]",
+            "List the sessions on this machine, newest first. delete removes sessions with all "
+            "their files. prune shows which sessions go, with their sizes, and removes them after "
+            "a yes: those older than --days, then the oldest until the rest fits --keep-mb. One "
+            "that is open, or has running tasks, stays.",
+            (
+                flag("--days", "prune: sessions without an entry for N days", "count", "N"),
+                flag("--keep-mb", "prune: the oldest, until N MB are left", "count", "N"),
+                flag("--here", "prune: only sessions of this folder"),
+                flag("--one-shot", "prune: only runs of longrein -p"),
+                flag("--yes", "prune without a question"),
+                JSON,
+                STATE_DIR,
+                HELP,
+            ),
+            1_000,
         ),
         Command(
             "context",

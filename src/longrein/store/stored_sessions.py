@@ -4,6 +4,7 @@ empty ones.
 Needs no lock and scans no log.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 
@@ -247,6 +248,16 @@ async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], i
         return False
     finally:
         lock.release()
+
+
+def folder_bytes(folder: str) -> int:
+    """Return the bytes of all files in the folder of a session; blobs that forks share count."""
+    found = 0
+    for at, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                found += os.lstat(os.path.join(at, name)).st_size
+    return found
 
 
 async def delete_session(state_dir: str, session: str, *, wall_us: Callable[[], int]) -> None:

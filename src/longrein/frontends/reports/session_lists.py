@@ -7,7 +7,7 @@ from msgspec import Struct, to_builtins
 
 from longrein.events import SessionError
 from longrein.events.escape import one_line, shortened
-from longrein.steps.human_text import counted, escape_line, json_page, table
+from longrein.steps.human_text import counted, escape_line, json_page, size, table
 from longrein.store import SearchResult, SessionHistory, SessionInfo
 
 TITLE_CHARS_MAX = 60
@@ -50,6 +50,36 @@ def _row(info: SessionInfo) -> tuple[str, ...]:
 
 def _when(at: int) -> str:
     return datetime.fromtimestamp(at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+Sized = tuple[SessionInfo, int]
+"""A session and the bytes of its folder."""
+
+
+def to_prune(sized: Sequence[Sized], before_us: int, bytes_max: int | None) -> list[Sized]:
+    """Return the sessions that go, oldest first: those whose last entry is older than
+    `before_us`, then the oldest until the rest has at most `bytes_max` bytes.
+    """
+    oldest_first = sorted(sized, key=lambda one: one[0].updated_at)
+    old = [one for one in oldest_first if one[0].updated_at < before_us]
+    rest, left = oldest_first[len(old) :], 0
+    if bytes_max is not None:
+        for number, (_, size_bytes) in enumerate(reversed(rest)):
+            left += size_bytes
+            if left > bytes_max:
+                return [*old, *rest[: len(rest) - number]]
+    return old
+
+
+def pruned_table(chosen: Sequence[Sized]) -> bytes:
+    """A line per session that goes, and their sum."""
+    rows = [
+        (info.session, _when(info.updated_at), size(size_bytes), *_row(info)[3:])
+        for info, size_bytes in chosen
+    ]
+    whole = size(sum(size_bytes for _, size_bytes in chosen))
+    lines = table([("session", "last entry", "size", "folder", "title"), *rows])
+    return lines + f"{counted(len(chosen), 'session')}, {whole}\n".encode()
 
 
 HITS_MAX = 1_000
