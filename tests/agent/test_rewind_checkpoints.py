@@ -288,6 +288,40 @@ def test_old_checkpoints_are_dropped_when_the_space_is_used_up(tmp_path: Path) -
         store.load(names[0])
 
 
+def commit(tree: Path, *words: str) -> None:
+    user_git(tree, "add", "-A")
+    user_git(tree, "-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "x", *words)
+
+
+def test_what_the_last_commit_holds_is_borrowed_and_all_else_is_stored(tmp_path: Path) -> None:
+    tree, kept = tmp_path / "tree", tmp_path / "kept"
+    tree.mkdir()
+    user_git(tree, "init", "-q")
+    for number in range(30):
+        (tree / f"d{number}").mkdir()
+        (tree / f"d{number}/a").write_text(f"{number}\n")
+    commit(tree)
+    store = CheckpointStore(str(kept), dict(os.environ))
+    first, _ = store.take([str(tree)])
+    assert [path.parent.name for path in kept.rglob("objects/??/*")] == ["4b"], "the empty tree"
+    (tree / "d1/a").write_text("new\n")
+    commit(tree)
+    (tree / "d1/a").write_text("1\n")  # a tree and a content of an earlier commit
+    earlier, _ = store.take([str(tree)])
+    (tree / "d2/a").write_text("other\n")
+    later, _ = store.take([str(tree)])
+    store.shrink(1 << 30)
+    commit(tree, "--amend")
+    user_git(tree, "reflog", "expire", "--expire=now", "--all")
+    user_git(tree, "gc", "-q", "--prune=now")
+    repository = CheckpointStore(str(kept), dict(os.environ)).repository(str(tree))
+    for name, texts in ((later, ("1", "other")), (earlier, ("1", "2")), (first, ("1", "2"))):
+        files = repository.files(store.load(name)[str(tree)])
+        found = dict(repository.contents(files[f"d{number}/a"].blob for number in (1, 2)))
+        expected = [f"{text}\n".encode() for text in texts]
+        assert [found[files[f"d{number}/a"].blob] for number in (1, 2)] == expected, name
+
+
 def test_the_users_repository_is_not_touched(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()

@@ -209,7 +209,10 @@ class ShadowRepository:
             )
             if borrow and self._user.objects:
                 self._own_unsafe()
-        tree = self._write_tree() if found.gone or found.present else last.tree
+        tree = last.tree
+        if found.gone or found.present:
+            tree = self._write_tree()
+            self._own_trees(last.tree, tree)
         record = TreeRecord(tree, last.umask, modes, tuple(sorted(found.folders)), found.skipped)
         if record != self._last:
             self._put(f"refs/kept/{tree}", tree + "\n") if tree != EMPTY_TREE else None
@@ -372,11 +375,33 @@ class ShadowRepository:
         if unsafe:
             self._store_pack(b"".join(blob + b"\n" for blob in unsafe), borrow=True)
 
+    def _own_trees(self, before: str, tree: str) -> None:
+        """Copy the borrowed trees that are new since `before` and not in the user's last commit."""
+        if not self._user.objects or tree in (before, EMPTY_TREE):
+            return
+        words = ["diff-tree", "-r", "-t", "-z", "--raw", "--no-abbrev", "--no-renames"]
+        self._known_empty() if before == EMPTY_TREE else None
+        fields = self._run([*words, before, tree], plain=True, borrow=True).split(b"\0")
+        heads = [field.split(b" ") for field in fields[::2] if field.startswith(b":")]
+        new = {tree.encode(), *(head[3] for head in heads if head[1] == b"040000")}
+        borrowed = {name for name in new if not self._is_loose(name.decode())}
+        if borrowed:
+            words = ["ls-tree", "-r", "-t", "-d", "-z", "--full-tree", "HEAD"]
+            committed = self._user.ask(*words).split(b"\0")[:-1]
+            borrowed -= {line.partition(b"\t")[0].rpartition(b" ")[2] for line in committed}
+            borrowed.discard(self._user.ask("rev-parse", "-q", "--verify", "HEAD^{tree}").strip())
+        if borrowed:
+            self._store_pack(b"".join(name + b"\n" for name in sorted(borrowed)), borrow=True)
+
+    def _is_loose(self, name: str) -> bool:
+        """Return True for an object that was stored here since the last packing."""
+        return os.path.exists(os.path.join(self.folder, "objects", name[:2], name[2:]))
+
     def _write_tree(self) -> str:
         prefix = os.path.relpath(self.root, self._top)
         words = ["write-tree", "--missing-ok", *([] if prefix == "." else [f"--prefix={prefix}/"])]
         try:
-            return self._run(words).decode().strip()
+            return self._run(words, borrow=True).decode().strip()
         except CheckpointError:
             if prefix != "." and not self._run(["ls-files", "-z"]):
                 return EMPTY_TREE
@@ -442,7 +467,7 @@ class ShadowRepository:
             return {}
         found = {}
         for line in self._run(
-            ["ls-tree", "-r", "-z", "--full-tree", record.tree], plain=True
+            ["ls-tree", "-r", "-z", "--full-tree", record.tree], plain=True, borrow=True
         ).split(b"\0")[:-1]:
             head, _, raw = line.partition(b"\t")
             mode, _, blob = head.decode().split(" ")
@@ -472,7 +497,7 @@ class ShadowRepository:
                 "--no-renames",
                 *map(self._known, (one, other)),
             ]
-            fields = self._run(words, plain=True).split(b"\0")
+            fields = self._run(words, plain=True, borrow=True).split(b"\0")
             for head, raw in zip(fields[::2], fields[1::2], strict=False):
                 _, _, before, after, _ = head.decode().split(" ")
                 paths[os.fsdecode(raw)] = (before.strip("0") and before, after.strip("0") and after)
@@ -500,8 +525,12 @@ class ShadowRepository:
 
     def _known(self, record: TreeRecord) -> str:
         if record.tree == EMPTY_TREE:
-            self._feed(["hash-object", "-w", "-t", "tree", "--stdin"], ())
+            self._known_empty()
         return record.tree
+
+    def _known_empty(self) -> None:
+        """Store the empty tree, which git reads but does not have."""
+        self._feed(["hash-object", "-w", "-t", "tree", "--stdin"], ())
 
     def contents(self, blobs: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """Yield (blob, content) in the order given; None for one that no longer exists."""
@@ -569,15 +598,27 @@ class ShadowRepository:
             "--objects",
             "--no-object-names",
             "--missing=allow-any",
-            "--all",
             "--indexed-objects",
+            "--stdin",
         ]
-        name = self._store_pack(self._run(words, plain=True))
+        name = self._store_pack(self._run(words, plain=True, given=self._own_kept()))
         for old in os.listdir(folder):
             if name not in old:
                 os.unlink(os.path.join(folder, old))
-        self._run(["prune", "--expire=now"], plain=True)
-        self._run(["prune-packed", "-q"], plain=True)
+        for at, _, names in os.walk(os.path.join(self.folder, "objects")):
+            if len(os.path.basename(at)) == 2:  # loose objects: what is needed is in the pack
+                for loose in names:
+                    os.unlink(os.path.join(at, loose))
+
+    def _own_kept(self) -> bytes:
+        """Return the trees of checkpoints that are stored here, one on a line; others are the
+        user's.
+        """
+        kept = os.listdir(os.path.join(self.folder, "refs/kept"))
+        given = "".join(f"{name}\n" for name in kept).encode()
+        found = self._run(["cat-file", "--batch-check"], plain=True, given=given)
+        lines = [line.split() for line in found.splitlines()]
+        return b"".join(line[0] + b"\n" for line in lines if line[1:2] == [b"tree"])
 
     def _store_pack(self, objects: bytes, *, borrow: bool = False) -> str:
         """Store objects, one on a line, as a pack; return its name."""
@@ -621,12 +662,19 @@ class ShadowRepository:
             umask=0o077,
         )
 
-    def _run(self, words: list[str], *, plain: bool = False, borrow: bool = False) -> bytes:
-        return _finish(self._start(words, plain=plain, borrow=borrow))
+    def _run(
+        self,
+        words: list[str],
+        *,
+        plain: bool = False,
+        borrow: bool = False,
+        given: bytes | None = None,
+    ) -> bytes:
+        stdin = subprocess.DEVNULL if given is None else subprocess.PIPE
+        return _finish(self._start(words, plain=plain, stdin=stdin, borrow=borrow), given)
 
     def _feed(self, words: list[str], paths: Iterable[str], *, borrow: bool = False) -> None:
-        given = b"".join(os.fsencode(path) + b"\0" for path in paths)
-        _finish(self._start(words, stdin=subprocess.PIPE, borrow=borrow), given)
+        self._run(words, borrow=borrow, given=b"".join(os.fsencode(path) + b"\0" for path in paths))
 
 
 def _has_rules(found: _Changes) -> bool:
