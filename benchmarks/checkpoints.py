@@ -1,7 +1,7 @@
 """Time of a checkpoint in a repository of 20,000 files with 10 changed: `python -m
 benchmarks.checkpoints`.
 
-Printed are the median and the least wall time of the looks, and the processor time of longrein and
+Printed are the space that checkpoints take, the median and the least wall time of the looks, and the processor time of longrein and
 its git together, which other work on the machine delays less. The verdict is on the least wall
 time.
 """
@@ -54,6 +54,12 @@ def measure(store: CheckpointStore, root: Path) -> tuple[float, float]:
     return (time.perf_counter() - began) * 1000, (processor_s() - ran) * 1000
 
 
+def on_disk(folder: str) -> tuple[int, int]:
+    """Return the number of files below a folder, and the bytes of their blocks."""
+    found = [path.lstat() for path in Path(folder).rglob("*") if path.is_file()]
+    return len(found), sum(one.st_blocks * 512 for one in found)
+
+
 def main() -> int:
     """Print the times; 0 when a checkpoint is within the limit."""
     with tempfile.TemporaryDirectory() as folder:
@@ -77,10 +83,15 @@ def main() -> int:
                 f"{name}: least {least:.0f} ms, median {median:.0f} ms (processor "
                 f"{statistics.median(ran):.0f} ms)"
             )
-        print(
-            "stored beside the user's objects: "
-            f"{store.repository(str(root)).size_bytes() // 1024} kB"
-        )
+        count, size = on_disk(store.folder)
+        print(f"on the disk after {2 * RUNS} looks: {count} files, {size // 1024:,} kB")
+        once = CheckpointStore(os.path.join(folder, "once"), dict(os.environ))
+        once.take([str(root)])
+        files[-1].write_text("changed by the one command\n")
+        once.take([str(root)])
+        once.forget_indexes()
+        count, size = on_disk(once.folder)
+        print(f"on the disk after a one-shot run with a command: {count} files, {size // 1024} kB")
     print(
         f"a checkpoint with {CHANGED} of {FILES:,} files changed: {least:.0f} ms, limit "
         f"{LIMIT_MS:.0f} ms"

@@ -36,12 +36,18 @@ def needs_checkpoint(now: CurrentRules, tool: Tool, arguments: Mapping[str, Any]
 class SessionCheckpoints(Checkpoints):
     """Takes and loads the checkpoints of one session. Belongs to one event loop."""
 
-    def __init__(self, store: CheckpointStore, bytes_max: int) -> None:
-        """`bytes_max`: space that the checkpoints of the session may take."""
-        self._store, self._bytes_max = store, bytes_max
+    def __init__(self, store: CheckpointStore, bytes_max: int, *, keeps_index: bool = True) -> None:
+        """`bytes_max`: space that the checkpoints of the session may take. `keeps_index`: False
+        for a session that will hardly go on: its next command reads the work tree anew.
+        """
+        self._store, self._bytes_max, self._keeps_index = store, bytes_max, keeps_index
         self._told: set[str] = set()
         self._taken = 0
         self._warming: asyncio.Future[None] | None = None
+
+    async def release(self) -> None:
+        if not self._keeps_index:
+            await self.run(CheckpointStore.forget_indexes)
 
     def warm(self) -> None:
         """Look at the work tree for the first time, while the model still writes its call."""

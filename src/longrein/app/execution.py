@@ -187,6 +187,6 @@ def checkpoint_opener(
             workspace.environment(""),
             [run_context.state_dir],
         )
-        return SessionCheckpoints(store, bytes_max)
+        return SessionCheckpoints(store, bytes_max, keeps_index=not run_context.options.print)
 
     return open_them

@@ -75,6 +75,11 @@ class CheckpointStore:
             raise CheckpointError("the checkpoint of that moment is no longer kept")
         return records
 
+    def forget_indexes(self) -> None:
+        """Delete what makes the next look at the work tree fast."""
+        for repository in self._open.values():
+            repository.forget_index()
+
     def shrink(self, bytes_max: int) -> int:
         """Keep the session's checkpoints within `bytes_max`; return how many were dropped."""
         dropped = sum(

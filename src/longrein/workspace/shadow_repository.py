@@ -185,7 +185,7 @@ class ShadowRepository:
             except CheckpointError:
                 if not again:
                     raise
-                self._forget_index()  # damaged, or a file changed during the look
+                self.forget_index()  # damaged, or a file changed during the look
             else:
                 return record
         raise AssertionError
@@ -441,14 +441,16 @@ class ShadowRepository:
                 return
         except (OSError, ValueError, msgspec.ValidationError):
             pass
-        self._forget_index()
+        self.forget_index()
 
-    def _forget_index(self) -> None:
+    def forget_index(self) -> None:
+        """Delete the index and the last record, so that the next look reads the tree anew."""
         self._last, self._user_stamp, self._stamps = None, (0, 0, 0), FolderStamps(self.root)
         self._racy.clear()
         self._remove_lock()
-        with suppress(OSError):
-            os.unlink(self._index)
+        for path in (self._index, os.path.join(self.folder, LAST)):
+            with suppress(OSError):
+                os.unlink(path)
 
     def _remove_lock(self) -> None:
         """Remove the lock of a git that was killed: nobody else uses this index."""
