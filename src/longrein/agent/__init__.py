@@ -46,6 +46,7 @@ from longrein.agent.open_session import (
     RESTORED_MODES,
     OpenSession,
     bypass_warning,
+    folded_from,
     open_session,
     resumed_state,
 )
@@ -103,6 +104,7 @@ __all__ = [
     "bypass_warning",
     "compose_system",
     "encode_message",
+    "folded_from",
     "fork_task",
     "next_move",
     "open_session",

@@ -4,7 +4,7 @@ Every session begins the same way: fold the log and continue from its state.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from longrein.agent.dependencies import Dependencies
 from longrein.agent.hooks import SessionHooks
@@ -28,8 +28,8 @@ from longrein.agent.session import CLOSE_WAIT_S, Session
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.context import State, fold, step
 from longrein.context.snapshot_codec import decode_state
-from longrein.events import ModeSet, Opened, PrefixSet, Restored, Rewound, text_of
-from longrein.store import Log
+from longrein.events import Entry, ModeSet, Opened, PrefixSet, Restored, Rewound, text_of
+from longrein.store import Log, Snapshot
 from longrein.tools import TaskView
 
 BYPASS = "bypassPermissions"
@@ -164,13 +164,21 @@ class OpenSession(Session):
 
 def resumed_state(log: Log) -> State:
     """Fold the log, from its snapshot where there is one."""
-    kept = log.snapshot
+    return folded_from(
+        log.session, log.snapshot, lambda after: log.history(after + 1, len(log.entries))
+    )
+
+
+def folded_from(
+    session: str, kept: Snapshot | None, entries: Callable[[int], Iterable[Entry]]
+) -> State:
+    """Fold a log from its snapshot. `entries(after)` gives those behind seq `after`."""
     state = decode_state(kept.state) if kept is not None else None
-    if kept is None or state is None or (state.seq, state.session) != (kept.seq, log.session):
-        return fold(log.entries)
-    for entry in log.history(kept.seq + 1, len(log.entries)):
+    if kept is None or state is None or (state.seq, state.session) != (kept.seq, session):
+        return fold(entries(0))
+    for entry in entries(kept.seq):
         if isinstance(entry.event, Rewound | Restored):
-            return fold(log.entries)  # goes back once for all of them
+            return fold(entries(0))  # goes back once for all of them
         state = step(state, entry)
     return state
 

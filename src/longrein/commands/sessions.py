@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import BinaryIO
 
 from longrein import __version__
+from longrein.agent import folded_from
 from longrein.app.app import App
 from longrein.app.run_context import CLOCK, RunContext, budget_of
 from longrein.app.session_export import exporters, write_new_file
@@ -159,11 +160,11 @@ def context(
 ) -> int:
     """Show what fills the context of one session, or one of its requests (`as_sent`, from 1)."""
     with closing(Reader(place.state_dir, find_session(place.state_dir, words[0]))) as reader:
-        entries = list(reader.entries())
-    if as_sent:
-        show(context_page.as_sent(_state_of_request(entries, as_sent)))
-        return 0
-    state = fold(entries)
+        if as_sent:
+            entries = list(reader.entries())
+            show(context_page.as_sent(_state_of_request(entries, as_sent)))
+            return 0
+        state = folded_from(reader.session, reader.snapshot(), reader.entries)
     budget = budget_of(place, state)
     told = report(state, budget, next_compacted(state, budget))
     model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""

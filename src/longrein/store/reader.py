@@ -24,6 +24,8 @@ from longrein.store.database import (
 )
 from longrein.store.disk_errors import store_failure
 from longrein.store.session_folder import DATABASE, damaged_databases, existing_folder
+from longrein.store.snapshot import read_snapshot
+from longrein.store.store_port import Snapshot
 
 PIECE_BYTES = 1024 * 1024
 BATCH_ROWS = 256
@@ -157,6 +159,12 @@ class Reader:
         row = next(self.rows_of(self.number, 0, SEQ_MAX, batch=1), None)
         entry = entry_of(self.folder, row) if row else None
         return entry if entry and isinstance(entry.event, Opened) else None
+
+    def snapshot(self) -> Snapshot | None:
+        """Return the snapshot that fits the log of a root session; None without one."""
+        with contextlib.closing(read_only(os.path.join(self.folder, DATABASE))) as connection:
+            found = read_snapshot(self.folder, self.session, connection)
+        return found[0] if found else None
 
     def tail(self) -> tuple[int, int]:
         """Return (seq, time) of the last committed entry; zeros when there is none."""
