@@ -364,6 +364,7 @@ class AskFailed(Event, frozen=True):
     limit_tokens: int = 0  # Window size from the error's text; 0 when it has none
     assumed_usd: float = 0.0  # Money that was probably spent
     partial: str = ""  # Blob of the partial reply
+    attempts_max: int = 0  # Attempts that are worth while after this failure; 0: the usual number
 
 
 # --- Permissions and hooks ------------------------------------------------------------------------
