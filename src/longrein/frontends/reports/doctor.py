@@ -38,6 +38,12 @@ def finding_lines(findings: Sequence[Finding]) -> list[str]:
     return rows
 
 
+def finding_fields(finding: Finding) -> dict[str, str]:
+    """Return the JSON form of a finding: its state is `ok`, `note` or `missing`."""
+    well, what, told = finding
+    return {"state": _mark(well, what).strip().lower(), "name": what, "text": told}
+
+
 def findings_of(place: RunContext) -> list[Finding]:
     """Look at the machine, the folder, the model and the extensions."""
     findings = [*_machine(), *_sandbox(place), *_state(place), _trust(place), *_model(place)]
