@@ -140,9 +140,10 @@ class PolicyData(Data, frozen=True):
     """Cost of the session under another context policy, by replay."""
 
     name: str
-    """`keep-all` keeps everything, whether it fits the window or not. `summary-92` asks for a
-    summary at 92 % of the window. `batch` hides old results in batches, then does the same. The
-    session's own cost is the last `RequestData.total_usd`.
+    """`longrein` is the session as it was, priced like the others. `keep-all` keeps everything,
+    whether it fits the window or not. `summary-92` asks for a summary at 92 % of the window.
+    `batch` hides old results in batches, then does the same. What was paid is the last
+    `RequestData.total_usd`: with misses of the cache, failed requests and the provider's counts.
     """
     cost: float
     """In `Inspection.cost_unit`, without recalls."""
@@ -244,7 +245,7 @@ class ItemData(Data, frozen=True):
     tool: str = ""
     """Of a call or result: the tool."""
     begins: str = ""
-    """First words."""
+    """File and lines of a reading, such as `src/app.py:40–80`; else the first words."""
     shown: bool = False
     """True if the next request would contain it, in any form."""
     usd: float = 0.0

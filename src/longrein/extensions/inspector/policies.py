@@ -27,12 +27,14 @@ from longrein.extensions.lab.replay import (
     of_entries,
     replay_of,
 )
-from longrein.extensions.lab.replay.plain_policies import PLAIN, Change, PlainReplay
+from longrein.extensions.lab.replay.own_decisions import OWN, OwnDecisions
+from longrein.extensions.lab.replay.plain_policies import (
+    PLAIN,
+    Change,
+    PlainPolicy,
+    PlainReplay,
+)
 
-PLAIN_POLICIES = ("keep-all", *PLAIN)
-"""Policies that are cheap to replay. `keep-all` keeps everything, whether it fits the window or
-not.
-"""
 SEARCHED_CHARS_MAX = 6_000_000
 """In a longer session no uses are looked for, so that the page is made in seconds: recalls are
 then not counted.
@@ -71,11 +73,18 @@ def scale_of(budget: Budget, recording: Recording, sent_tokens: float) -> Scale:
 def with_policies(
     base: Inspection, entries: Sequence[Entry], budget: Budget, sent_tokens: float
 ) -> Inspection:
-    """Return `base` with the cost of the plain policies. `sent_tokens` as in `scale_of`."""
+    """Return `base` with the cost of the session as it was and under the plain policies, all by
+    replay. `sent_tokens` as in `scale_of`.
+    """
     recording = of_entries(base.session.id, entries)
     scale = scale_of(budget, recording, sent_tokens)
     uses, own = _uses(recording), _scaled_budget(budget, scale)
-    policies = [_policy(name, recording, own, scale, uses) for name in PLAIN_POLICIES]
+    decisions = OwnDecisions(entries)
+    known: dict[str, PlainPolicy] = {OWN: decisions, "keep-all": keep_all, **PLAIN}
+    policies = []
+    for name, policy in known.items():
+        replay = PlainReplay(recording, policy, own.window_tokens, decisions.rewinds)
+        policies.append(_policy(name, replay, own, scale, uses))
     return msgspec.structs.replace(base, policies=policies, cost_unit=scale.unit)
 
 
@@ -99,16 +108,18 @@ def _uses(recording: Recording) -> Uses:
     )
 
 
+def keep_all(_replay: PlainReplay, _change: Change) -> None:
+    """Keep everything, whether it fits the window or not."""
+
+
 def _open(name: str, recording: Recording, budget: Budget) -> PolicyReplay | PlainReplay:
     if name == "keep-all":
-        return PlainReplay(recording, lambda _replay, _change: None, budget.window_tokens)
+        return PlainReplay(recording, keep_all, budget.window_tokens)
     return replay_of(name, recording, budget)
 
 
-def _policy(
-    name: str, recording: Recording, budget: Budget, scale: Scale, uses: Uses
-) -> PolicyData:
-    replay = _open(name, recording, budget)
+def _policy(name: str, replay: PlainReplay, budget: Budget, scale: Scale, uses: Uses) -> PolicyData:
+    recording = replay.recording
     account = CostAccount(name, recording, scale.rates, window=budget.window_tokens, uses=uses)
     cumulative = []
     for change in replay.changes():
@@ -123,7 +134,7 @@ def _policy(
         cumulative,
         round(row.peak * scale.tokens),
         round(row.kept / row.uses, 4) if row.uses else 1.0,
-        row.failures,
+        0 if name == OWN else row.failures,
     )
 
 
