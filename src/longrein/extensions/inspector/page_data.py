@@ -136,6 +136,21 @@ class RequestData(Data, frozen=True):
     break_: Break | None = msgspec.field(default=None, name="break")
 
 
+class MoneyRow(Data, frozen=True):
+    """Use of one model for one purpose."""
+
+    model: str
+    """'' for subagents and hooks, which may use several."""
+    purpose: str
+    """`turn`, `summary`, `subagents` or `hooks`."""
+    requests: int
+    input: int
+    """All input tokens, those from the cache included."""
+    cache_read: int
+    output: int
+    usd: float
+
+
 class PolicyData(Data, frozen=True):
     """Cost of the session under another context policy, by replay."""
 
@@ -405,6 +420,8 @@ class Inspection(Data, frozen=True):
     """
     prices_note: str = ""
     """Note on assumed prices."""
+    money: list[MoneyRow] = []
+    """What was paid, by model and purpose, the most expensive first."""
     left_out: LeftOut = LeftOut()
     live: str = ""
     """Of a page served by `--live`: the URL path of the server-sent events. '' for a file."""
@@ -431,3 +448,5 @@ class Update(Data, frozen=True):
     items: list[ItemData] = []
     subagents: list[SubagentData] = []
     files: list[FileData] = []
+    money: list[MoneyRow] = []
+    """All rows of the table; [] where none has changed."""

@@ -17,7 +17,9 @@ from longrein.extensions.inspector.page_data import (
 )
 from longrein.extensions.lab.replay import (
     NAMES,
+    OWN,
     CostAccount,
+    OwnDecisions,
     PolicyReplay,
     Rates,
     Recording,
@@ -27,7 +29,6 @@ from longrein.extensions.lab.replay import (
     of_entries,
     replay_of,
 )
-from longrein.extensions.lab.replay.own_decisions import OWN, OwnDecisions
 from longrein.extensions.lab.replay.plain_policies import (
     PLAIN,
     Change,
