@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from longrein.context.clearing.text_features import touched_paths
 from longrein.context.state.request_types import PREPARE_SHARE, Budget, Item, ItemKind, Price
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import arguments_text, estimate_text, spec_tokens
@@ -174,8 +173,8 @@ def reading_place(state: State, item: Item, calls: Mapping[str, ToolCall]) -> st
         return ""
     call = part if isinstance(part, ToolCall) else calls.get(part.call)
     arguments = (call.arguments if call is not None else None) or {}
-    path = next(iter(touched_paths(arguments)), "")
-    if not path:
+    path = arguments.get("file_path") or arguments.get("path")
+    if not isinstance(path, str) or not path:
         return ""
     numbers = _lines_asked(arguments)
     if isinstance(part, ToolResult) and (shown := _NUMBERED_LINE.findall(text_of(part.parts))):
