@@ -184,7 +184,7 @@ def test_a_local_server_that_does_not_run_is_told_with_each_attempt(
     done = cli.run("-p", "go", "--output-format", output)
     assert done.code == 75
     *attempts, last = done.err.splitlines()
-    assert last == f"longrein: {problem}"
+    assert last == f"longrein: {problem}; `longrein -p -c` tries again"
     if output == "text":
         shown = [re.sub(r"in \d\.\d s", "in N s", one) for one in attempts]
         assert shown == [f"longrein: retrying in N s, attempt {n} of 3: {problem}" for n in (2, 3)]
