@@ -234,6 +234,9 @@ def test_without_a_model_three_lines_say_what_to_do(cli: CliHarness) -> None:
     assert "`longrein login PROVIDER` keeps a key" in rows[0]
     assert "start ollama, lmstudio, llamacpp or vllm" in rows[1]
     assert "`longrein demo`" in rows[2]
+    with on_terminal(cli, LANG="zh_CN.UTF-8") as tty:
+        assert tty.wait_exit() == 1
+        assert "`longrein demo` 无需密钥" in [row for row in tty.lines() if row][2]
     headless, doctor = cli.run("-p", "go").err, cli.run("doctor").text
     assert headless.splitlines() == [f"longrein: {row}" for row in rows]
     assert [row for row in doctor.splitlines() if row[9:] in rows[1:]] == [

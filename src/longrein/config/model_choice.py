@@ -73,10 +73,12 @@ def choose_model(
 
 def _nothing_found() -> str:
     servers = [known.name for known in known_providers() if known.local]
-    return (
-        "No model yet: `longrein login PROVIDER` keeps a key,\n"
-        f"or start {', '.join(servers[:-1])} or {servers[-1]} on this machine.\n{DEMO}"
+    lines = (
+        "No model yet: `longrein login PROVIDER` keeps a key,",
+        f"or start {', '.join(servers[:-1])} or {servers[-1]} on this machine.",
+        DEMO,
     )
+    return "\n".join(lines)
 
 
 def _named(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelOptions:
