@@ -247,6 +247,15 @@ def test_without_a_model_three_lines_say_what_to_do(cli: CliHarness) -> None:
     assert max(map(len, (*headless.splitlines(), *shown))) <= 80
 
 
+def test_a_model_without_a_key_is_named_on_one_line_inside_a_session(cli: CliHarness) -> None:
+    cli.plays(says("hello"))
+    with on_terminal(cli) as tty:
+        tty.until("idle").ask("/model anthropic/claude-sonnet-5-5")
+        tty.until(
+            "! No key for anthropic: `longrein login anthropic` keeps one, or set ANTHROPIC_API_KEY"
+        )
+
+
 def test_the_first_run_names_keys_and_local_servers(cli: CliHarness) -> None:
     with Provider(Loopback(text="Hello.")) as provider:
         cli.config.write_text(
