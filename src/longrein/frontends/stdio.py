@@ -142,12 +142,9 @@ class _Terminal(io.BytesIO):
 
 
 def say(line: str) -> None:
-    """Write `line` to stderr as UTF-8, escaped; each line of it has the prefix. Errors are
-    ignored.
-    """
-    told = "".join(f"longrein: {escape(one)}\n" for one in line.splitlines() or [""])
+    """Write `line` to stderr as UTF-8, escaped and on one line; errors are ignored."""
     with suppress(OSError):
-        os.write(2, told.encode("utf-8", "replace"))
+        os.write(2, f"longrein: {escape(' '.join(line.splitlines()))}\n".encode("utf-8", "replace"))
 
 
 # --- Buffered output ------------------------------------------------------------------------------
