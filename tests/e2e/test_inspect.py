@@ -127,7 +127,9 @@ def test_two_sessions_and_two_policies_side_by_side(cli: CliHarness) -> None:
     assert [two.a.session.id, two.b.session.id] == [first, second]
     assert two.b.transcript
     one = compared(first, "summary-92")
-    assert (one.a.session.policy, one.b.session.policy) == ("", "summary-92")
+    assert (one.a.session.policy, one.b.session.policy) == ("longrein", "summary-92")
+    assert len(one.a.requests) == len(one.b.requests) == 3
+    assert one.a.requests == one.b.requests, "both by replay, and nothing was compacted"
     policies = compared(first, "default", "batch")
     assert (policies.a.session.policy, policies.b.session.policy) == ("default", "batch")
     assert len(policies.a.requests) == len(policies.b.requests) == 3

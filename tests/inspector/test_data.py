@@ -263,6 +263,10 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
     recording = of_entries(found.session.id, inspector.entries)
     scale = scale_of(inspector.budget, recording, inspector.sent_tokens())
     names = ["longrein", "keep-all", "summary-92", "batch"]
+
+    def decided() -> OwnDecisions:
+        return OwnDecisions(inspector.entries)
+
     assert [policy.name for policy in found.policies] == names
     for policy in found.policies:
         assert len(policy.cumulative) == recording.requests
@@ -277,8 +281,8 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
     assert found.policies[-1].with_recalls == pytest.approx(
         account.row.with_recalls * scale.cost, abs=1e-6
     )
-    for name in ("default", "summary-92"):
-        other = replayed_inspection(found, recording, name, inspector.budget, scale)
+    for name in ("default", "summary-92", "longrein"):
+        other = replayed_inspection(found, recording, name, inspector.budget, scale, decided())
         assert (other.session.policy, len(other.requests), other.items) == (
             name,
             recording.requests,
@@ -289,7 +293,11 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
         assert breaks
         assert sum(mark.price_usd for mark in breaks) > 0
     with pytest.raises(KeyError):
-        replayed_inspection(found, recording, "unknown", inspector.budget, scale)
+        replayed_inspection(found, recording, "unknown", inspector.budget, scale, decided())
+    money = {policy.name: policy.cost for policy in found.policies}
+    for name in ("longrein", "summary-92"):
+        other = replayed_inspection(found, recording, name, inspector.budget, scale, decided())
+        assert other.requests[-1].total_usd == pytest.approx(money[name], rel=1e-4)
 
 
 @pytest.mark.parametrize("entries", [200, 400, ENTRIES])

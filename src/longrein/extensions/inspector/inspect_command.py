@@ -201,16 +201,18 @@ def _half(inspector: SessionInspector) -> Inspection:
 
 
 def _policies(inspector: SessionInspector, policies: Sequence[str]) -> Comparison:
-    from longrein.extensions.inspector.policies import under_policies
+    """Compare two policies, or the session as it was with one; both by replay."""
+    from longrein.extensions.inspector.policies import policy_names, under_policies
 
+    names = policies if len(policies) > 1 else [policy_names()[0], *policies]
     made = under_policies(
         inspector.inspection(),
         inspector.entries,
         inspector.budget,
         inspector.sent_tokens(),
-        policies,
+        names,
     )
-    return Comparison(_half(inspector) if len(made) == 1 else made[0], made[-1])
+    return Comparison(made[0], made[1])
 
 
 # --- Live -----------------------------------------------------------------------------------------

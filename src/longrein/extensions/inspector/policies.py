@@ -81,11 +81,10 @@ def with_policies(
     scale = scale_of(budget, recording, sent_tokens)
     uses, own = _uses(recording), _scaled_budget(budget, scale)
     decisions = OwnDecisions(entries)
-    known: dict[str, PlainPolicy] = {OWN: decisions, "keep-all": keep_all, **PLAIN}
-    policies = []
-    for name, policy in known.items():
-        replay = PlainReplay(recording, policy, own.window_tokens, decisions.rewinds)
-        policies.append(_policy(name, replay, own, scale, uses))
+    policies = [
+        _policy(name, _open_plain(name, recording, own, decisions), own, scale, uses)
+        for name in (OWN, *CHEAP)
+    ]
     return msgspec.structs.replace(base, policies=policies, cost_unit=scale.unit)
 
 
@@ -113,10 +112,15 @@ def keep_all(_replay: PlainReplay, _change: Change) -> None:
     """Keep everything, whether it fits the window or not."""
 
 
-def _open(name: str, recording: Recording, budget: Budget) -> PolicyReplay | PlainReplay:
-    if name == "keep-all":
-        return PlainReplay(recording, keep_all, budget.window_tokens)
-    return replay_of(name, recording, budget)
+CHEAP: dict[str, PlainPolicy] = {"keep-all": keep_all, **PLAIN}
+"""Policies that are cheap to replay, beside the session as it was."""
+
+
+def _open_plain(
+    name: str, recording: Recording, budget: Budget, decisions: OwnDecisions
+) -> PlainReplay:
+    policy = decisions if name == OWN else CHEAP[name]
+    return PlainReplay(recording, policy, budget.window_tokens, decisions.rewinds)
 
 
 def _policy(name: str, replay: PlainReplay, budget: Budget, scale: Scale, uses: Uses) -> PolicyData:
@@ -143,8 +147,10 @@ def _policy(name: str, replay: PlainReplay, budget: Budget, scale: Scale, uses: 
 
 
 def policy_names() -> Sequence[str]:
-    """Return the names of the policies under which a session can be replayed."""
-    return NAMES
+    """Return the names of the policies under which a session can be replayed; the first is the
+    session as it was.
+    """
+    return (OWN, *NAMES)
 
 
 def under_policies(
@@ -157,21 +163,34 @@ def under_policies(
     """Return the session of `base` as it would have been under each of the policies `names`."""
     recording = of_entries(base.session.id, entries)
     scale = scale_of(budget, recording, sent_tokens)
-    return [replayed_inspection(base, recording, name, budget, scale) for name in names]
+    return [
+        replayed_inspection(base, recording, name, budget, scale, OwnDecisions(entries))
+        for name in names
+    ]
 
 
 def replayed_inspection(
-    base: Inspection, recording: Recording, name: str, budget: Budget, scale: Scale
+    base: Inspection,
+    recording: Recording,
+    name: str,
+    budget: Budget,
+    scale: Scale,
+    decisions: OwnDecisions,
 ) -> Inspection:
     """Return the session as it would have been under the policy `name`: its requests and their
-    cost.
+    cost. `decisions` are those of its log.
 
     Raises `KeyError` for an unknown name.
     """
-    if name not in NAMES:
+    if name not in policy_names():
         raise KeyError(name)
     own = _scaled_budget(budget, scale)
-    replay = _open(name, recording, own)
+    is_plain = name == OWN or name in CHEAP
+    replay = (
+        _open_plain(name, recording, own, decisions)
+        if is_plain
+        else replay_of(name, recording, own)
+    )
     account = CostAccount(
         name, recording, scale.rates, window=own.window_tokens, uses=_uses(recording)
     )
@@ -200,6 +219,7 @@ def replayed_inspection(
         subagents=[],
         files=[],
         policies=[],
+        money=[],
     )
 
 
