@@ -386,7 +386,7 @@ def test_comparison_puts_two_sessions_side_by_side(open_page: OpenPage) -> None:
     assert texts(page, "[role=tab]")[0] == "Comparison"
     rows = {row[0]: row[1:] for row in table(page, "Figures of both")}
     assert rows["Requests"][:2] == [str(len(one["requests"])), str(len(other["requests"]))]
-    assert rows["Money"][:2] == [
+    assert rows["Money, paid"][:2] == [
         f"${data['requests'][-1]['total_usd']:.2f}" for data in (one, other)
     ]
     assert rows["Figure"] == [
