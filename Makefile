@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs pictures demo bench load measures race trust mutants structure clean library clients site
+.PHONY: help test check format docs pictures demo bench load measures race trust mutants structure clean library clients site release
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -111,6 +111,21 @@ pictures: .venv/ready  ## draw the pictures of the README and the docs (needs Ch
 site: .venv/site  ## build the docs as a site in site/
 	@NO_MKDOCS_2_WARNING=1 .venv/site/bin/mkdocs build --quiet --strict
 	@echo "make: open site/index.html"
+
+# The programs that build and check the packages have a venv of their own, from a lock file as every other.
+.venv/release: requirements-release.lock .venv/run
+	@echo "make: installing build and twine into $@ (some seconds, once)"
+	@rm -rf $@ && if command -v uv >/dev/null 2>&1; then uv venv --quiet $@ && uv pip install --quiet --python $@/bin/python --no-deps -r $<; \
+	else python3 -m venv $@ && $@/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<; fi \
+	|| { rm -rf $@; echo "make: build and twine cannot be installed, so nothing is released"; exit 1; }
+	@touch $@
+
+release: .venv/release  ## build wheel and sdist in dist/, check them, and try each in a bare environment
+	@.venv/release/bin/python -m tests.release --version
+	@rm -rf dist
+	.venv/release/bin/python -m build --no-isolation --outdir dist .
+	.venv/release/bin/python -m twine check --strict dist/*
+	.venv/release/bin/python -m tests.release dist/*
 
 demo: .venv/run  ## run a small real job offline, without a key; installs only what longrein needs
 	@PYTHONPATH="$(CURDIR)/src" $(PY) -m longrein demo

@@ -381,7 +381,7 @@ async def test_errors_of_a_session_name_arguments(here: dict[str, Any]) -> None:
             await session.ask("Look.")
     with pytest.raises(longrein.SettingsError, match=r"^permission_mode must be one of plan, "):
         await Session.open(model, permission_mode="all", **here)  # type: ignore[arg-type]
-    with pytest.raises(longrein.ModelUnknown, match="with model='PROVIDER/MODEL'"):
+    with pytest.raises(longrein.ModelUnknown, match="another with model='PROVIDER/MODEL'"):
         await Session.open("anthropic/claude-sonnet-4-5", **here)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from longrein.events import LongreinError, UsageError
+from longrein.events import LongreinError, ModelUnknown, UsageError
 from longrein.frontends import first_frame
 from longrein.frontends.argv import Parsed, clean, parse
 from longrein.frontends.stdio import STDIN_WAIT_S, read_piped, say, show
@@ -40,13 +40,15 @@ class App(Protocol):
 def main(argv: Sequence[str], app: App) -> int:
     """Run `longrein ARGV` and return its exit code.
 
-    Expected errors are one line on stderr, never a traceback.
+    Expected errors are one line on stderr, never a traceback; a model that cannot be used has
+    lines that say what to do.
     """
     try:
         return _dispatch(parse(argv), app)
     except LongreinError as error:
         first_frame.close()
-        say(str(error))
+        for line in str(error).splitlines() if isinstance(error, ModelUnknown) else [str(error)]:
+            say(line)
         return error.exit_code
     except BrokenPipeError:
         return 1  # the reader of the output has gone

@@ -161,9 +161,9 @@ TABLE = [
     Row(
         "no key",
         ("-p", "x", "--model", "anthropic/claude-opus-5"),
-        "No key for anthropic: looked for ANTHROPIC_API_KEY in the environment. Set it, or name "
-        "another model with "
-        "--model PROVIDER/MODEL.",
+        "No key for anthropic: `longrein login anthropic` keeps one,\n"
+        "longrein: or set ANTHROPIC_API_KEY, or use another with --model PROVIDER/MODEL.\n"
+        "longrein: `longrein demo` shows a real job without a key.",
         1,
     ),
     # --- what a provider answers
@@ -333,7 +333,8 @@ def test_a_longer_wait_for_the_provider_is_said_without_being_wished_for(cli: Cl
     going = cli.start("-p", "x")
     assert going.process.stderr is not None
     line = going.process.stderr.readline().decode()
-    assert line.startswith("longrein: Overloaded (HTTP 529): attempt 1 of 10 in ")
+    assert line.startswith("longrein: retrying in ")
+    assert line.endswith(" s, attempt 2 of 10: Overloaded (HTTP 529)\n")
     going.send(signal.SIGINT)
     assert going.end().code == 130
 

@@ -232,9 +232,28 @@ def test_without_a_model_three_lines_say_what_to_do(cli: CliHarness) -> None:
         rows = [row for row in tty.lines() if row]
     assert len(rows) == 3
     assert "`longrein login PROVIDER` keeps a key" in rows[0]
-    assert "`longrein demo`" in rows[1]
-    assert "Read on: https://" in rows[2]
-    assert "longrein login" in cli.run("-p", "go").err
+    assert "start ollama, lmstudio, llamacpp or vllm" in rows[1]
+    assert "`longrein demo`" in rows[2]
+    with on_terminal(cli, LANG="zh_CN.UTF-8") as tty:
+        assert tty.wait_exit() == 1
+        assert "`longrein demo` 无需密钥" in [row for row in tty.lines() if row][2]
+    headless, doctor = cli.run("-p", "go").err, cli.run("doctor").text
+    assert headless.splitlines() == [f"longrein: {row}" for row in rows]
+    assert [row for row in doctor.splitlines() if row[9:] in rows[1:]] == [
+        f"{'':<9}{row}" for row in rows[1:]
+    ]
+    assert f"MISSING  model          {rows[0]}" in doctor
+    shown = [row for row in doctor.splitlines() if row[24:] in rows or row[9:] in rows]
+    assert max(map(len, (*headless.splitlines(), *shown))) <= 80
+
+
+def test_a_model_without_a_key_is_named_on_one_line_inside_a_session(cli: CliHarness) -> None:
+    cli.plays(says("hello"))
+    with on_terminal(cli) as tty:
+        tty.until("idle").ask("/model anthropic/claude-sonnet-5-5")
+        tty.until(
+            "! No key for anthropic: `longrein login anthropic` keeps one, or set ANTHROPIC_API_KEY"
+        )
 
 
 def test_the_first_run_names_keys_and_local_servers(cli: CliHarness) -> None:

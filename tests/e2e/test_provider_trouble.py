@@ -11,7 +11,7 @@ import pytest
 
 from longrein.testing.loopback import Fault
 from longrein.testing.loopback import Turn as Loopback
-from tests.e2e.harness import Provider
+from tests.e2e.harness import CliHarness, Provider, call, calls, says
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.timeouts import growing_limits
 
@@ -161,9 +161,49 @@ def test_no_connection_is_named(tmp_path: Path) -> None:
     with Provider() as provider:
         tty = open_it(tmp_path, provider)
     with tty:  # the provider is gone
-        tty.ask("go").until("the provider cannot be reached").until("attempt 2 of 10").send(
-            "\x1b"
-        ).until("interrupted")
+        tty.ask("go").until("the provider cannot be reached").until("attempt 2 of 3")
+        tty.until("stopped: error  no connection: is the server running at http://127.0.0.1:")
+
+
+def without_server(cli: CliHarness, more: str = "", model: str = "served/one") -> str:
+    """Name a provider `served` whose server does not run. Return the line about it."""
+    with Provider() as provider:
+        cli.settings(provider.settings("openai-chat", more), model)
+        url = provider.url
+    return (
+        f"no connection: is the server running at {url.removesuffix('/v1')}? Start it, or choose "
+        "another model with --model"
+    )
+
+
+@pytest.mark.parametrize("output", ["text", "stream-json"])
+def test_a_local_server_that_does_not_run_is_told_with_each_attempt(
+    cli: CliHarness, output: str
+) -> None:
+    problem = without_server(cli)
+    done = cli.run("-p", "go", "--output-format", output)
+    assert done.code == 75
+    *attempts, last = done.err.splitlines()
+    assert last == f"longrein: {problem}; `longrein -p -c` tries again"
+    if output == "text":
+        shown = [re.sub(r"in \d\.\d s", "in N s", one) for one in attempts]
+        assert shown == [f"longrein: retrying in N s, attempt {n} of 3: {problem}" for n in (2, 3)]
+    else:
+        retries = [one for one in done.lines if one.get("subtype") == "api_retry"]
+        assert [(one["attempt"], one["max_retries"]) for one in retries] == [(1, 3), (2, 3)]
+    assert cli.left().count("AskFailed:network") == 3
+
+
+def test_a_subagent_whose_server_does_not_run_ends_as_soon(cli: CliHarness) -> None:
+    problem = without_server(cli, model="play/one")
+    started = call("Agent", prompt="Look.", description="look", model="served/one")
+    cli.plays(calls(started), says("It cannot look."))
+    done = cli.run("-p", "go")
+    assert (done.code, done.text) == (0, "It cannot look.\n")
+    told = [line for line in done.err.splitlines() if "attempt" in line]
+    assert len(told) == 2
+    assert all("attempt" in line and problem in line for line in told)
+    assert "no connection" in cli.results()[0][1]
 
 
 def test_the_plain_terminal_prints_each_retry(tmp_path: Path) -> None:

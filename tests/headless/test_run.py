@@ -267,14 +267,15 @@ async def test_A6_7_how_a_turn_ends(last: list[Step], code: int, subtype: str, e
     ]
     ran = await play([[*begun, *last]])
     result = ran.lines[-1]
+    again = "; `longrein -p -c` tries again" if code == 75 else ""
     assert (ran.code, result["subtype"], result["errors"], ran.err) == (
         code,
         subtype,
         [error],
-        [error],
+        [error + again],
     )
     text = await play([[*begun, *last]], "text")
-    assert (text.code, text.out, text.err) == (code, b"", [error])
+    assert (text.code, text.out, text.err) == (code, b"", [error + again])
 
 
 async def test_a_failed_request_is_also_an_assistant_line_with_its_error() -> None:
@@ -385,8 +386,19 @@ def pause_line(pause: RetryPause) -> list[str]:
 
 def test_a_wait_on_account_of_another_request_is_no_attempt() -> None:
     assert pause_line(RetryPause(3, "rate", 429, 1, 10, 2.5, "slow down")) == [
-        "slow down: attempt 1 of 10 in 2.5 s"
+        "retrying in 2.5 s, attempt 2 of 10: slow down"
     ]
     assert pause_line(RetryPause(3, "rate", 429, 0, 10, 2.5, "slow down")) == [
-        "slow down: the next request waits 2.5 s"
+        "waiting 2.5 s for the provider: slow down"
     ]
+
+
+async def test_a_summary_whose_model_fails_is_told_on_stderr() -> None:
+    failed = AskFailed(3, "network", "no connection")
+    turn: list[Step] = [UserSpoke((Text("go"),)), ModeSet("plan"), Asked("summary", 1, 1), failed]
+    turn += [asked(), answered(5, "so"), DONE]
+    ran = await play([turn])
+    assert ran.err == []
+    ran = await play([turn], OutputOptions("text"))
+    assert ran.err == ["the model wrote no summary: no connection"]
+    assert ran.out == b"so\n"

@@ -100,6 +100,10 @@ class Generator:
         return plain | {
             "session": session,
             "policies": self.policies(),
+            "money": [
+                self.money("turn", "anthropic/claude-sonnet-4-5", 30, self.usd),
+                self.money("subagents", "", 4, 0.12),
+            ],
             "lanes": self.lanes(),
             "items": self.items,
             "transcript": self.rows,
@@ -294,10 +298,23 @@ class Generator:
         self.rows.append(made)
         return seq
 
+    def money(self, purpose: str, model: str, requests: int, usd: float) -> Json:
+        tokens = {
+            "input": 9_000 * requests,
+            "cache_read": 8_000 * requests,
+            "output": 90 * requests,
+        }
+        return {"purpose": purpose, "model": model, "requests": requests, "usd": usd} | tokens
+
     def policies(self) -> list[Json]:
         costs = [request["usd"] for request in self.requests]
         sums = [sum(costs[: at + 1]) for at in range(0, len(costs), max(1, len(costs) // 200))]
-        factors = (("keep-all", 1.6, 0), ("summary-92", 1.35, 6.4), ("batch", 1.2, 9.0))
+        factors = (
+            ("longrein", 0.9, 2.0),
+            ("keep-all", 1.6, 0),
+            ("summary-92", 1.35, 6.4),
+            ("batch", 1.2, 9.0),
+        )
         return [
             {
                 "name": name,

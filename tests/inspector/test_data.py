@@ -28,7 +28,9 @@ from longrein.extensions.inspector.item_lifecycles import text_of_item
 from longrein.extensions.inspector.page_data import MODULES, Inspection, Update
 from longrein.extensions.inspector.policies import replayed_inspection, scale_of
 from longrein.extensions.inspector.shorten import BODY_BYTES_MAX, fit
-from longrein.extensions.lab.replay import CostAccount, of_entries, replay_of
+from longrein.extensions.lab.replay import PLAIN, CostAccount, PlainReplay, of_entries
+from longrein.extensions.lab.replay.own_decisions import OwnDecisions
+from longrein.extensions.lab.replay.recording import placed_handles
 
 ENTRIES = 620
 
@@ -260,23 +262,27 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
     inspector = read(sample)
     recording = of_entries(found.session.id, inspector.entries)
     scale = scale_of(inspector.budget, recording, inspector.sent_tokens())
-    assert [policy.name for policy in found.policies] == ["keep-all", "summary-92", "batch"]
+    names = ["longrein", "keep-all", "summary-92", "batch"]
+
+    def decided() -> OwnDecisions:
+        return OwnDecisions(inspector.entries)
+
+    assert [policy.name for policy in found.policies] == names
     for policy in found.policies:
         assert len(policy.cumulative) == recording.requests
         assert policy.cumulative == sorted(policy.cumulative)
         assert policy.cumulative[-1] == pytest.approx(policy.cost, abs=1e-5)
         assert policy.with_recalls >= policy.cost > 0
     window = round(inspector.budget.window_tokens / scale.tokens)
-    own = msgspec.structs.replace(inspector.budget, window_tokens=window)
-    replay = replay_of("batch", recording, own)
+    replay = PlainReplay(recording, PLAIN["batch"], window, OwnDecisions(inspector.entries).rewinds)
     account = CostAccount("batch", recording, scale.rates, window=window)
     for change in replay.changes():
         account.request(change, replay.tokens, replay.summary_tokens)
     assert found.policies[-1].with_recalls == pytest.approx(
         account.row.with_recalls * scale.cost, abs=1e-6
     )
-    for name in ("default", "summary-92"):
-        other = replayed_inspection(found, recording, name, inspector.budget, scale)
+    for name in ("default", "summary-92", "longrein"):
+        other = replayed_inspection(found, recording, name, inspector.budget, scale, decided())
         assert (other.session.policy, len(other.requests), other.items) == (
             name,
             recording.requests,
@@ -287,7 +293,36 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
         assert breaks
         assert sum(mark.price_usd for mark in breaks) > 0
     with pytest.raises(KeyError):
-        replayed_inspection(found, recording, "unknown", inspector.budget, scale)
+        replayed_inspection(found, recording, "unknown", inspector.budget, scale, decided())
+    money = {policy.name: policy.cost for policy in found.policies}
+    for name in ("longrein", "summary-92"):
+        other = replayed_inspection(found, recording, name, inspector.budget, scale, decided())
+        assert other.requests[-1].total_usd == pytest.approx(money[name], rel=1e-4)
+
+
+@pytest.mark.parametrize("entries", [200, 400, ENTRIES])
+def test_the_session_as_it_was_is_replayed_with_the_forms_of_its_log(entries: int) -> None:
+    sample = SampleSession(window=40_000).grow(entries)
+    recording = of_entries("sample", sample.entries)
+    decisions = OwnDecisions(sample.entries)
+    replay = PlainReplay(recording, decisions, 40_000, decisions.rewinds)
+    shown: dict[int, str | None] = dict(enumerate(item.text for item in recording.items))
+    for change in replay.changes():
+        shown |= change.show
+    upto = max(
+        at
+        for at, entry in enumerate(sample.entries)
+        if isinstance(entry.event, Asked) and entry.event.purpose == "turn"
+    )
+    state = State()
+    for entry in sample.entries[: upto + 1]:
+        state = advance(state, entry, lambda to: sample.entries[:to])
+    items = {item.handle: text_of_item(item) for item in state.items if item.handle}
+    places = placed_handles(sample.entries)
+    compared = [handle for handle, (_, seq) in places.items() if seq <= upto]
+    assert len(compared) > 60
+    for handle in compared:
+        assert shown[places[handle][0]] == items.get(handle), handle
 
 
 # --- Size -----------------------------------------------------------------------------------------

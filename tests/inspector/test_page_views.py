@@ -51,6 +51,11 @@ def value(page: Page) -> str:
     return said
 
 
+def money(usd: float) -> str:
+    digits = 2 if usd == 0 or usd >= 1 else 4 if usd >= 0.0001 else 6
+    return f"${usd:.{digits}f}"
+
+
 def grouped(number: int) -> str:
     return f"{number:,}"
 
@@ -80,14 +85,22 @@ def test_context_shows_each_break_with_cause_and_price(open_page: OpenPage) -> N
     broken = [request for request in data["requests"] if "break" in request]
     assert len(broken) > 1
     page = open_page(data, "context")
-    rows = table(page, "Breaks, in the order of the requests")[1:]
-    assert [row[0] for row in rows] == [str(request["n"]) for request in broken]
-    for row, request in zip(rows, broken, strict=True):
-        assert row[1].startswith(request["break"]["cause"])
-        assert row[2] == f"${request['break']['price_usd']:.4f}"
-        assert row[3:5] == [
-            grouped(request["break"][key]) for key in ("tokens_before", "tokens_after")
-        ]
+    rows = table(page, "Breaks, equal ones in one row")[1:]
+    groups: dict[tuple[str, str], list[Json]] = {}
+    for request in broken:
+        found = request["break"]
+        groups.setdefault((found["cause"], found.get("detail", "")), []).append(request)
+    assert max(map(len, groups.values())) > 1
+    assert [row[0] for row in rows] == [str(group[0]["n"]) for group in groups.values()]
+    for row, ((cause, detail), group) in zip(rows, groups.items(), strict=True):
+        times = f" × {len(group)}" if len(group) > 1 else ""
+        assert row[1].startswith(f"{cause} ({detail}){times} " if detail else f"{cause}{times} ")
+        assert row[2] == money(sum(request["break"]["price_usd"] for request in group))
+        for cell, key in zip(row[3:5], ("tokens_before", "tokens_after"), strict=True):
+            counts = sorted({request["break"][key] for request in group})
+            assert cell == " to ".join(map(grouped, dict.fromkeys((counts[0], counts[-1]))))
+        links = row[5].split()
+        assert len(links) == min(len(group), 8) + (len(group) > 8)
     focus(page, "[role=slider]")
     page.press("Home")
     for _ in range(broken[0]["n"] - 1):
@@ -148,11 +161,25 @@ def test_cost_shows_sums_and_plain_policies(open_page: OpenPage) -> None:
     figures = text(page, "#panel dl.figures")
     assert f"Money${data['requests'][-1]['total_usd']:.2f}" in figures
     head, *rows = table(page, "Policies, replayed on this session")
-    assert head[:3] == ["Policy", "Cost", "With recalls"]
-    assert [row[0] for row in rows] == ["this session", "keep-all", "summary-92", "batch"]
-    assert rows[1][1] == f"${data['policies'][0]['cost']:.2f}"
+    assert head[:4] == ["Policy", "Cost", "With recalls", "Against longrein"]
+    assert [row[0] for row in rows] == ["longrein", "keep-all", "summary-92", "batch"]
+    assert rows[1][1] == f"${data['policies'][1]['cost']:.2f}"
     assert rows[0][3] == ""
     assert rows[1][3].startswith("+")
+    said = text(page, "#panel")
+    assert f"{money(data['requests'][-1]['total_usd'])} were paid for the requests" in said
+    assert "compare them with each other, not with what was paid" in said
+
+
+def test_money_is_shown_by_purpose_and_model(open_page: OpenPage) -> None:
+    page = open_page(inspection(60), "cost")
+    head, *rows = table(page, "Money paid, by model and purpose")
+    assert head == ["Purpose", "Model", "Requests", "Input", "From the cache", "Output", "Money"]
+    assert [row[:3] for row in rows] == [
+        ["turn", "anthropic/claude-sonnet-4-5", "30"],
+        ["subagents", "", "4"],
+    ]
+    assert rows[1][6] == "$0.1200"
 
 
 def test_cost_of_a_request_names_read_written_missed_and_money(open_page: OpenPage) -> None:
@@ -359,7 +386,7 @@ def test_comparison_puts_two_sessions_side_by_side(open_page: OpenPage) -> None:
     assert texts(page, "[role=tab]")[0] == "Comparison"
     rows = {row[0]: row[1:] for row in table(page, "Figures of both")}
     assert rows["Requests"][:2] == [str(len(one["requests"])), str(len(other["requests"]))]
-    assert rows["Money"][:2] == [
+    assert rows["Money, paid"][:2] == [
         f"${data['requests'][-1]['total_usd']:.2f}" for data in (one, other)
     ]
     assert rows["Figure"] == [

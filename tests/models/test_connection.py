@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from longrein.events import Text
-from longrein.models import Failure, Reply
+from longrein.models import Failure, Reply, pause_s
+from longrein.models.http_model import request_failure
+from longrein.models.transport import ConnectFailed, ConnectRefused
 from tests.models.http_server import (
     Answer,
     answer_of,
@@ -126,6 +128,33 @@ async def test_a_compressed_answer_is_read_all_the_same() -> None:
         failed = await asked(f"{server.url}/v1")
     assert isinstance(failed, Failure)
     assert failed.kind == "network"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "u:p@127.0.0.1"])
+async def test_a_server_of_this_machine_that_does_not_run_is_asked_for_after_three_attempts(
+    host: str,
+) -> None:
+    async with serve_answers() as server:
+        port = server.url.rpartition(":")[2]
+    failed = await asked(f"http://{host}:{port}/v1")
+    shown = host.removeprefix("u:p@")
+    assert failed.message.startswith(
+        f"no connection: is the server running at http://{shown}:{port}? Start it, or"
+    )
+    pauses = [pause_s(n, failed.kind, jitter=1.0, attempts_max=failed.attempts_max) for n in (1, 2)]
+    assert sum(filter(None, pauses)) <= 2
+    assert pause_s(3, failed.kind, attempts_max=failed.attempts_max) is None
+
+
+def test_a_remote_server_and_a_bad_certificate_keep_the_usual_attempts() -> None:
+    refused = ConnectRefused("Connection refused")
+    for failed in (
+        request_failure(refused, "https://10.1.2.3/v1"),
+        request_failure(ConnectFailed("certificate verify failed"), "https://localhost/v1"),
+    ):
+        assert failed.message.startswith("cannot connect to ")
+        assert failed.attempts_max == 0
+        assert pause_s(9, failed.kind, attempts_max=failed.attempts_max) is not None
 
 
 @pytest.mark.parametrize("before", ["", "u:p@"], ids=["our own connection", "the library's"])

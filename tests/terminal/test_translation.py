@@ -29,6 +29,8 @@ FILES = [
     SOURCE / "app/user_requests.py",
     SOURCE / "permissions/rule_evaluation.py",
     SOURCE / "commands/interactive.py",
+    SOURCE / "config/model_choice.py",
+    SOURCE / "models/http_model.py",
     SOURCE / "extensions/mcp/session_part.py",
 ]
 TEXTS = read_texts("zh")

@@ -131,7 +131,13 @@ async def _wait_for_turn(session: Session) -> None:
 def retry_pause(failure: AskFailed, attempt: int, delay_s: float) -> RetryPause:
     """Build the notice that no request is made for `delay_s` seconds after `attempt` failures."""
     return RetryPause(
-        failure.asked, failure.kind, failure.status, attempt, ATTEMPTS_MAX, delay_s, failure.message
+        failure.asked,
+        failure.kind,
+        failure.status,
+        attempt,
+        failure.attempts_max or ATTEMPTS_MAX,
+        delay_s,
+        failure.message,
     )
 
 
@@ -249,6 +255,7 @@ def _failed(
         failure.limit_tokens,
         assumed,
         partial,
+        failure.attempts_max,
     )
 
 

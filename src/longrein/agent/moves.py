@@ -483,7 +483,13 @@ def _after_failure(state: State, failure: AskFailed, move_context: MoveContext) 
         )
     if failure.kind not in RETRYABLE or move_context.paused_failures == state.failures:
         return None if failure.kind in RETRYABLE else Stop("error", failure.message)
-    delay = pause_s(state.failures, failure.kind, failure.retry_after_s, move_context.jitter)
+    delay = pause_s(
+        state.failures,
+        failure.kind,
+        failure.retry_after_s,
+        move_context.jitter,
+        failure.attempts_max,
+    )
     return Stop("error", failure.message) if delay is None else Pause(delay, failure)
 
 

@@ -11,9 +11,9 @@ from longrein.commands.session_choice import adopt_one_shot, next_session
 from longrein.config.model_choice import NoModelFound
 from longrein.events import LongreinError
 from longrein.frontends import first_frame
-from longrein.frontends.stdio import say
+from longrein.frontends.localization import language_of, translate, use_language
+from longrein.frontends.stdio import say, show
 from longrein.frontends.terminal import Outcome, run_terminal
-from longrein.frontends.terminal.start_notices import show_no_model
 from longrein.workspace import spooled_tasks, stop_background_task
 
 ASKING = Additions(asks_user=True)
@@ -28,7 +28,8 @@ async def run_interactive(context: RunContext) -> int:
         opened = await app.open(additions=ASKING)
     except NoModelFound as error:
         first_frame.close()
-        show_no_model()
+        use_language(context.settings.terminal.language or language_of(context.environ))
+        show("".join(f"{translate(line)}\n" for line in str(error).splitlines()))
         return error.exit_code
     first_frame.poll()
     prompt = options.prompt

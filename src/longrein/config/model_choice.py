@@ -21,6 +21,7 @@ from longrein.models import (
     usual_price,
 )
 from longrein.models import Provider as Known
+from longrein.models.failures import host_of, is_loopback
 from longrein.settings_schema import ModelSettings, Provider, Settings
 
 Probe = Callable[[str], Sequence[str]]
@@ -33,6 +34,8 @@ PRIVATE = re.compile(
     r"|f[cd][0-9a-f]{2}:[0-9a-f:]*|fe80:[0-9a-f:]*"
 )
 """Private and link-local addresses: RFC 1918, 3927, 4193 and 4291."""
+DEMO = "`longrein demo` shows a real job without a key."
+"""Last line where no model can be used."""
 _PRICES = ("price_input", "price_output", "price_cache_read", "price_cache_write")
 
 
@@ -65,21 +68,17 @@ def choose_model(
             offered = probe(provider_address(known.name, settings, environ))
             if offered:
                 return _options(known.name, offered[0], settings, environ)
-    raise NoModelFound(_nothing_found(settings, environ))
+    raise NoModelFound(_nothing_found())
 
 
-def _nothing_found(settings: Settings, environ: Mapping[str, str]) -> str:
-    keys = [known.keys[0] for known in known_providers() if known.keys and known.model]
-    servers = [
-        f"{k.name} at {provider_address(k.name, settings, environ)}"
-        for k in known_providers()
-        if k.local
-    ]
-    return (
-        f"No model found: set one of {', '.join(keys)}, "
-        f"keep a key with `longrein login PROVIDER`, start a local server ({', '.join(servers)}), "
-        "or name a model with --model PROVIDER/MODEL."
+def _nothing_found() -> str:
+    servers = [known.name for known in known_providers() if known.local]
+    lines = (
+        "No model yet: `longrein login PROVIDER` keeps a key,",
+        f"or start {', '.join(servers[:-1])} or {servers[-1]} on this machine.",
+        DEMO,
     )
+    return "\n".join(lines)
 
 
 def _named(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelOptions:
@@ -202,11 +201,11 @@ def _needed_key(
     provider: str, known: Known | None, given: Provider, url: str, environ: Mapping[str, str]
 ) -> str:
     key, names = _key(known, given, environ)
-    optional = not names or (not given.api_key_env and _is_loopback(url))
+    optional = not names or (not given.api_key_env and is_loopback(url))
     if not key and not optional:
         raise ModelUnknown(
-            f"No key for {provider}: looked for {' and '.join(names)} in the environment. "
-            "Set it, or name another model with --model PROVIDER/MODEL."
+            f"No key for {provider}: `longrein login {provider}` keeps one,\n"
+            f"or set {names[0]}, or use another with --model PROVIDER/MODEL.\n{DEMO}"
         )
     return key
 
@@ -259,23 +258,9 @@ def _home(path: str, environ: Mapping[str, str]) -> str:
     return environ.get("HOME", "~") + path[1:] if path.startswith("~/") else path
 
 
-def _host(url: str) -> str:
-    rest = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
-    return (
-        rest.partition("]")[0].lstrip("[")
-        if rest.startswith("[")
-        else rest.partition(":")[0].lower()
-    )
-
-
-def _is_loopback(url: str) -> bool:
-    host = _host(url)
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
 def _is_private(url: str) -> bool:
     """Return True for a loopback, private or link-local address."""
-    return _is_loopback(url) or PRIVATE.fullmatch(_host(url)) is not None
+    return is_loopback(url) or PRIVATE.fullmatch(host_of(url)) is not None
 
 
 def _proxy(url: str, environ: Mapping[str, str]) -> str:
@@ -283,9 +268,9 @@ def _proxy(url: str, environ: Mapping[str, str]) -> str:
     proxy = (
         environ.get("HTTPS_PROXY") or environ.get("https_proxy") or environ.get("ALL_PROXY") or ""
     )
-    if not proxy or not url.startswith("https://") or _is_loopback(url):
+    if not proxy or not url.startswith("https://") or is_loopback(url):
         return ""
-    host = _host(url)
+    host = host_of(url)
     for rule in (environ.get("NO_PROXY") or environ.get("no_proxy") or "").split(","):
         name = rule.strip().lower().lstrip("*").lstrip(".").partition(":")[0]
         if rule.strip() == "*" or (name and (host == name or host.endswith("." + name))):
@@ -385,5 +370,5 @@ def _problem(name: str, settings: Settings, environ: Mapping[str, str]) -> str:
     try:
         choose_model(settings, environ, name=name)
     except LongreinError as error:
-        return str(error).rstrip(".")
+        return str(error).partition("\n")[0].rstrip(".,")
     return ""

@@ -41,6 +41,7 @@ from longrein.context.request_rendering import (
 from longrein.context.report import (
     Report as Report,
     ReportRow as ReportRow,
+    reading_place as reading_place,
     report as report,
     schema_diagnosis as schema_diagnosis,
     specs_by_server as specs_by_server,

@@ -4,9 +4,10 @@ Estimates are scaled by one factor so that the rows of the last request add up t
 count. The six modules are labels for people and budgets; they do not order the request.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -36,6 +37,8 @@ MODULE_OF_KIND: Mapping[ItemKind, Module] = {
     "ack": "continuation",
 }
 SHOWN_CHARS_MAX = 100  # Characters shown of an item's beginning
+_NUMBERED_LINE = re.compile(r"^ *(\d+)\t", re.MULTILINE)
+"""Line of a file as `Read` shows it."""
 
 
 class ReportRow(msgspec.Struct, frozen=True):
@@ -49,7 +52,7 @@ class ReportRow(msgspec.Struct, frozen=True):
     tokens: int  # Scaled to the provider's count
     usd: float  # Cost of carrying the block so far, with ideal cache use; 0 without prices
     goes: bool  # True if the next compaction would remove it
-    begins: str  # First words
+    begins: str  # File and lines of a reading, such as `src/app.py:40–80`; else the first words
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -80,9 +83,10 @@ def report(state: State, budget: Budget, goes: Iterable[str] = ()) -> Report:
     remove.
     """
     taken, price = frozenset(goes), budget.price
+    calls = {item.part.id: item.part for item in state.items if isinstance(item.part, ToolCall)}
     rows = [
         *_prefix_rows(state),
-        *(row for item in state.items for row in _item_rows(state, item, price, taken)),
+        *(row for item in state.items for row in _item_rows(state, item, calls, price, taken)),
     ]
     tokens = scaled([raw for raw, _ in rows], state.view_tokens)
     shown = tuple(
@@ -131,7 +135,11 @@ def _plain(kind: str, text: str, name: str = "") -> ReportRow:
 
 
 def _item_rows(
-    state: State, item: Item, price: Price | None, taken: frozenset[str]
+    state: State,
+    item: Item,
+    calls: Mapping[str, ToolCall],
+    price: Price | None,
+    taken: frozenset[str],
 ) -> list[tuple[int, ReportRow]]:
     usd, goes = _usd(state, item, price), item.handle in taken
     name = item.part.name if isinstance(item.part, ToolCall | ToolResult) else ""
@@ -144,7 +152,7 @@ def _item_rows(
         0,
         usd,
         goes,
-        _begins(item),
+        reading_place(state, item, calls) or _begins(item),
     )
     if item.kind != "summary" or not state.ledger_text:
         return [(item.tokens, row)]
@@ -153,6 +161,34 @@ def _item_rows(
         row, module="verified milestones", begins=_beginning(state.ledger_text)
     )
     return [(item.tokens - verified, row), (verified, milestones)]
+
+
+def reading_place(state: State, item: Item, calls: Mapping[str, ToolCall]) -> str:
+    """Return the file and lines of a reading, such as `src/app.py:40–80`; '' for other items.
+
+    `calls`: call id -> call, for the results.
+    """
+    part = item.part
+    if not isinstance(part, ToolCall | ToolResult) or state.traits_of(part.name).kind != "read":
+        return ""
+    call = part if isinstance(part, ToolCall) else calls.get(part.call)
+    arguments = (call.arguments if call is not None else None) or {}
+    path = arguments.get("file_path") or arguments.get("path")
+    if not isinstance(path, str) or not path:
+        return ""
+    numbers = _lines_asked(arguments)
+    if isinstance(part, ToolResult) and (shown := _NUMBERED_LINE.findall(text_of(part.parts))):
+        numbers = [shown[0], shown[-1]]
+    path = path.removeprefix(state.cwd.rstrip("/") + "/")
+    return ":".join(filter(None, (path, "–".join(dict.fromkeys(numbers)))))
+
+
+def _lines_asked(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the first and last line that a call names; [] where it does not name both."""
+    first, count = arguments.get("offset", 1), arguments.get("limit")
+    if not (isinstance(first, int) and isinstance(count, int)):
+        return []
+    return [str(max(first, 1)), str(max(first, 1) + count - 1)]
 
 
 def _begins(item: Item) -> str:

@@ -281,6 +281,21 @@ class PrefixSet(Event, frozen=True):
     """Tools that the model can find with `ToolSearch`; their schemas are not in the prefix."""
 
     @property
+    def context_paths(self) -> tuple[str, ...]:
+        """The file of each text of `context`; '' for the environment and the list of skills.
+
+        Texts stand between marks that name their kind; in logs of the first versions without marks
+        the environment comes first.
+        """
+        kinds = [text.partition("\n")[0].rpartition(" ")[2] for text in self.context]
+        marked = [
+            kind == "instructions]" if text.startswith("[longrein:") else n > 0
+            for n, (kind, text) in enumerate(zip(kinds, self.context, strict=True))
+        ]
+        paths = iter(source.path for source in self.sources)
+        return tuple(next(paths, "") if is_file else "" for is_file in marked)
+
+    @property
     def callable_tools(self) -> tuple[ToolSpec, ...]:
         """Every tool that the model was told of."""
         return (*self.tools, *self.deferred)
@@ -364,6 +379,7 @@ class AskFailed(Event, frozen=True):
     limit_tokens: int = 0  # Window size from the error's text; 0 when it has none
     assumed_usd: float = 0.0  # Money that was probably spent
     partial: str = ""  # Blob of the partial reply
+    attempts_max: int = 0  # Attempts that are worth while after this failure; 0: the usual number
 
 
 # --- Permissions and hooks ------------------------------------------------------------------------

@@ -238,8 +238,18 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "doctor",
             "[FLAGS]",
-            "Say what longrein finds here and what is missing.",
-            (STATE_DIR, HELP),
+            "Say what longrein finds here and what is missing. With --live ask the model of the "
+            "settings six small questions, each with one row: text, a tool call, parallel calls, "
+            "thinking, a cache hit, an image. The cost is said first, and nothing is stored. Exit "
+            "code 0: all that the model claims works.",
+            (
+                flag("--live", "make six cheap requests to the model"),
+                flag(
+                    "--json", "one JSON array of findings; with --live one object", field="as_json"
+                ),
+                STATE_DIR,
+                HELP,
+            ),
             0,
         ),
         Command(

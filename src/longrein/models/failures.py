@@ -33,22 +33,50 @@ ATTEMPTS_MAX = 10
 proxy.
 """
 
+REFUSED_ATTEMPTS_MAX = 3
+"""Attempts at a server on this machine to which no connection can be made. Their pauses add up to
+at most 2 s: a server that is being restarted is met, and one that does not run is told at once.
+"""
+
 
 def pause_s(
-    failures_in_row: int, kind: str, retry_after_s: float = -1.0, jitter: float = 0.0
+    failures_in_row: int,
+    kind: str,
+    retry_after_s: float = -1.0,
+    jitter: float = 0.0,
+    attempts_max: int = 0,
 ) -> float | None:
     """Return the seconds to wait before the next attempt; None: give up.
 
     `failures_in_row` counts the failure just seen, so it starts at 1. `kind` is a `FailureKind`. A
     negative `retry_after_s` means that the provider asked for no wait. `jitter` is a random number
-    from 0 to 1.
+    from 0 to 1. `attempts_max` is that of the failure; 0: as many as usual.
     """
-    if kind not in RETRYABLE or failures_in_row >= ATTEMPTS_MAX:
+    if kind not in RETRYABLE or failures_in_row >= (attempts_max or ATTEMPTS_MAX):
         return None
     longer = 1 + JITTER_SHARE * jitter
     if retry_after_s >= 0:
         return min(retry_after_s * longer, RETRY_AFTER_MAX_S)
     return min(FIRST_PAUSE_S * 2.0 ** (max(failures_in_row, 1) - 1), PAUSE_MAX_S) * longer
+
+
+# --- Addresses ------------------------------------------------------------------------------------
+
+
+def host_of(url: str) -> str:
+    """Return the host of an address, in lower case, without brackets."""
+    rest = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    return (
+        rest.partition("]")[0].lstrip("[")
+        if rest.startswith("[")
+        else rest.partition(":")[0].lower()
+    )
+
+
+def is_loopback(url: str) -> bool:
+    """Return True for an address of this machine."""
+    host = host_of(url)
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 # --- Classification -------------------------------------------------------------------------------

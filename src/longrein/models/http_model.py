@@ -14,7 +14,12 @@ import msgspec
 from longrein.context import Budget, Request
 from longrein.events import Usage
 from longrein.events.escape import one_line
-from longrein.models.failures import RetryHeaders, failure_of_status
+from longrein.models.failures import (
+    REFUSED_ATTEMPTS_MAX,
+    RetryHeaders,
+    failure_of_status,
+    is_loopback,
+)
 from longrein.models.model_port import Clock, Delta, Failure, ModelOptions, Reply
 from longrein.models.transport import (
     EVENT_BYTES_MAX,
@@ -22,6 +27,7 @@ from longrein.models.transport import (
     ClosedEarly,
     ConnectFailed,
     ConnectionPool,
+    ConnectRefused,
     ConnectTimeout,
     EventSplitter,
     EventTooLong,
@@ -454,12 +460,20 @@ def _retry_headers(response: HttpResponse) -> RetryHeaders:
 
 def request_failure(error: Exception, url: str) -> Failure:
     """Failure for an error before the answer began."""
-    host = url.split("/")[2] if "://" in url else url
+    host = url.split("/")[2].rpartition("@")[2] if "://" in url else url
     match error:
         case ConnectTimeout():
             return Failure("timeout", f"no connection to {host} in time")
         case ReadTimeout():
             return Failure("timeout", f"{host} did not begin to answer in time")
+        case ConnectRefused() if is_loopback(url):
+            address = f"{url.partition('://')[0]}://{host}"
+            return Failure(
+                "network",
+                f"no connection: is the server running at {address}? Start it, or choose another "
+                "model with --model",
+                attempts_max=REFUSED_ATTEMPTS_MAX,
+            )
         case ConnectFailed():
             return Failure("network", f"cannot connect to {host}: {_one_line(error)}")
         case RequestInvalid():

@@ -68,6 +68,8 @@ class Failure(msgspec.Struct, frozen=True):
     """Parts that had arrived; calls among them never run."""
     usage: Usage = Usage()
     """Tokens counted before the failure."""
+    attempts_max: int = 0
+    """Attempts that are worth while after this failure; 0: as many as usual."""
 
 
 Delta = TextDelta | ThinkingDelta | CallDelta | Reply | Failure

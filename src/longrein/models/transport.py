@@ -59,6 +59,10 @@ class ConnectFailed(TransportError):
     """The connection failed, or its certificate is not trusted."""
 
 
+class ConnectRefused(ConnectFailed):
+    """No server takes connections at the address."""
+
+
 class ReadTimeout(TransportError):
     """No bytes arrived in time."""
 
@@ -205,8 +209,16 @@ async def connect(
         OSError,
         UnicodeError,
     ) as error:  # `SSLError` is an `OSError`; an invalid host name raises `UnicodeError`
-        raise ConnectFailed(error_reason(error)) from None
+        kind = ConnectRefused if _is_refused(error) else ConnectFailed
+        raise kind(error_reason(error)) from None
     return stream
+
+
+def _is_refused(error: Exception) -> bool:
+    """Return True unless a server was met, or the address is invalid. Several addresses of one
+    host are one `OSError` without a number.
+    """
+    return isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
 
 
 class Connection:
@@ -477,7 +489,8 @@ def _library_errors() -> Iterator[None]:
     except (httpx2.TimeoutException, TimeoutError):
         raise ReadTimeout from None
     except httpx2.ConnectError as error:
-        raise ConnectFailed(str(error)) from None
+        kind = ConnectFailed if "SSL" in str(error) else ConnectRefused
+        raise kind(str(error)) from None
     except httpx2.RemoteProtocolError as error:
         raise ClosedEarly(str(error)) from None
     except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:

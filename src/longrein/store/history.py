@@ -59,7 +59,7 @@ class SessionHistory(Reader):
                     for hit in below.hits
                 ]
                 more = more or below.more
-        return SearchResult(tuple(hits), more)
+        return SearchResult(tuple(hits), more, found.note)
 
     def _children(self) -> Iterator[tuple[str, str]]:
         """Iterate (label, session id) of the subagents, newest first; one that was asked again

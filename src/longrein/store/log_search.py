@@ -17,7 +17,7 @@ import msgspec
 
 from longrein.context import is_escaped_line, unescape_lines
 from longrein.events import Entry
-from longrein.store.database import Row, entry_key, entry_seq, transaction
+from longrein.store.database import LAYOUTS_MAX, Row, entry_key, entry_seq, transaction
 from longrein.store.entry_parts import Content, contents_of, encoding_of, title_of
 from longrein.store.reader import Reader, entry_of
 from longrein.store.session_folder import new_file, unlink
@@ -145,8 +145,9 @@ def search(reader: Reader, query: str, limit: int, before: int = 0, after: int =
     wanted = parse_query(query)
     try:
         seqs = _find_in_index(reader, wanted.words, after)
-    except IndexUnavailable:
-        return scan(reader, query, limit, before, after)
+    except IndexUnavailable as error:
+        found = scan(reader, query, limit, before, after)
+        return msgspec.structs.replace(found, note=error.note)
     return _collect_hits(reader, wanted, seqs, limit, before)
 
 
@@ -262,8 +263,18 @@ TABLES = (
 # the log
 
 
+NEWER_INDEX = (
+    "its search index was made by a newer longrein; its log is read instead, which takes longer"
+)
+
+
 class IndexUnavailable(Exception):
     """The index cannot be used, and the log must be read."""
+
+    def __init__(self, why: str, note: str = "") -> None:
+        """`note`: what the user should know of it."""
+        super().__init__(why)
+        self.note = note
 
 
 def _find_in_index(reader: Reader, words: Sequence[str], after: int) -> list[int]:
@@ -315,7 +326,10 @@ def _open_index(path: str) -> sqlite3.Connection:
     )
     try:
         connection.execute("PRAGMA synchronous=NORMAL")
-        if _layout(connection) != LAYOUT:
+        layout = _layout(connection)
+        if LAYOUT < layout < LAYOUTS_MAX:
+            raise IndexUnavailable("newer", NEWER_INDEX)
+        if layout != LAYOUT:
             with transaction(connection):
                 if _layout(connection) != LAYOUT:  # another process may have created them meanwhile
                     for table in TABLES:

@@ -9,6 +9,7 @@ import webbrowser
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -200,23 +201,25 @@ def _half(inspector: SessionInspector) -> Inspection:
 
 
 def _policies(inspector: SessionInspector, policies: Sequence[str]) -> Comparison:
-    from longrein.extensions.inspector.policies import under_policies
+    """Compare two policies, or the session as it was with one; both by replay."""
+    from longrein.extensions.inspector.policies import policy_names, under_policies
 
+    names = policies if len(policies) > 1 else [policy_names()[0], *policies]
     made = under_policies(
         inspector.inspection(),
         inspector.entries,
         inspector.budget,
         inspector.sent_tokens(),
-        policies,
+        names,
     )
-    return Comparison(_half(inspector) if len(made) == 1 else made[0], made[-1])
+    return Comparison(made[0], made[1])
 
 
 # --- Live -----------------------------------------------------------------------------------------
 
 
 def _serve(logs: StoredLogs, inspector: SessionInspector, found: Inspection, *, opens: bool) -> int:
-    """Serve the page until Ctrl-C, or until the process that has the session open has ended."""
+    """Serve the page until Ctrl-C, also while no process has the session open."""
     page = LivePage(found)
     with InspectorServer(page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -228,8 +231,7 @@ def _serve(logs: StoredLogs, inspector: SessionInspector, found: Inspection, *, 
             show(f"{server.url}\n")
             if opens:
                 webbrowser.open(server.url)
-            _follow(logs, inspector, page, was_open=logs.is_open())
-            say("the session was closed, and the page with it")
+            _follow(logs, inspector, page)
         except KeyboardInterrupt:
             pass
         finally:
@@ -237,16 +239,12 @@ def _serve(logs: StoredLogs, inspector: SessionInspector, found: Inspection, *, 
     return 0
 
 
-def _follow(
-    logs: StoredLogs, inspector: SessionInspector, page: LivePage, *, was_open: bool
-) -> None:
-    """Show new entries until the session, if it was open, is closed."""
+def _follow(logs: StoredLogs, inspector: SessionInspector, page: LivePage) -> NoReturn:
+    """Show new entries, of this run of the session and of later ones."""
     pause = threading.Event()
-    while not pause.wait(POLL_S):
+    while True:
+        pause.wait(POLL_S)
         is_open = logs.is_open()
         if inspector.read() or is_open != page.current()[1].session.open:
             policies = page.current()[1].policies
             page.show(msgspec.structs.replace(inspector.inspection(), policies=policies))
-        if was_open and not is_open:
-            return
-        was_open = was_open or is_open

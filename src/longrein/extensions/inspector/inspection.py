@@ -21,6 +21,7 @@ from longrein.extensions.inspector.page_data import (
     ItemData,
     LeftOut,
     LineFate,
+    MoneyRow,
     SessionData,
     TranscriptRow,
     Update,
@@ -28,6 +29,7 @@ from longrein.extensions.inspector.page_data import (
 from longrein.extensions.inspector.shorten import fit, fit_to
 from longrein.extensions.inspector.subagents_and_files import Child, FileTracker
 from longrein.extensions.inspector.transcript import TranscriptBuilder
+from longrein.frontends.reports.cost import CostRow, CostTable
 from longrein.steps import Projection, PromptStep, SettingStep, Step, SubagentStep
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -98,6 +100,7 @@ class SessionInspector:
         self._agents = {"": AgentLog("", "", "longrein", "")}
         self._children: dict[str, Child] = {}
         self._files = FileTracker()
+        self._cost = CostTable()
         self._missing: set[str] = set()
         """Subagents whose logs are not read."""
         self._branch = self._cwd = self._words = ""
@@ -165,6 +168,7 @@ class SessionInspector:
             [subagent.shown(is_open=is_open) for subagent in self._children.values()],
             self._files.files(),
             prices_note=budget.price.note if budget.price is not None else "",
+            money=[_money_row(row) for row in self._cost.rows],
             left_out=left_out,
         )
 
@@ -184,6 +188,7 @@ class SessionInspector:
         self._state = advance(self._state, entry, lambda to: self._entries[:to], self._kept)
         self._entries.append(entry)
         for step in steps:
+            self._cost.hear(step)
             self._requests.hear(step, self._state, kept)
             self._note(step)
 
@@ -276,6 +281,19 @@ class SessionInspector:
         )
 
 
+def _money_row(row: CostRow) -> MoneyRow:
+    used = row.usage
+    return MoneyRow(
+        row.model,
+        row.purpose,
+        row.requests,
+        used.context_tokens,
+        used.cache_read_tokens,
+        used.output_tokens,
+        round(row.usd, 8),
+    )
+
+
 def can_replay() -> bool:
     """Return True if the extension `lab` is here, which replays sessions under other policies."""
     return "lab" in bundled_extensions()
@@ -308,6 +326,7 @@ def changes(before: Inspection, now: Inspection, limit: int) -> tuple[Update, In
         _changed_items(before.items, now.items),
         _changed(before.subagents, now.subagents, "id"),
         _changed(before.files, now.files, "path"),
+        now.money if now.money != before.money else [],
     )
     return update, now
 

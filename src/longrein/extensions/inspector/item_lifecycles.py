@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.context import Item, State, arguments_text
+from longrein.context import Item, State, arguments_text, reading_place
 from longrein.events import Form, Image, ToolCall, ToolResult, text_of
 from longrein.extensions.inspector.page_data import ItemData, Stage
 from longrein.steps import BreakStep, CompactionStep, NoticeStep, Step
@@ -37,6 +37,8 @@ class Life(msgspec.Struct):
     born_request: int
     tokens: int
     stages: list[Stage]
+    begins: str
+    """File and lines of a reading, else the first words."""
     is_shown: bool = True
 
 
@@ -48,6 +50,7 @@ class ItemTracker:
         """By handle, in order of birth."""
         self._shown: set[str] = set()
         self._changes: list[BreakStep | CompactionStep] = []
+        self._calls: dict[str, ToolCall] = {}
 
     def hear(self, step: Step, next_request: int) -> None:
         """Remember a step that may change the form of items before the next request."""
@@ -69,6 +72,8 @@ class ItemTracker:
         """
         new = 0
         for item in state.items[first:]:
+            if isinstance(item.part, ToolCall):
+                self._calls.setdefault(item.part.id, item.part)
             life = self.lives.get(item.handle) if item.handle else None
             if life is not None:
                 self._take_known(state, life, item, n)
@@ -90,7 +95,8 @@ class ItemTracker:
         stage = Stage(n, item.key[0], "full", tokens, "", why)
         if is_short:
             stage = Stage(n, item.key[0], _form_of(item), tokens, text_of_item(item), why)
-        return Life(item, n, tokens, [stage])
+        begins = reading_place(state, item, self._calls)
+        return Life(item, n, tokens, [stage], begins or _first_words(item))
 
     def _take_known(self, state: State, life: Life, item: Item, n: int) -> None:
         if life.item.key == item.key and life.is_shown:
@@ -142,11 +148,15 @@ class ItemTracker:
             life.tokens,
             list(life.stages),
             tool=item.part.name if isinstance(item.part, ToolCall | ToolResult) else "",
-            begins=" ".join(text_of_item(item)[: 4 * BEGINS_CHARS_MAX].split())[:BEGINS_CHARS_MAX],
+            begins=life.begins,
             shown=shown is not None,
             usd=round(usd, 6),
             next_goes=goes,
         )
+
+
+def _first_words(item: Item) -> str:
+    return " ".join(text_of_item(item)[: 4 * BEGINS_CHARS_MAX].split())[:BEGINS_CHARS_MAX]
 
 
 def _form_of(item: Item) -> Literal["trimmed", "placeholder"]:

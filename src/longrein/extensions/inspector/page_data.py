@@ -136,13 +136,29 @@ class RequestData(Data, frozen=True):
     break_: Break | None = msgspec.field(default=None, name="break")
 
 
+class MoneyRow(Data, frozen=True):
+    """Use of one model for one purpose."""
+
+    model: str
+    """'' for subagents and hooks, which may use several."""
+    purpose: str
+    """`turn`, `summary`, `subagents` or `hooks`."""
+    requests: int
+    input: int
+    """All input tokens, those from the cache included."""
+    cache_read: int
+    output: int
+    usd: float
+
+
 class PolicyData(Data, frozen=True):
     """Cost of the session under another context policy, by replay."""
 
     name: str
-    """`keep-all` keeps everything, whether it fits the window or not. `summary-92` asks for a
-    summary at 92 % of the window. `batch` hides old results in batches, then does the same. The
-    session's own cost is the last `RequestData.total_usd`.
+    """`longrein` is the session as it was, priced like the others. `keep-all` keeps everything,
+    whether it fits the window or not. `summary-92` asks for a summary at 92 % of the window.
+    `batch` hides old results in batches, then does the same. What was paid is the last
+    `RequestData.total_usd`: with misses of the cache, failed requests and the provider's counts.
     """
     cost: float
     """In `Inspection.cost_unit`, without recalls."""
@@ -244,7 +260,7 @@ class ItemData(Data, frozen=True):
     tool: str = ""
     """Of a call or result: the tool."""
     begins: str = ""
-    """First words."""
+    """File and lines of a reading, such as `src/app.py:40–80`; else the first words."""
     shown: bool = False
     """True if the next request would contain it, in any form."""
     usd: float = 0.0
@@ -404,6 +420,8 @@ class Inspection(Data, frozen=True):
     """
     prices_note: str = ""
     """Note on assumed prices."""
+    money: list[MoneyRow] = []
+    """What was paid, by model and purpose, the most expensive first."""
     left_out: LeftOut = LeftOut()
     live: str = ""
     """Of a page served by `--live`: the URL path of the server-sent events. '' for a file."""
@@ -430,3 +448,5 @@ class Update(Data, frozen=True):
     items: list[ItemData] = []
     subagents: list[SubagentData] = []
     files: list[FileData] = []
+    money: list[MoneyRow] = []
+    """All rows of the table; [] where none has changed."""

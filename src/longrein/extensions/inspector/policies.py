@@ -17,7 +17,9 @@ from longrein.extensions.inspector.page_data import (
 )
 from longrein.extensions.lab.replay import (
     NAMES,
+    OWN,
     CostAccount,
+    OwnDecisions,
     PolicyReplay,
     Rates,
     Recording,
@@ -27,12 +29,13 @@ from longrein.extensions.lab.replay import (
     of_entries,
     replay_of,
 )
-from longrein.extensions.lab.replay.plain_policies import PLAIN, Change, PlainReplay
+from longrein.extensions.lab.replay.plain_policies import (
+    PLAIN,
+    Change,
+    PlainPolicy,
+    PlainReplay,
+)
 
-PLAIN_POLICIES = ("keep-all", *PLAIN)
-"""Policies that are cheap to replay. `keep-all` keeps everything, whether it fits the window or
-not.
-"""
 SEARCHED_CHARS_MAX = 6_000_000
 """In a longer session no uses are looked for, so that the page is made in seconds: recalls are
 then not counted.
@@ -71,11 +74,17 @@ def scale_of(budget: Budget, recording: Recording, sent_tokens: float) -> Scale:
 def with_policies(
     base: Inspection, entries: Sequence[Entry], budget: Budget, sent_tokens: float
 ) -> Inspection:
-    """Return `base` with the cost of the plain policies. `sent_tokens` as in `scale_of`."""
+    """Return `base` with the cost of the session as it was and under the plain policies, all by
+    replay. `sent_tokens` as in `scale_of`.
+    """
     recording = of_entries(base.session.id, entries)
     scale = scale_of(budget, recording, sent_tokens)
     uses, own = _uses(recording), _scaled_budget(budget, scale)
-    policies = [_policy(name, recording, own, scale, uses) for name in PLAIN_POLICIES]
+    decisions = OwnDecisions(entries)
+    policies = [
+        _policy(name, _open_plain(name, recording, own, decisions), own, scale, uses)
+        for name in (OWN, *CHEAP)
+    ]
     return msgspec.structs.replace(base, policies=policies, cost_unit=scale.unit)
 
 
@@ -99,16 +108,23 @@ def _uses(recording: Recording) -> Uses:
     )
 
 
-def _open(name: str, recording: Recording, budget: Budget) -> PolicyReplay | PlainReplay:
-    if name == "keep-all":
-        return PlainReplay(recording, lambda _replay, _change: None, budget.window_tokens)
-    return replay_of(name, recording, budget)
+def keep_all(_replay: PlainReplay, _change: Change) -> None:
+    """Keep everything, whether it fits the window or not."""
 
 
-def _policy(
-    name: str, recording: Recording, budget: Budget, scale: Scale, uses: Uses
-) -> PolicyData:
-    replay = _open(name, recording, budget)
+CHEAP: dict[str, PlainPolicy] = {"keep-all": keep_all, **PLAIN}
+"""Policies that are cheap to replay, beside the session as it was."""
+
+
+def _open_plain(
+    name: str, recording: Recording, budget: Budget, decisions: OwnDecisions
+) -> PlainReplay:
+    policy = decisions if name == OWN else CHEAP[name]
+    return PlainReplay(recording, policy, budget.window_tokens, decisions.rewinds)
+
+
+def _policy(name: str, replay: PlainReplay, budget: Budget, scale: Scale, uses: Uses) -> PolicyData:
+    recording = replay.recording
     account = CostAccount(name, recording, scale.rates, window=budget.window_tokens, uses=uses)
     cumulative = []
     for change in replay.changes():
@@ -123,7 +139,7 @@ def _policy(
         cumulative,
         round(row.peak * scale.tokens),
         round(row.kept / row.uses, 4) if row.uses else 1.0,
-        row.failures,
+        0 if name == OWN else row.failures,
     )
 
 
@@ -131,8 +147,10 @@ def _policy(
 
 
 def policy_names() -> Sequence[str]:
-    """Return the names of the policies under which a session can be replayed."""
-    return NAMES
+    """Return the names of the policies under which a session can be replayed; the first is the
+    session as it was.
+    """
+    return (OWN, *NAMES)
 
 
 def under_policies(
@@ -145,21 +163,34 @@ def under_policies(
     """Return the session of `base` as it would have been under each of the policies `names`."""
     recording = of_entries(base.session.id, entries)
     scale = scale_of(budget, recording, sent_tokens)
-    return [replayed_inspection(base, recording, name, budget, scale) for name in names]
+    return [
+        replayed_inspection(base, recording, name, budget, scale, OwnDecisions(entries))
+        for name in names
+    ]
 
 
 def replayed_inspection(
-    base: Inspection, recording: Recording, name: str, budget: Budget, scale: Scale
+    base: Inspection,
+    recording: Recording,
+    name: str,
+    budget: Budget,
+    scale: Scale,
+    decisions: OwnDecisions,
 ) -> Inspection:
     """Return the session as it would have been under the policy `name`: its requests and their
-    cost.
+    cost. `decisions` are those of its log.
 
     Raises `KeyError` for an unknown name.
     """
-    if name not in NAMES:
+    if name not in policy_names():
         raise KeyError(name)
     own = _scaled_budget(budget, scale)
-    replay = _open(name, recording, own)
+    is_plain = name == OWN or name in CHEAP
+    replay = (
+        _open_plain(name, recording, own, decisions)
+        if is_plain
+        else replay_of(name, recording, own)
+    )
     account = CostAccount(
         name, recording, scale.rates, window=own.window_tokens, uses=_uses(recording)
     )
@@ -188,6 +219,7 @@ def replayed_inspection(
         subagents=[],
         files=[],
         policies=[],
+        money=[],
     )
 
 

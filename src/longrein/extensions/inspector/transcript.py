@@ -144,10 +144,16 @@ class TranscriptBuilder:
     def _prefix(self, step: Step, prefix: PrefixSet) -> Iterator[TranscriptRow]:
         title = f"{prefix.provider}/{prefix.model}, {counted(len(prefix.tools), 'tool')}"
         yield self._row(step, "prefix", "longrein", prefix.system, title, prefix.reason)
-        for n, text in enumerate(prefix.context):
-            source = prefix.sources[n].path if n < len(prefix.sources) else "instructions"
-            handle = f"{step.handle}.{n + 1}"
-            yield self._row(step, "prefix", "longrein", text, source, handle=handle)
+        for n, (text, path) in enumerate(zip(prefix.context, prefix.context_paths, strict=True), 1):
+            title = path or _kind_of_context(text)
+            yield self._row(step, "prefix", "longrein", text, title, handle=f"{step.handle}.{n}")
+
+
+def _kind_of_context(text: str) -> str:
+    """Return the kind that the mark before a static text names: `environment` or `skills`."""
+    first = text.partition("\n")[0]
+    is_marked = first.startswith("[longrein:") and first.endswith("]")
+    return first[:-1].rpartition(" ")[2] if is_marked else "environment"
 
 
 def _pictures(parts: Iterable[AnyPart]) -> int:

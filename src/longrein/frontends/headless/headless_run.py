@@ -487,11 +487,12 @@ class _Run:
         return exit_code(self.run_state, self._stop())
 
     def _complain(self) -> None:
-        from longrein.frontends.headless.result import error_line
+        from longrein.frontends.headless.result import TRY_AGAIN, error_line
 
         line = error_line(self.run_state, self._stop())
         if line and (self.error is None or self.error is not self.input_error):
-            self.err(line)
+            again = "; `longrein -p -c` tries again" if self._exit_code() == TRY_AGAIN else ""
+            self.err(line + again)
 
 
 async def _wait_end(task: asyncio.Task[None]) -> None:

@@ -26,10 +26,6 @@ from longrein.steps import (
 # --- Reporter: stdout lines, and progress on stderr -----------------------------------------------
 
 
-PAUSE_SAID_S = 2.0
-"""Seconds above which a pause is reported on stderr, so that the run does not look hung."""
-
-
 class RunReporter:
     """Writes updates as lines. Keeps no facts: those are in the run state."""
 
@@ -113,13 +109,12 @@ class RunReporter:
             self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
 
     def _stderr_lines(self, step: Step) -> list[str]:
-        """Lines for stderr: all progress when verbose; else long pauses and notices, unless they
-        are on stdout.
+        """Lines for stderr: all progress when verbose; else failed attempts and notices, unless
+        they are on stdout.
         """
         is_told = self._options.verbose
-        if isinstance(step, NoticeStep) and not self._streams:
-            is_long = step.pause is not None and step.pause.delay_s > PAUSE_SAID_S
-            is_told = is_told or is_long or step.kind == "longrein"
+        if not self._streams:
+            is_told = is_told or _is_trouble(step)
         if not is_told:
             return []
         return progress(step)
@@ -173,13 +168,28 @@ class RunReporter:
             self._out.put(data)
 
 
+def _is_trouble(step: Step) -> bool:
+    """Return True for failed attempts and for what longrein tells its user."""
+    match step:
+        case NoticeStep():
+            return step.pause is not None or step.kind == "longrein"
+        case RequestStep(purpose="summary", failure=failure) if failure:
+            return failure.kind not in ("cancelled", "lost")
+        case _:
+            return False
+
+
 def progress(step: Step) -> list[str]:  # noqa: PLR0911 - a case for each step
     """Progress lines for stderr."""
     match step:
         case NoticeStep(pause=pause) if pause:
-            count = f"attempt {pause.attempt} of {pause.attempts_max} in"
-            what = count if pause.attempt else "the next request waits"
-            return [f"{pause.message}: {what} {pause.delay_s:.1f} s"]
+            if not pause.attempt:
+                return [f"waiting {pause.delay_s:.1f} s for the provider: {pause.message}"]
+            next_one = f"attempt {pause.attempt + 1} of {pause.attempts_max}"
+            return [f"retrying in {pause.delay_s:.1f} s, {next_one}: {pause.message}"]
+        case RequestStep(purpose="summary", failure=failure) if failure:
+            why = (failure.message or failure.kind).removeprefix("no summary: ")
+            return [f"the model wrote no summary: {why}"]
         case NoticeStep(kind="longrein", text=text):
             return [text]
         case CallStep(phase="made" | "cut", call=call):

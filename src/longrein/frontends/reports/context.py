@@ -21,6 +21,8 @@ COLOURS = {
 GRID_ROWS, GRID_COLUMNS = 10, 10
 REASONS_SHOWN = 60
 ITEMS_SHOWN = 12
+BEGINNING_CHARS = 36
+"""Characters of an item's beginning in its row."""
 
 
 def as_sent(state: State) -> str:
@@ -139,11 +141,12 @@ def _mcp_tool(name: str, tokens: int, *, loaded: bool) -> dict[str, Any]:
 
 
 def _memory_files(report: Report, state: State) -> list[dict[str, Any]]:
-    sources = state.prefix.sources if state.prefix else ()
+    paths = state.prefix.context_paths if state.prefix else ()
     tokens = [row.tokens for row in report.shown if row.kind == "context"]
     return [
-        {"path": s.path, "type": "Project", "tokens": t}
-        for s, t in zip(sources, tokens, strict=False)
+        {"path": path, "type": "Project", "tokens": count}
+        for path, count in zip(paths, tokens, strict=False)
+        if path
     ]
 
 
@@ -223,9 +226,17 @@ def item_rows(report: Report) -> list[str]:
         price = f"${row.usd:.4f}" if row.usd else ""
         rows.append(
             f" {sign}{row.handle:<9} {row.tokens:>7,} {price:>8} {row.form:<11} {name:<10} "
-            f"{row.begins[:36]}"
+            f"{_beginning(row)}"
         )
     return rows
+
+
+def _beginning(row: ReportRow) -> str:
+    """What the row begins with; of a file the end of its path, which has the lines."""
+    is_place = row.kind in ("call", "result") and " " not in row.begins and "/" in row.begins
+    if is_place and len(row.begins) > BEGINNING_CHARS:
+        return "…" + row.begins[1 - BEGINNING_CHARS :]
+    return row.begins[:BEGINNING_CHARS]
 
 
 def reason_rows(reasons: Sequence[LineReason]) -> list[str]:

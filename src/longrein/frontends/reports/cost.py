@@ -5,7 +5,15 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from longrein.events import PAID_EVENTS, Entry, Text, Usage, counts_of, text_of
-from longrein.steps import BreakStep, NoticeStep, PromptStep, RequestStep, SubagentStep, steps_of
+from longrein.steps import (
+    BreakStep,
+    NoticeStep,
+    PromptStep,
+    RequestStep,
+    Step,
+    SubagentStep,
+    steps_of,
+)
 from longrein.steps.human_text import counted, joined, money, tokens
 from longrein.store import Reader
 
@@ -40,34 +48,48 @@ class CostRow(msgspec.Struct):
         )
 
 
-def cost_rows(entries: Iterable[Entry]) -> Sequence[CostRow]:
-    """Sum requests, tokens and money by model and purpose, the most expensive first.
+class CostTable:
+    """Sums requests, tokens and money by model and purpose, step by step.
 
     A subagent's sum includes its own subagents. Requests without an answer count with the money
     they may have cost.
     """
-    rows: dict[tuple[str, str], CostRow] = {}
-    present = ""
 
-    def add(model: str, purpose: str, requests: int, usage: Usage, usd: float) -> None:
-        row = rows.setdefault((model, purpose), CostRow(model, purpose))
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], CostRow] = {}
+        self._model = ""
+
+    def hear(self, step: Step) -> None:
+        match step:
+            case BreakStep(prefix=prefix) if prefix:
+                self._model = f"{prefix.provider}/{prefix.model}"
+            case RequestStep(reply=reply) if reply:
+                self._add(self._model, step.purpose, 1, reply.usage, step.usd)
+            case RequestStep(failure=failure) if failure and failure.assumed_usd:
+                self._add(self._model, step.purpose, 1, Usage(), step.usd)
+            case SubagentStep(ended=end) if end:
+                self._add("", "subagents", end.steps, end.usage, step.usd)
+            case NoticeStep(hook=hook) if hook and hook.usage.context_tokens:
+                self._add("", "hooks", 1, hook.usage, step.usd)
+
+    @property
+    def rows(self) -> Sequence[CostRow]:
+        """The rows, the most expensive first."""
+        return sorted(self._rows.values(), key=lambda row: -row.usd)
+
+    def _add(self, model: str, purpose: str, requests: int, usage: Usage, usd: float) -> None:
+        row = self._rows.setdefault((model, purpose), CostRow(model, purpose))
         row.requests += requests
         row.usage += usage
         row.usd += usd
 
+
+def cost_rows(entries: Iterable[Entry]) -> Sequence[CostRow]:
+    """Return the rows of a session's cost, as `CostTable`."""
+    table = CostTable()
     for step in steps_of(entries):
-        match step:
-            case BreakStep(prefix=prefix) if prefix:
-                present = f"{prefix.provider}/{prefix.model}"
-            case RequestStep(reply=reply) if reply:
-                add(present, step.purpose, 1, reply.usage, step.usd)
-            case RequestStep(failure=failure) if failure and failure.assumed_usd:
-                add(present, step.purpose, 1, Usage(), step.usd)
-            case SubagentStep(ended=end) if end:
-                add("", "subagents", end.steps, end.usage, step.usd)
-            case NoticeStep(hook=hook) if hook and hook.usage.context_tokens:
-                add("", "hooks", 1, hook.usage, step.usd)
-    return sorted(rows.values(), key=lambda row: -row.usd)
+        table.hear(step)
+    return table.rows
 
 
 # --- Preview in a list of sessions ----------------------------------------------------------------

@@ -30,8 +30,18 @@ def doctor_lines(place: RunContext) -> list[str]:
 
 
 def finding_lines(findings: Sequence[Finding]) -> list[str]:
-    """Return a line for each finding."""
-    return [f"{_mark(well, what)}  {what:<14} {told}" for well, what, told in findings]
+    """Return a line for each finding; further lines of its text are indented."""
+    rows = []
+    for well, what, told in findings:
+        first, *more = told.splitlines() or [""]
+        rows += [f"{_mark(well, what)}  {what:<14} {first}", *(f"{'':<9}{one}" for one in more)]
+    return rows
+
+
+def finding_fields(finding: Finding) -> dict[str, str]:
+    """Return the JSON form of a finding: its state is `ok`, `note` or `missing`."""
+    well, what, told = finding
+    return {"state": _mark(well, what).strip().lower(), "name": what, "text": told}
 
 
 def findings_of(place: RunContext) -> list[Finding]:

@@ -396,8 +396,8 @@ def user_command_lines(command: str, output: str, status: str = "ok") -> list[Li
 
 
 def notice_line(text: str) -> Line:
-    """Line of a notice."""
-    return line(("warn", "! "), escape_line(translate(text)))
+    """Line of a notice; lines of the text are joined."""
+    return line(("warn", "! "), escape_line(translate(" ".join(text.splitlines()))))
 
 
 def ended_turn(ended: TurnEndStep) -> list[Line]:

@@ -11,16 +11,10 @@ from longrein.agent import BYPASS, bypass_warning
 from longrein.app import App, AppSession
 from longrein.app.run_context import RunContext
 from longrein.config.model_choice import provider_address
-from longrein.frontends.stdio import show
 from longrein.models import known_provider, known_providers, offered_models
 
 CONNECT_S = 0.05
 """Longest wait for a server on this machine to take a connection."""
-NO_MODEL = """\
-No model yet: `longrein login PROVIDER` keeps a key; or start {servers}.
-`longrein demo` shows a real job without a key.
-Read on: https://github.com/longrein/longrein#readme
-"""
 
 
 def chosen_line(model: str, key_source: str) -> str:
@@ -98,9 +92,3 @@ def _listens(address: str) -> bool:
             return True
     except (OSError, ValueError):
         return False
-
-
-def show_no_model() -> None:
-    """Print what to do without a model."""
-    names = [known.name for known in known_providers() if known.local]
-    show(NO_MODEL.format(servers=f"{', '.join(names[:-1])} or {names[-1]}"))

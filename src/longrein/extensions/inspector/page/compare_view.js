@@ -39,7 +39,7 @@ class CompareView {
       ["Missed, tokens", (_, sum) => sum.missed, count],
       ["Share read from the cache", (_, sum) => sum.readShare, percent],
       ["Output, tokens", (_, sum) => sum.output, count],
-      ["Money", (_, sum) => sum.usd, money],
+      [this.sides.some((side) => side.session.policy) ? "Money, by replay" : "Money, paid", (_, sum) => sum.usd, money],
       ["Breaks", (_, sum) => sum.breaks, count],
       ["Price of the breaks", (_, sum) => sum.breakUsd, money],
       ["Time from first to last entry", span, duration],

@@ -10,6 +10,8 @@ const BREAK_CAUSES = {
   provider: "the provider did not read what it had been sent",
 };
 
+const BREAK_LINKS_MAX = 8;
+
 function breakWords(found) {
   return found.cause + (found.detail ? ` (${found.detail})` : "");
 }
@@ -81,14 +83,22 @@ class ContextView {
     const { model } = this;
     const totals = model.totals();
     const heading = element("h3", {}, `Breaks of the cache: ${count(totals.breaks)}, ${money(totals.breakUsd)} in sum`);
-    const table = sortableTable("Breaks, in the order of the requests", [
-      { label: "Request", value: (request) => request.n, number: true },
-      { label: "Cause", value: (request) => breakWords(request.break), cell: (request) => [element("b", {}, breakWords(request.break)), " ", BREAK_CAUSES[request.break.cause] ?? ""] },
-      { label: "Price", value: (request) => request.break.price_usd, cell: (request) => money(request.break.price_usd), number: true },
-      { label: "Tokens before", value: (request) => request.break.tokens_before, cell: (request) => count(request.break.tokens_before), number: true },
-      { label: "Tokens after", value: (request) => request.break.tokens_after, cell: (request) => count(request.break.tokens_after), number: true },
-      { label: "Entry", value: (request) => request.break.seq || request.seq, cell: (request) => entryLink(request.break.seq || request.seq) },
-    ], model.breaks(), "No break: everything that was sent could be read from the cache.");
+    const times = (group) => (group.requests.length > 1 ? ` × ${count(group.requests.length)}` : "");
+    const entries = (group) => group.requests.slice(0, BREAK_LINKS_MAX).flatMap((request) => [entryLink(request.break.seq || request.seq), " "]);
+    const rest = (group) => (group.requests.length > BREAK_LINKS_MAX ? "…" : "");
+    const range = (group, key) => {
+      const values = group.requests.map((request) => request.break[key]);
+      const [least, most] = [Math.min(...values), Math.max(...values)];
+      return least === most ? count(most) : `${count(least)} to ${count(most)}`;
+    };
+    const table = sortableTable("Breaks, equal ones in one row", [
+      { label: "First request", value: (group) => group.first.n, number: true },
+      { label: "Cause", value: (group) => breakWords(group.cause), cell: (group) => [element("b", {}, breakWords(group.cause) + times(group)), " ", BREAK_CAUSES[group.cause.cause] ?? ""] },
+      { label: "Price in sum", value: (group) => group.usd, cell: (group) => money(group.usd), number: true },
+      { label: "Tokens before", value: (group) => group.cause.tokens_before, cell: (group) => range(group, "tokens_before"), number: true },
+      { label: "Tokens after", value: (group) => group.cause.tokens_after, cell: (group) => range(group, "tokens_after"), number: true },
+      { label: "Entries", value: (group) => group.first.break.seq || group.first.seq, cell: (group) => [...entries(group), rest(group)] },
+    ], model.breakGroups(), "No break: everything that was sent could be read from the cache.");
     const numbers = numbersTable("tokens of each request by module", () => sortableTable("Tokens by module", [
       { label: "Request", value: (request) => request.n, cell: (request) => [String(request.n), " ", entryLink(request.seq)], number: true },
       { label: "total", value: (request) => request.total, cell: (request) => count(request.total), number: true },

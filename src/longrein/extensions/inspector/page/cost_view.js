@@ -1,6 +1,7 @@
 // The cache and the money: read, written and missed tokens, the price of each request, and other policies on this session.
 
-const OWN_NAME = "this session";
+// The replay of the session as it was, which the other replays are compared with.
+const OWN_NAME = "longrein";
 const POLICY_COLORS = ["series-1", "series-2", "series-3", "series-4", "series-5"];
 
 class CostView {
@@ -14,10 +15,11 @@ class CostView {
     this.sum = new RequestChart(this.sumOptions());
     this.policies = model.policies.length ? new RequestChart(this.policyOptions()) : null;
     this.summary = element("div");
+    this.paid = element("div");
     this.tables = element("div");
     this.node = element("section", {},
-      element("h2", {}, "The cache and the cost"), this.summary, this.cache.node, this.price.node, this.sum.node,
-      element("h3", {}, "What plain policies would have cost"), this.policies?.node, this.tables);
+      element("h2", {}, "The cache and the cost"), this.summary, this.paid, this.cache.node, this.price.node, this.sum.node,
+      element("h3", {}, "What this session costs under plain policies, by replay"), this.policies?.node, this.tables);
     this.fill();
   }
 
@@ -88,23 +90,12 @@ class CostView {
     return this.model.costUnit === "usd" ? money(value) : `${compact(value)} tokens`;
   }
 
-  /** The session itself, where its cost has the unit of the policies, and the other policies. */
-  allPolicies() {
-    const { requests, items, policies, costUnit } = this.model;
-    if (costUnit !== "usd" || !policies.length) return policies;
-    const totals = this.model.totals();
-    const recalls = items.flatMap((item) => item.stages).filter((stage) => stage.form === "recalled").length;
-    const answered = requests.filter((request) => request.purpose === "turn" && request.status === "ok");
-    const cumulative = answered.map((request) => request.total_usd);
-    return [{ name: OWN_NAME, cost: totals.usd, with_recalls: totals.usd, recalls, cumulative, peak_tokens: totals.peak, kept: null, misfits: 0 }, ...policies];
-  }
-
   policyOptions() {
-    const policies = this.allPolicies();
+    const { policies } = this.model;
     const longest = Math.max(...policies.map((policy) => policy.cumulative.length));
     const padded = (policy) => Array.from({ length: longest }, (_, at) => policy.cumulative[at] ?? null);
     return {
-      label: "Cost in sum under each policy, without recalls",
+      label: "Cost in sum under each policy by replay, without recalls",
       noun: "Replayed request",
       xs: Array.from({ length: longest }, (_, at) => at + 1),
       stacks: [],
@@ -124,20 +115,39 @@ class CostView {
       ["Missed", `${compact(totals.missed)} tokens`],
       ["Output", `${compact(totals.output)} tokens`],
     ], { class: "figures" }), element("p", { class: "hint" }, this.model.pricesNote));
-    this.tables.replaceChildren(this.policyTable(), numbersTable("cache and money of each request", () => this.requestTable()));
+    this.paid.replaceChildren(this.moneyTable());
+    this.tables.replaceChildren(element("p", { class: "hint" }, this.policyNote()), this.policyTable(), numbersTable("cache and money of each request", () => this.requestTable()));
+  }
+
+  moneyTable() {
+    const column = (label, key) => ({ label, value: (row) => row[key], cell: (row) => count(row[key]), number: true });
+    return sortableTable("Money paid, by model and purpose", [
+      { label: "Purpose", value: (row) => row.purpose },
+      { label: "Model", value: (row) => row.model },
+      column("Requests", "requests"), column("Input", "input"), column("From the cache", "cache_read"), column("Output", "output"),
+      { label: "Money", value: (row) => row.usd, cell: (row) => money(row.usd), number: true },
+    ], this.model.money, "Nothing was paid yet.");
+  }
+
+  /** Replays compare with each other: they know no misses, no failed requests and none of the provider's counts. */
+  policyNote() {
+    const { costUnit, policies } = this.model;
+    if (!policies.length) return "";
+    const paid = costUnit === "usd" ? `${money(this.model.totals().usd)} were paid for the requests of this session. ` : "";
+    return `${paid}The rows below are replays, which take each cache hit for granted: compare them with each other, not with what was paid. "${OWN_NAME}" is this session as it was.`;
   }
 
   policyTable() {
-    const policies = this.allPolicies();
+    const { policies } = this.model;
     const own = policies.find((policy) => policy.name === OWN_NAME);
     const against = (policy) => (own?.with_recalls ? policy.with_recalls / own.with_recalls - 1 : 0);
     return sortableTable("Policies, replayed on this session", [
       { label: "Policy", value: (policy) => policy.name },
       { label: "Cost", value: (policy) => policy.cost, cell: (policy) => this.amount(policy.cost), number: true },
       { label: "With recalls", value: (policy) => policy.with_recalls, cell: (policy) => this.amount(policy.with_recalls), number: true },
-      { label: "Against this session", value: against, cell: (policy) => (policy === own || !own ? "" : `${against(policy) > 0 ? "+" : ""}${percent(against(policy))}`), number: true },
-      { label: "Recalls", value: (policy) => policy.recalls, cell: (policy) => (policy === own ? count(policy.recalls) : policy.recalls.toFixed(1)), number: true },
-      { label: "Still shown of what was needed", value: (policy) => policy.kept ?? 1, cell: (policy) => (policy.kept === null ? "" : percent(policy.kept)), number: true },
+      { label: "Against longrein", value: against, cell: (policy) => (policy === own || !own ? "" : `${against(policy) > 0 ? "+" : ""}${percent(against(policy))}`), number: true },
+      { label: "Recalls", value: (policy) => policy.recalls, cell: (policy) => policy.recalls.toFixed(1), number: true },
+      { label: "Still shown of what was needed", value: (policy) => policy.kept, cell: (policy) => percent(policy.kept), number: true },
       { label: "Peak tokens", value: (policy) => policy.peak_tokens, cell: (policy) => count(policy.peak_tokens), number: true },
       { label: "Requests that do not fit", value: (policy) => policy.misfits, number: true, cell: (policy) => count(policy.misfits) },
     ], policies, "This session was not replayed under other policies.");

@@ -47,6 +47,7 @@ class SessionModel {
     this.policies = (given.policies ?? []).map((one) => ({ peak_tokens: 0, kept: 1, misfits: 0, ...one }));
     this.costUnit = given.cost_unit ?? "usd";
     this.pricesNote = given.prices_note ?? "";
+    this.money = given.money ?? [];
     this.leftOut = { bodies: 0, bytes: 0, above_bytes: 0, subagents: 0, ...given.left_out };
     this.live = given.live ?? "";
     this.requests = (given.requests ?? []).map(completeRequest);
@@ -83,6 +84,7 @@ class SessionModel {
     replaceByKey(this.items, update.items, "handle", completeItem);
     replaceByKey(this.subagents, update.subagents, "id", completeSubagent);
     replaceByKey(this.files, update.files, "path", (file) => file);
+    if (update.money?.length) this.money = update.money;
     this.itemOfHandle = new Map(this.items.map((item) => [item.handle, item]));
   }
 
@@ -106,6 +108,20 @@ class SessionModel {
 
   breaks() {
     return this.requests.filter((request) => request.break);
+  }
+
+  /** Breaks of the same cause and words as one row each, in the order of their first request. */
+  breakGroups() {
+    const groups = new Map();
+    for (const request of this.breaks()) {
+      const key = `${request.break.cause} ${request.break.detail}`;
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(request);
+    }
+    return [...groups.values()].map((requests) => ({
+      requests, first: requests[0], cause: requests[0].break,
+      usd: requests.reduce((sum, request) => sum + request.break.price_usd, 0),
+    }));
   }
 
   /** Sums over the requests of the main agent. */

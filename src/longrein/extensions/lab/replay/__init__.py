@@ -13,6 +13,7 @@ from longrein.extensions.lab.replay.costs import (
     total,
 )
 from longrein.extensions.lab.replay.drive import NAMES, POLICIES, PolicyReplay, replay_of
+from longrein.extensions.lab.replay.own_decisions import OWN, OwnDecisions
 from longrein.extensions.lab.replay.plain_policies import PLAIN, Change, PlainReplay
 from longrein.extensions.lab.replay.recording import (
     Item,
@@ -25,12 +26,14 @@ from longrein.extensions.lab.replay.uses import Uses, find_uses
 
 __all__ = [
     "NAMES",
+    "OWN",
     "PLAIN",
     "POLICIES",
     "PRICES",
     "Change",
     "CostAccount",
     "Item",
+    "OwnDecisions",
     "PlainReplay",
     "PolicyReplay",
     "Rates",

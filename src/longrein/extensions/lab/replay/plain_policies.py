@@ -1,6 +1,6 @@
 """Plain context policies, for comparison: they know neither prices nor what is needed later."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -33,9 +33,18 @@ class Change(msgspec.Struct):
 
 
 class PlainReplay:
-    """Replay of one session under a plain policy. `window`: tokens."""
+    """Replay of one session under a plain policy."""
 
-    def __init__(self, recording: Recording, policy: "PlainPolicy", window: int) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        policy: "PlainPolicy",
+        window: int,
+        rewinds: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        """`window`: tokens. `rewinds`: request -> positions of the items that a rewind before it
+        took away.
+        """
         self.recording = recording
         self.policy = policy
         self.window = window
@@ -44,6 +53,9 @@ class PlainReplay:
         self.summary_tokens = 0
         self.shorter: set[int] = set()
         """Positions of the items that are not shown in full."""
+        self.rewound: set[int] = set()
+        """Positions of the items that a rewind took away."""
+        self._rewinds = rewinds or {}
         self.results: list[int] = []
         """Positions of the results so far."""
         self.batched = 0
@@ -68,6 +80,9 @@ class PlainReplay:
                     self.results.append(self.end)
                 self.end += 1
             change = Change(t, {})
+            for place in self._rewinds.get(t, ()):
+                self.hide(change, place, None)
+                self.rewound.add(place)
             self.policy(self, change)
             yield change
 

@@ -148,25 +148,41 @@ def _at_us(value: Any) -> int:
 
 def of_entries(name: str, entries: Iterable[Entry]) -> Recording:
     """Convert a log to a recording. Failed requests are not counted; results are taken whole."""
-    items: list[Item] = []
-    request, system = 0, 0
+    system = 0
+    entries = list(entries)
     for step in steps_of(entries):
         if isinstance(step, BreakStep) and step.prefix is not None:
             tools = step.prefix.tools
             system = estimate_text(step.prefix.system)
             system += sum(estimate_text(t.name + t.description + str(t.schema)) for t in tools)
+    items = tuple(item for item, _ in _recorded(entries))
+    return Recording(name, system, items, items[-1].request + 1 if items else 0)
+
+
+def placed_handles(entries: Iterable[Entry]) -> dict[str, tuple[int, int]]:
+    """Return handle -> (position in the recording of `of_entries`, entry) of each item with one."""
+    steps = [step for _, step in _recorded(entries)]
+    return {step.handle: (place, step.seq) for place, step in enumerate(steps) if step.handle}
+
+
+def _recorded(entries: Iterable[Entry]) -> list[tuple[Item, Step]]:
+    """Return the items in the order of a recording, with the steps that told them."""
+    found: list[tuple[Item, Step]] = []
+    request = 0
+    for step in steps_of(entries):
         if step.purpose == "summary":
             continue
         told = _told(step)
         if told is not None:
             is_output, kind, tool, text, call = told
             tokens = count_tokens(kind, text)
-            items.append(Item(request, is_output, kind, tool, text, tokens, call, step.at))
+            item = Item(request, is_output, kind, tool, text, tokens, call, step.at)
+            found.append((item, step))
         request += isinstance(step, RequestStep) and step.reply is not None
-    last = max((item.request for item in items if item.output), default=-1)
-    kept = [item for item in items if item.request <= last]
-    kept.sort(key=lambda item: (item.request, item.output))
-    return Recording(name, system, tuple(kept), last + 1)
+    last = max((item.request for item, _ in found if item.output), default=-1)
+    kept = [(item, step) for item, step in found if item.request <= last]
+    kept.sort(key=lambda pair: (pair[0].request, pair[0].output))
+    return kept
 
 
 def _told(step: Step) -> tuple[bool, Kind, str, str, str] | None:
