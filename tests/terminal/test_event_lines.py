@@ -540,18 +540,25 @@ def test_a_list_keeps_the_marked_row_in_sight() -> None:
 @pytest.mark.parametrize(
     ("width", "footer"),
     [
-        (80, "idle · mock/small · default · context 42% · cache 91% · $1.20 · 2 queued"),
-        (64, "idle · mock/small · default · context 42% · $1.20 · 2 queued"),
-        (40, "idle · default · context 42% · $1.20"),
-        (20, "idle · default"),
+        (80, "idle · mock/small · default · context 31k (42%) · cache 91% · $1.20 · 2 queued"),
+        (75, "idle · mock/small · default · context 31k (42%) · $1.20 · 2 queued"),
+        (60, "idle · mock/small · default · context 31k (42%) · 2 queued"),
+        (40, "idle · mock/small · context 31k (42%)"),
+        (20, "idle · mock/small"),
+        (15, "idle · …k/small"),
         (3, "id…"),
     ],
 )
 def test_a_narrow_footer_drops_the_least_urgent(width: int, footer: str) -> None:
     assert (
-        plain(footer_line(Figures("mock/small", "default", 42, 91, 1.2, 2), "idle", width))
+        plain(footer_line(Figures("mock/small", "default", 31_200, 42, 91, 1.2, 2), "idle", width))
         == footer
     )
+
+
+def test_a_narrow_footer_keeps_the_end_of_a_long_model_and_never_hides_bypass() -> None:
+    figures = Figures("anthropic/claude-sonnet-4-5-20250929", "bypassPermissions", 9, 1, 1, 1, 0)
+    assert plain(footer_line(figures, "idle", 39)) == "idle · …-5-20250929 · bypassPermissions"
 
 
 @pytest.mark.parametrize(

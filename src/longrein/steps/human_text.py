@@ -68,6 +68,11 @@ def tokens(count: int) -> str:
     return f"{count / 1_000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
 
 
+def round_tokens(count: int) -> str:
+    """A token count without a fraction from a thousand on: `950`, `31k`, `1.2M`."""
+    return f"{count / 1_000:.0f}k" if 1_000 <= count < 999_500 else tokens(count)
+
+
 def money(usd: float) -> str:
     """An amount: `$0.12`, with four digits below a cent."""
     return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"

@@ -21,22 +21,22 @@ class CostRow(msgspec.Struct):
     usd: float = 0.0
 
     @property
-    def line(self) -> str:
-        """The row as text: `anthropic/x  turn: 12 requests, 84.2k in (91% from cache), 3.1k out,
-        $0.31`.
-        """
+    def name(self) -> str:
+        """Model and purpose: `anthropic/x  turn`."""
+        return f"{self.model}  {self.purpose}".lstrip()
+
+    @property
+    def figures(self) -> str:
+        """The use as text: `12 requests, 84.2k in (91% from cache), 3.1k out, $0.31`."""
         used = self.usage
         cached = (
             f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% from cache)"
             if used.context_tokens
             else ""
         )
-        figures = (
-            f"{tokens(used.context_tokens)} in{cached}, {tokens(used.output_tokens)} out, "
-            f"{money(self.usd)}"
-        )
         return (
-            f"{self.model}  {self.purpose}: {counted(self.requests, 'request')}, {figures}".lstrip()
+            f"{counted(self.requests, 'request')}, {tokens(used.context_tokens)} in{cached}, "
+            f"{tokens(used.output_tokens)} out, {money(self.usd)}"
         )
 
 

@@ -46,7 +46,7 @@ from longrein.frontends.terminal.command_types import (
 )
 from longrein.frontends.terminal.command_types import leave as _leave
 from longrein.frontends.terminal.command_types import number as _number
-from longrein.frontends.terminal.event_lines import Line, line
+from longrein.frontends.terminal.event_lines import COLUMN, OPTIONAL, Line, line
 from longrein.frontends.terminal.keymap import chosen_keys, key_rows
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
@@ -287,7 +287,8 @@ def _uncompact(_: CommandContext, handle: str) -> CommandResult:
 
 def _context(context: CommandContext, handle: str) -> CommandResult:
     if handle:
-        rows = [line(escape_line(row)) for row in reason_rows(context.opened.line_reasons(handle))]
+        reasons = reason_rows(context.opened.line_reasons(handle))
+        rows = [line(escape_line(head), COLUMN, escape_line(rest)) for head, rest in reasons]
         return CommandResult(f"why {escape_line(handle)} stands as it does", rows)
     report = context.opened.context_report()
     return CommandResult("what fills the context", context_lines(report))
@@ -328,7 +329,9 @@ def _unpin(context: CommandContext, number: str) -> CommandResult:
 def _hooks(context: CommandContext, _: str) -> CommandResult:
     rows = [
         line(
-            f"  {'' if runs else 'not confirmed: '}{escape_line(hook_line(hook))}  ",
+            "  ",
+            COLUMN,
+            f"{'' if runs else 'not confirmed: '}{escape_line(hook_line(hook))}  ",
             ("dim", escape_line(hook.source)),
         )
         for hook, runs in context.opened.hooks()
@@ -338,7 +341,7 @@ def _hooks(context: CommandContext, _: str) -> CommandResult:
 
 def _pins(context: CommandContext, _: str) -> CommandResult:
     rows = [
-        line(("name", f"  {n} "), escape_line(pin))
+        line(("name", f"  {n} "), COLUMN, escape_line(pin))
         for n, pin in enumerate(context.session.state.pins, 1)
     ]
     none = line(
@@ -383,9 +386,13 @@ async def _cost(context: CommandContext, _: str) -> CommandResult:
     usd = session_usd(session.state, session.agents())
     rows = human_text.usage_rows(session.state, usd)
     costs = await context.opened.read_history(lambda past: cost_rows(past.entries()))
-    by_model = [line("  ", escape_line(row.line)) for row in costs]
-    lines = [line(("dim", f"  {name:<20}"), value) for name, value in rows]
+    by_model = [line(f"  {escape_line(row.name)}: ", COLUMN, row.figures) for row in costs]
+    lines = [line(("dim", f"  {name:<20}"), COLUMN, value) for name, value in rows]
     return CommandResult("what this session used", [*lines, *by_model])
+
+
+BAR_CELLS = 24
+"""Columns of the longest bar of `/context`."""
 
 
 def context_lines(report: Report) -> list[Line]:
@@ -399,12 +406,13 @@ def context_lines(report: Report) -> list[Line]:
         line(
             f"  {escape_line(name).ljust(wide)}  {human_text.tokens(count):>7} "
             f"{100 * count / most:>3.0f}% ",
-            (style, "█" * round(24 * count / most)),
+            OPTIONAL,
+            (style, ("█" * round(BAR_CELLS * count / most)).ljust(BAR_CELLS)),
         )
         for name, count, style in shares
     ]
     total = f"{human_text.tokens(report.total_tokens):>7} of {human_text.tokens(window)} tokens"
-    rows.append(line(("bold", f"  {'all'.ljust(wide)}  {total}")))
+    rows.append(line(("bold", f"  {'all'.ljust(wide)}  "), COLUMN, ("bold", total)))
     rows.append(
         line(
             (
@@ -413,7 +421,11 @@ def context_lines(report: Report) -> list[Line]:
             )
         )
     )
-    return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
+    items = [
+        line(("dim", escape_line(head)), COLUMN, ("dim", escape_line(rest)))
+        for head, rest in item_rows(report)
+    ]
+    return rows + items
 
 
 def _theme(context: CommandContext, name: str) -> CommandResult:
@@ -433,6 +445,7 @@ def _keys(context: CommandContext, _: str) -> CommandResult:
     shown = [
         line(
             ("name", f"  {escape_line(key).ljust(wide)}  "),
+            COLUMN,
             what,
             ("dim", f"  {setting}" if setting else ""),
         )
@@ -607,9 +620,10 @@ def _two_columns(rows: Sequence[tuple[str, str]]) -> list[Line]:
     lines: list[Line] = []
     for name, summary in rows:
         if len(name) <= HELP_CELLS:
-            lines.append(line(("name", f"  {name.ljust(HELP_CELLS)}  "), summary))
+            lines.append(line(("name", f"  {name.ljust(HELP_CELLS)}  "), COLUMN, summary))
         else:
-            lines += [line(("name", f"  {name}")), line(" " * (HELP_CELLS + 4), summary)]
+            blank = " " * (HELP_CELLS + 4)
+            lines += [line(("name", f"  {name}")), line(blank, COLUMN, summary)]
     return lines
 
 

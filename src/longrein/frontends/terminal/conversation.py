@@ -147,6 +147,8 @@ class Conversation:
         """Live rows of the last redraw. A key press redraws these and does not run ahead of the
         finished pieces.
         """
+        self._panel_gap = 0
+        """Empty rows above the question or list."""
         self._news = asyncio.Event()
         self._ticking: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -553,6 +555,7 @@ class Conversation:
             below = below[: max(room - PANEL_ROWS_MIN, 0)]
             room -= len(below)
             gap = [EMPTY] * (room > PANEL_ROWS_MIN)
+            self._panel_gap = len(gap)
             return [*gap, *panel.draw(width, room - len(gap)), *below]
         below = [
             *live_area.pinned_todos(
@@ -562,6 +565,11 @@ class Conversation:
         ]
         room -= len(below)
         return [*(self._live[-room:] if room > 0 else ()), *below]
+
+    def panel_drawn(self, rows: int) -> None:
+        """Take note that the first `rows` rows above the input stand on the screen."""
+        if self.approval is not None and self.chooser is None:
+            self.approval.mark_drawn(rows - self._panel_gap)
 
     def _agents(self) -> Sequence[SubagentView]:
         """Subagents with their last acts; empty when there never were any."""

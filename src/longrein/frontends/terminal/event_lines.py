@@ -50,7 +50,7 @@ NO_WRAP: Span = ("one", "")
 
 STYLES = {
     "": ("", ""),
-    "one": ("", ""),
+    **dict.fromkeys(("one", "column", "optional"), ("", "")),
     "dim": ("2", "ansibrightblack"),
     "bold": ("1", "bold"),
     "you": ("1;36", "bold ansicyan"),
@@ -131,36 +131,53 @@ def cut(text: str, width: int) -> tuple[str, str]:
 
 
 def wrap(of: Line, width: int, indent: str = "") -> list[Line]:
-    """Wrap a line to rows of `width` columns, at blanks if possible; later rows begin with
-    `indent`.
+    """Wrap a line to rows of `width` columns; later rows begin with `indent`. Only a word that is
+    longer than a row is broken.
     """
     width = max(width, len(indent) + 4)
+    text = plain(of)
+    if cells(text) <= width:
+        return [of]
     rows: list[Line] = []
-    row: list[Span] = []
-    left = width
-    for style, text in of:
-        rest = text
-        while cells(rest) > left:
-            part, rest = _break(rest, left, fresh=not row or left == width - len(indent))
-            row.append((style, part))
-            rows.append(tuple(row))
-            row, left = ([("", indent)] if indent else []), width - len(indent)
-        row.append((style, rest))
-        left -= cells(rest)
-    return [*rows, tuple(row)]
+    at = 0
+    while at < len(text):
+        room = width - len(indent) * bool(rows)
+        end, following = _break(text, at, room)
+        row = _spans_between(of, at, end)
+        rows.append((("", indent), *row) if rows and indent else row)
+        at = following
+    return rows
 
 
-def _break(text: str, width: int, *, fresh: bool) -> tuple[str, str]:
-    """Split off a first row of at most `width` columns."""
-    part, rest = cut(text, width)
-    if fresh and not part:  # a wide character wider than the row
-        return text[:1], text[1:]
-    if rest.startswith(" "):
-        return part, rest[1:]
+def _break(text: str, at: int, room: int) -> tuple[int, int]:
+    """End of the row of `text` that begins at `at`, and the beginning of the next one."""
+    ahead = text[at : at + 4 * room + 1]  # a bound, so that a long line costs no more than its rows
+    part, rest = cut(ahead, room)
+    part = part or ahead[:1]  # a wide character wider than the row
+    end = at + len(part)
+    if not rest or end >= len(text):
+        return end, end
+    if text[end] == " ":
+        return end, end + 1
     blank = part.rfind(" ")
-    if blank > 0 and len(part) - blank < 40:
-        return part[:blank], part[blank + 1 :] + rest
-    return part, rest
+    word = ahead[blank + 1 :].partition(" ")[0]
+    if part[: max(blank, 0)].strip() and cells(word) <= room:
+        return at + blank, at + blank + 1
+    return end, end
+
+
+def _spans_between(of: Line, first: int, last: int) -> Line:
+    """The spans of the characters `first` to `last` of a line."""
+    found: list[Span] = []
+    start = 0
+    for style, text in of:
+        part = text[max(first - start, 0) : max(last - start, 0)]
+        if part:
+            found.append((style, part))
+        start += len(text)
+        if start >= last:
+            break
+    return tuple(found)
 
 
 def wrap_text(text: str, width: int, style: str = "") -> list[Line]:
@@ -176,11 +193,38 @@ def fold(lines: Sequence[Line], most: int) -> list[Line]:
     return [*lines[:shown], line(("dim", f"… {len(lines) - shown} more lines"))]
 
 
+COLUMN: Span = ("column", "")
+"""Marks where the last column of a table row begins."""
+OPTIONAL: Span = ("optional", "")
+"""Marks what is left out where the row is too narrow."""
+COLUMN_CELLS_MIN = 24
+"""Columns that the last column has at least; where it has not it stands below the others."""
+STACKED = "    "
+
+
 def fit(of: Line, width: int) -> list[Line]:
-    """Rows of at most `width` columns: cropped when the line begins with `NO_WRAP`, else
-    wrapped.
+    """Rows of at most `width` columns: cropped when the line begins with `NO_WRAP`, else wrapped;
+    the last column of a table row is wrapped by itself.
     """
+    if OPTIONAL in of:
+        at = of.index(OPTIONAL)
+        whole = (*of[:at], *of[at + 1 :])
+        of = whole if cells(plain(whole)) <= width else of[:at]
+    if COLUMN in of:
+        at = of.index(COLUMN)
+        return _table_row(of[:at], of[at + 1 :], width)
     return [crop(of, width)] if NO_WRAP in of[:2] else wrap(of, width)
+
+
+def _table_row(head: Line, last: Line, width: int) -> list[Line]:
+    used = cells(plain(head))
+    if width - used >= min(COLUMN_CELLS_MIN, width // 2):
+        rows = wrap(last, width - used)
+        blank = line(" " * used)
+        return [(*head, *rows[0]), *((*blank, *row) for row in rows[1:])]
+    *first, (style, text) = head
+    below = [(("", STACKED), *row) for row in wrap(last, width - len(STACKED))]
+    return [*wrap((*first, (style, text.rstrip())), width, "  "), *below]
 
 
 def indented(lines: Iterable[Line], by: str = "  ") -> list[Line]:

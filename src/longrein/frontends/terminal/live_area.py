@@ -12,7 +12,7 @@ from longrein.context import State
 from longrein.events import Todo
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines, task_rows
-from longrein.frontends.terminal.event_lines import Line, crop, fold, line, wrap_text
+from longrein.frontends.terminal.event_lines import Line, cells, crop, fold, line, wrap_text
 from longrein.frontends.terminal.view_model import EMPTY, ViewModel
 from longrein.steps import human_text
 from longrein.steps.human_text import escape_line, live_elapsed
@@ -28,6 +28,8 @@ class Figures(msgspec.Struct, frozen=True):
 
     model: str
     mode: str
+    context_tokens: int
+    """Size of the context."""
     context_percent: int
     """Share of the usable window in percent; negative when the window is unknown."""
     cache_percent: int
@@ -54,6 +56,7 @@ def figures(
     return Figures(
         model=f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else model,
         mode=state.mode,
+        context_tokens=state.view_tokens,
         context_percent=round(100 * state.view_tokens / window_tokens) if window_tokens else -1,
         cache_percent=round(100 * last.cache_read_tokens / last.context_tokens)
         if last.context_tokens
@@ -72,32 +75,53 @@ def _context_style(percent: int) -> str:
 
 
 def footer_line(figures: Figures, state: str, width: int) -> Line:
-    """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal hides the least
-    urgent.
+    """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal drops the part
+    with the highest rank first, and shows the end of a long name of a model.
 
-    `bypassPermissions` is red and never hidden.
+    State, model and `bypassPermissions`, which is red, are never dropped.
     """
-    context, cache = figures.context_percent, figures.cache_percent
+    cache = figures.cache_percent
     parts = [
         (0, state, _WORD_STYLES.get(state, "run")),
-        (5, escape_line(figures.model), "dim"),
-        (-1, figures.mode, "bad") if figures.mode == BYPASS else (1, figures.mode, "dim"),
-        (1, figures.sandbox, "warn" if figures.sandbox == "no sandbox" else "dim"),
-        (
-            2,
-            f"context {context}%" * (context >= 0),
-            _context_style(context),
-        ),
-        (6, f"cache {cache}%" * (cache >= 0), "dim"),
-        (3, human_text.money(figures.usd) if figures.usd else "", "dim"),
+        (0, escape_line(figures.model), "dim"),
+        (0, figures.mode, "bad") if figures.mode == BYPASS else (2, figures.mode, "dim"),
+        (3, figures.sandbox, "warn" if figures.sandbox == "no sandbox" else "dim"),
+        (1, _context_text(figures), _context_style(figures.context_percent)),
+        (7, f"cache {cache}%" * (cache >= 0), "dim"),
+        (6, human_text.money(figures.usd) if figures.usd else "", "dim"),
         (4, f"{figures.queued} queued" if figures.queued else "", "warn"),
-        (4, figures.background, "run"),
+        (5, figures.background, "run"),
     ]
     shown = [(rank, translate(text), style) for rank, text, style in parts if text]
-    while len(shown) > 1 and sum(len(text) + 3 for _, text, _ in shown) - 3 > width:
+    while any(rank for rank, _, _ in shown) and _footer_cells(shown) > width:
         shown.remove(max(shown))
+    over = _footer_cells(shown) - width
+    if over > 0 and len(shown) > 1:
+        rank, model, style = shown[1]
+        shown[1] = rank, _end_of(model, max(cells(model) - over, MODEL_CELLS_MIN)), style
     spans = [span for _, text, style in shown for span in (("dim", " · "), (style, text))]
     return crop(tuple(spans[1:]), width)
+
+
+MODEL_CELLS_MIN = 8
+
+
+def _footer_cells(parts: Sequence[tuple[int, str, str]]) -> int:
+    return sum(cells(text) + 3 for _, text, _ in parts) - 3
+
+
+def _end_of(text: str, width: int) -> str:
+    """The end of `text` in `width` columns, which of a model's name says most."""
+    cropped = text
+    while cells(cropped) > width - 1:
+        cropped = cropped[1:]
+    return f"…{cropped}"
+
+
+def _context_text(figures: Figures) -> str:
+    if figures.context_percent < 0:
+        return ""
+    return f"context {human_text.round_tokens(figures.context_tokens)} ({figures.context_percent}%)"
 
 
 _WORD_STYLES = {"idle": "dim", "waiting": "warn", "retrying": "warn"}

@@ -32,7 +32,7 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import BaseStyle, DynamicStyle, Style
 
 from longrein.frontends.terminal.custom_status_line import LINK_END, holds_link
-from longrein.frontends.terminal.event_lines import STYLES, Line, cells, crop
+from longrein.frontends.terminal.event_lines import STYLES, Line, cells, crop, line, plain
 
 INPUT_ROWS_MAX = 10
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
@@ -75,6 +75,8 @@ class ScreenContent(msgspec.Struct, frozen=True):
     footer: Callable[[int], Line]
     status: Callable[[int, int], list[StyleAndTextTuples]] = lambda _width, _rows: []
     """(width, rows of the screen) -> rows of the status line above the footer."""
+    panel_drawn: Callable[[int], None] = lambda _rows: None
+    """Called after each drawing with the number of rows above the input that are visible."""
 
 
 class _App(Application[None]):
@@ -128,7 +130,7 @@ class Screen:
             height=lambda: Dimension(preferred=len(self._drawn), max=len(self._drawn), min=0),
         )
         placeholder = ConditionalProcessor(
-            AfterInput(content.hint, style="class:dim"), Condition(lambda: not buffer.text)
+            AfterInput(self._hint, style="class:dim"), Condition(lambda: not buffer.text)
         )
         self._input = Window(
             BufferControl(
@@ -226,7 +228,7 @@ class Screen:
         links = before != self._status and any(map(holds_link, [*before, *self._status]))
         room = max(
             size.rows
-            - min(self._buffer.document.line_count, INPUT_ROWS_MAX)
+            - self._input.preferred_height(size.columns, size.rows).preferred
             - 3
             - len(self._status),
             1,
@@ -252,6 +254,14 @@ class Screen:
             self._cleared = False
             app.output.write_raw(SYNC_OFF)
             app.output.flush()
+        drawn = app.renderer.last_rendered_screen
+        place = drawn.visible_windows_to_write_positions.get(self._panel) if drawn else None
+        self._content.panel_drawn(place.height if place else 0)
+
+    def _hint(self) -> str:
+        """The placeholder of the empty input, in one row."""
+        room = self.size.columns - 1 - cells(self._content.prompt())
+        return plain(crop(line(self._content.hint()), room))
 
     def _draw_above(self) -> StyleAndTextTuples:
         drawn = [span for row in self._drawn for span in [("", "\n"), *_fragments(row)]]

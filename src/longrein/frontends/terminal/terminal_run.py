@@ -101,6 +101,7 @@ def _open_screen(opened: AppSession, mono_s: Callable[[], float]) -> Conversatio
         conversation.panel_lines,
         conversation.footer,
         conversation.status_line.rows,
+        conversation.panel_drawn,
     )
     keys_from = TerminalInput(
         conversation.heard,
