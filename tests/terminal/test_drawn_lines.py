@@ -1,4 +1,4 @@
-"""A yes covers only lines that were drawn: windows of all sizes, changes of all lengths, all keys."""
+"""A yes covers only lines that were drawn, with windows of all sizes, any change and any keys."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +43,7 @@ class Window:
         match key:
             case "open" if view is None:
                 question = self.approval
-                self.page = PageView(question.page, question.drawn, question.lines_above)
+                self.page = PageView(question.whole, question.drawn, question.lines_above)
             case "close":
                 self.page = None
             case "end" | "home" if view is not None:
@@ -53,7 +53,7 @@ class Window:
                 if view is not None:
                     view.scroll(rows, pages)
                 else:
-                    self.approval.scroll(rows + pages * self.approval.page_rows)
+                    self.approval.scroll(rows + pages * self.approval.page)
 
     def is_allowed(self, key: str) -> bool:
         return key in "ysa" and not self.approval.lines_unseen(key)

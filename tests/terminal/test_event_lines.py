@@ -191,7 +191,7 @@ def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
         (
             ("Bash", "failed", "1\n\n2\n3\n4\n5", 0),
             None,
-            ["● Bash failed", "  1", "  2", "  3", "  … 2 more lines"],
+            ["● Bash failed", *(f"  {n}" for n in range(1, 6))],
         ),
         (
             ("AskUserQuestion", "ok", "The user answered:\n\nWhich?\nblue", 0),
@@ -199,7 +199,11 @@ def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
             ["● AskUserQuestion ok", "  The user answered:", "  Which?", "  blue"],
         ),
         (("Mcp", "ok", "", 0), {"n": 1, "word": "w"}, ["● Mcp ok  w"]),
-        (("Glob", "ok", "", 0), {"path": "src", "pattern": "*.py"}, ["● Glob ok  src"]),
+        (
+            ("Glob", "ok", "", 0),
+            {"path": "src", "pattern": "*.py"},
+            ["● Glob ok nothing found  *.py in src"],
+        ),
         (
             ("Edit", "ok", "", 0),
             {
@@ -221,6 +225,7 @@ def test_a_call_is_one_line_with_its_state_as_a_word(
             ViewModel(),
             Replied(1, (call,), "calls"),
             ToolEnded("c1.0", name, status, (Text(text),), elapsed_ms),
+            TurnEnded("done"),
         )
         == expected
     )

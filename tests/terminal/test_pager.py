@@ -112,7 +112,7 @@ def test_I13_a_subagents_transcript_opens_from_its_row_and_by_command(tmp_path: 
         tty.send("g").until("Enter opens").send("\r").until("/r4 the user").until("Task APPLE")
         tty.send("/seq 300\r").until(lambda: 1 in numbers(tty)).send("G").until("It is whole.")
         tty.send("q").until("last results").send("q").until(lambda: not tty.screen.is_alternate)
-        label = next(row.split()[0] for row in tty.text().splitlines() if "general started" in row)
+        label = next(row.split()[0] for row in tty.text().splitlines() if "general done" in row)
         tty.ask(f"/agents {label}").until(f"{label} general: look around").send("q")
         tty.ask(f"/show {label}").until(f"{label} general: look around").send("G").until(
             "It is whole."

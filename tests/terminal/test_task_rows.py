@@ -30,6 +30,7 @@ from longrein.events import (
     ToolCall,
     ToolEnded,
     ToolStarted,
+    TurnEnded,
     Usage,
     UserSpoke,
 )
@@ -140,7 +141,25 @@ USED = Usage(12_000, 0, 0, 345)
     ],
 )
 def test_a_beginning_or_an_end_in_words(events: list[AnyEvent], expected: list[str]) -> None:
-    assert apply(ViewModel(), *events) == expected
+    view = ViewModel()
+    view.draws_live_rows = False
+    assert apply(view, *events, TurnEnded("done")) == expected
+
+
+def test_a_subagent_with_a_live_row_is_told_at_its_end_and_several_are_one_line() -> None:
+    calls = [ToolCall(f"c{n}", "Agent", {"description": f"part {n}"}) for n in range(3)]
+    starts = [
+        SubagentStarted(f"s{n}", "explore", f"c{n}", description=f"part {n}") for n in range(3)
+    ]
+    ended = [SubagentEnded(f"s{n}", "done", "r", USED, 0.02, 3) for n in range(3)]
+    results = [ToolEnded(f"c{n}", "Agent", "ok", (Text("r"),), 900) for n in range(3)]
+    view = ViewModel()
+    assert apply(view, Replied(1, tuple(calls), "calls"), *starts) == []
+    assert apply(view, ended[0], results[0], ended[2], results[2]) == []
+    assert [view.groups.has(f"s{n}") for n in range(3)] == [True, False, True]
+    [row] = apply(view, ended[1], results[1])
+    assert row.startswith("3 subagents done  9 steps, 37.0k tokens, $0.06")
+    assert [row.count(f"part {n}") for n in range(3)] == [1, 1, 1]
 
 
 # --- Live -----------------------------------------------------------------------------------------

@@ -30,6 +30,8 @@ FILES = [
     SOURCE / "permissions/rule_evaluation.py",
     SOURCE / "commands/interactive.py",
     SOURCE / "extensions/mcp/session_part.py",
+    SOURCE / "steps/call_results.py",
+    SOURCE / "steps/turn_work.py",
 ]
 TEXTS = read_texts("zh")
 LETTERS_MIN = 2

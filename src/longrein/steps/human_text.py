@@ -177,8 +177,8 @@ KEYS = (
 def key_argument(arguments: dict[str, Any] | None, stated: str = "") -> str:
     """The argument that describes a call best, escaped, on one line; '' without one.
 
-    `stated`: the argument that the tool states (`ToolTraits.key_argument`); '' when it states none
-    or is unknown.
+    Of a search these are the searched words, then the path. `stated`: the argument that the tool
+    states (`ToolTraits.key_argument`); '' when it states none or is unknown.
     """
     values = arguments or {}
     named = [
@@ -187,6 +187,9 @@ def key_argument(arguments: dict[str, Any] | None, stated: str = "") -> str:
     found = named or [value for value in values.values() if isinstance(value, str) and value]
     if found and found[0] == values.get("input") and (patches := file_patches(values)):
         found = [", ".join(path for one in patches for path in (one.path, one.moved_to) if path)]
+    pattern, place = values.get("pattern"), values.get("path") or values.get("glob")
+    if not stated and isinstance(pattern, str) and pattern and isinstance(place, str):
+        found = [f"{pattern} in {place}" if place else pattern]
     return first_line(found[0]) if found else ""
 
 

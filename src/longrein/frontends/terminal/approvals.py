@@ -22,7 +22,9 @@ from longrein.frontends.terminal.event_lines import (
     wrap,
 )
 from longrein.frontends.terminal.page_view import Page, Section
+from longrein.frontends.terminal.shell_syntax import shell_lines
 from longrein.permissions import unseen_note
+from longrein.steps.call_results import COMMANDS
 from longrein.steps.human_text import escape, escape_line, file_patches, key_argument
 
 OPTIONS_MAX = 9
@@ -346,6 +348,8 @@ def content_lines(question: Question, file_text: FileText | None = None) -> list
     """
     asked, arguments = question.asked, question.arguments
     change = change_view(asked.name, arguments, file_text)
+    if not change and asked.name in COMMANDS:
+        return list(shell_lines(escape(asked.shown).expandtabs(4)))
     if not change:
         return [line(row) for row in escape(asked.shown).expandtabs(4).split("\n")]
     drawn = _PARTS_OF_A_CHANGE[asked.name]
@@ -383,8 +387,8 @@ class Approval:
         self.form = question_form(question)
         """Answers so far, where the model asks the user."""
         self.top = 0
-        self.page = question_page(question, content)
-        """The whole question."""
+        self.whole = question_page(question, content)
+        """Page with the whole question."""
         self._lines = DrawnLines(content)
         self.drawn = self._lines.drawn
         """Lines that were drawn, also on the page: those of the content from 0 on, those of the
@@ -393,6 +397,8 @@ class Approval:
         self._labels_seen = False
         """True if the answers are drawn with their rules."""
         self._rows: Sequence[Line] = ()
+        self.rows_above = 0
+        """Empty rows above the question."""
         self._body = (0, 0)
         """Row of the last drawing with the first row of the content, and number of such rows."""
         self._is_cropped = False
@@ -411,7 +417,7 @@ class Approval:
     @property
     def lines_above(self) -> int:
         """Number of lines of the page above the content."""
-        return len(self.page.lines()) - len(self.content)
+        return len(self.whole.lines()) - len(self.content)
 
     def lines_unseen(self, key: str) -> int:
         """Number of lines that `key` allows and that were not drawn yet (see `drawn_lines`)."""
@@ -424,8 +430,9 @@ class Approval:
         return len(unseen)
 
     def mark_drawn(self, rows: int) -> None:
-        """Count what stands in the first `rows` rows of the last drawing as drawn."""
+        """Count what stands in the first `rows` rows as drawn, empty ones above included."""
         first, count = self._body
+        first += self.rows_above
         if not self._is_cropped:
             self._lines.mark(self.top, min(count, max(rows - first, 0)))
 
@@ -434,8 +441,7 @@ class Approval:
         self.top = min(max(self.top + by, 0), last)
 
     @property
-    def page_rows(self) -> int:
-        """Rows that a page key moves by."""
+    def page(self) -> int:
         return max(self._shown - 1, 1)
 
     def draw(self, width: int, height: int) -> list[Line]:

@@ -147,8 +147,6 @@ class Conversation:
         """Live rows of the last redraw. A key press redraws these and does not run ahead of the
         finished pieces.
         """
-        self._panel_gap = 0
-        """Empty rows above the question or list."""
         self._news = asyncio.Event()
         self._ticking: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -555,7 +553,8 @@ class Conversation:
             below = below[: max(room - PANEL_ROWS_MIN, 0)]
             room -= len(below)
             gap = [EMPTY] * (room > PANEL_ROWS_MIN)
-            self._panel_gap = len(gap)
+            if self.approval is not None:
+                self.approval.rows_above = len(gap)
             return [*gap, *panel.draw(width, room - len(gap)), *below]
         below = [
             *live_area.pinned_todos(
@@ -569,7 +568,7 @@ class Conversation:
     def panel_drawn(self, rows: int) -> None:
         """Take note that the first `rows` rows above the input stand on the screen."""
         if self.approval is not None and self.chooser is None:
-            self.approval.mark_drawn(rows - self._panel_gap)
+            self.approval.mark_drawn(rows)
 
     def _agents(self) -> Sequence[SubagentView]:
         """Subagents with their last acts; empty when there never were any."""

@@ -16,7 +16,6 @@ from longrein.events import (
     Rewound,
     Text,
     Todo,
-    ToolEnded,
     UserSpoke,
     text_of,
     without_attachments,
@@ -26,11 +25,9 @@ from longrein.frontends.localization import translate
 from longrein.steps import BreakStep, CompactionStep, NoticeStep, SettingStep, Step, TurnEndStep
 from longrein.steps.human_text import (
     counted,
-    elapsed,
     escape,
     escape_line,
     file_patches,
-    key_argument,
     money,
     tokens,
 )
@@ -341,8 +338,6 @@ def counts(rows: Sequence[Line]) -> str:
 COMMAND_LINES_MAX = 40
 """Lines of output of a command that the user has run; the conversation holds more."""
 USER_LINES_MAX = 12
-FAILED_LINES_MAX = 4
-DIFF_LINES_MAX = 24
 
 STATUS = {
     "ok": ("ok", "ok"),
@@ -377,41 +372,6 @@ def status_word(status: str) -> tuple[str, str]:
     """Word (escaped) and style of a status."""
     word, style = STATUS.get(status, (escape_line(status), "bad"))
     return translate(word), style
-
-
-def call_line(name: str, argument: str, status: str, time: str, mark: str = "●") -> Line:
-    """Line of a call. The status comes before the argument, so that cropping never hides it."""
-    word, style = status_word(status)
-    state = f" {word} {time}" if time else f" {word}"
-    return line(
-        NO_WRAP,
-        (style, f"{mark} "),
-        ("name", escape_line(name)),
-        (style, state),
-        f"  {argument}" if argument else "",
-    )
-
-
-def ended_lines(
-    end: ToolEnded, arguments: dict[str, Any] | None, change: Sequence[Line], stated: str = ""
-) -> list[Line]:
-    """Lines of an ended call: its line, the beginning of an error, the user's answers, the diff of
-    an edit.
-
-    `stated`: of `key_argument`.
-    """
-    time, below = elapsed(end.elapsed_ms / 1000), list[Line]()
-    if end.status == "ok" and change:
-        time = f"{time} {counts(change)}".strip()
-        below = fold(only_changes(change), DIFF_LINES_MAX)
-    elif end.status in ("failed", "interrupted") or end.name == "AskUserQuestion":
-        text = escape(text_of(end.parts)[:4_000]).expandtabs(4)
-        rows = [line(NO_WRAP, ("dim", row)) for row in text.split("\n") if row.strip()]
-        below = fold(rows, DIFF_LINES_MAX if end.status == "ok" else FAILED_LINES_MAX)
-    return [
-        call_line(end.name, key_argument(arguments, stated), end.status, time),
-        *indented(below),
-    ]
 
 
 def user_lines(spoke: UserSpoke, note: str = "") -> list[Line]:

@@ -243,7 +243,7 @@ def _move(conversation: Conversation, rows: int, pages: int) -> None:
     if conversation.chooser is not None:
         conversation.chooser.move(rows + 10 * pages)
     elif conversation.approval is not None:
-        conversation.approval.scroll(rows + conversation.approval.page_rows * pages)
+        conversation.approval.scroll(rows + conversation.approval.page * pages)
 
 
 # --- Stopping -------------------------------------------------------------------------------------

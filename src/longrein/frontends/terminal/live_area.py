@@ -12,6 +12,7 @@ from longrein.context import State
 from longrein.events import Todo
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines, task_rows
+from longrein.frontends.terminal.call_lines import call_line
 from longrein.frontends.terminal.event_lines import Line, cells, crop, fold, line, wrap_text
 from longrein.frontends.terminal.view_model import EMPTY, ViewModel
 from longrein.steps import human_text
@@ -188,7 +189,7 @@ def live_rows(view: ViewModel, agents: Sequence[SubagentView], now: DrawContext)
     calls, state = _calls(view, now.mono_s) if view.busy else [], state_line(view, now.mono_s)
     most = max(min(AGENTS_SHOWN_MAX, now.rows // 4), 1)
     background = [
-        *task_rows.live_agents(agents, most),
+        *task_rows.live_agents(agents, most, view.groups.has),
         *task_rows.live_tasks(view.activity.tasks, now.wall_us, now.width, now.mono_s),
     ]
     tail = _tail(view, now.width, now.rows - len(calls) - len(background) - 10)
@@ -284,15 +285,18 @@ def _tail(view: ViewModel, width: int, room: int) -> list[Line]:
 
 
 def _calls(view: ViewModel, now_s: float) -> list[Line]:
+    """Rows of reads and searches that ended last, and of calls; a subagent has a row of its own."""
+    in_subagents = {known.started.call for known in view.activity.subagents.values()}
+    calls = [row for call, row in view.calls.items() if call not in in_subagents]
     rows: list[Line] = []
-    for row in view.calls.values():
+    for row in calls:
         time = human_text.elapsed(now_s - row.since_s) if row.status == "running" else ""
-        rows.append(event_lines.call_line(row.name, row.argument, row.status, time, "○"))
+        rows.append(call_line(row.name, row.argument, row.status, time, "○"))
     if len(rows) == 1:  # with the last line of its output
-        output = next(iter(view.calls.values())).output.decode("utf-8", "replace").rstrip()
+        output = calls[0].output.decode("utf-8", "replace").rstrip()
         last = escape_line(output.rpartition("\n")[2].rpartition("\r")[2])
         rows += [line(("dim", f"  {last}"))] if last else []
-    return fold(rows, CALLS_SHOWN_MAX)
+    return [*view.groups.lookup_rows(), *fold(rows, CALLS_SHOWN_MAX)]
 
 
 SILENT_S = 5.0

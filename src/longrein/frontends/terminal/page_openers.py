@@ -112,7 +112,7 @@ def open_question(conversation: Conversation, answer: Answering) -> None:
             answer(conversation, key.lower())
         return True
 
-    view = PageView(approval.page, approval.drawn, approval.lines_above)
+    view = PageView(approval.whole, approval.drawn, approval.lines_above)
     pager = Pager(
         view,
         answers=lambda: _answers(approval, is_ready()),

@@ -145,6 +145,7 @@ class _PlainConversation:
         self.out = out
         self.mono_s = mono_s
         self.view = ViewModel(opened.file_text)
+        self.view.draws_live_rows = False
         self.view.tokens_now = lambda: self.session.state.view_tokens
         self.interactive = interactive
         """True if a person types, so that prompts are printed."""
@@ -203,7 +204,7 @@ class _PlainConversation:
                 if isinstance(heard, Entry | UserNotice):
                     self._print_prompt_when_idle()
             elif isinstance(heard, Entry) and heard.seq >= start:
-                self.view.go_live(busy=self.session.busy, now_s=self.mono_s())
+                self.view.go_live(busy=self.session.busy, now_s=self.mono_s())  # not printed
                 if self.session.state.turn_open and not self.session.busy:
                     self.print([line("the last turn was cut off; say something to go on with it")])
                 self._print_prompt()

@@ -263,7 +263,8 @@ async def _listen(conversation: Conversation) -> None:
             old.append([])
         old[-1].extend(pieces)
         if isinstance(heard, Entry) and heard.seq >= start:
-            conversation.view.go_live(busy=conversation.session.busy, now_s=conversation.mono_s())
+            now_s = conversation.mono_s()
+            old[-1].extend(conversation.view.go_live(busy=conversation.session.busy, now_s=now_s))
             conversation.show_history([piece for group in old for piece in group])
 
 
