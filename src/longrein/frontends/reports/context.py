@@ -213,7 +213,7 @@ def module_rows(report: Report) -> list[str]:
 
 def item_rows(report: Report) -> list[tuple[str, str]]:
     """The largest items, each in two columns: handle, tokens and price so far, with a mark on what
-    the next compaction takes; form, name and beginning.
+    the next compaction takes; name, form and beginning.
     """
     largest = sorted((row for row in report.shown if row.handle), key=lambda row: -row.tokens)[
         :ITEMS_SHOWN
@@ -224,8 +224,9 @@ def item_rows(report: Report) -> list[tuple[str, str]]:
     for row in largest:
         sign, name = "·" if row.goes else " ", row.name or row.kind
         price = f" {f'${row.usd:.4f}' if row.usd else '':>8}" if priced else ""
-        figures = f" {sign}{row.handle:<9} {row.tokens:>7,}{price} "
-        rows.append((figures, f"{row.form:<11} {name:<10} {row.begins[:36]}"))
+        form = f", {row.form}" if row.form != "full" else ""
+        figures = f" {sign}{row.handle:<9} {row.tokens:>7,}{price}  "
+        rows.append((figures, f"{name}{form}: {row.begins[:36]}"))
     return rows
 
 

@@ -411,14 +411,17 @@ def context_lines(report: Report) -> list[Line]:
         )
         for name, count, style in shares
     ]
-    total = f"{human_text.tokens(report.total_tokens):>7} of {human_text.tokens(window)} tokens"
-    rows.append(line(("bold", f"  {'all'.ljust(wide)}  "), COLUMN, ("bold", total)))
+    total = f"  {'all'.ljust(wide)}  {human_text.tokens(report.total_tokens):>7}"
+    of_window = f" of {human_text.tokens(window)}"
+    rows.append(line(("bold", total + of_window), OPTIONAL, ("bold", " tokens")))
     rows.append(
         line(
+            "  ",
+            COLUMN,
             (
                 "dim",
-                f"  estimates are corrected by {report.factor:.2f} to match the provider's counts",
-            )
+                f"estimates are corrected by {report.factor:.2f} to match the provider's counts",
+            ),
         )
     )
     items = [

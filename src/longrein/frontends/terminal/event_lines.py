@@ -215,13 +215,15 @@ def fit(of: Line, width: int) -> list[Line]:
 
 def _table_row(head: Line, last: Line, width: int) -> list[Line]:
     used = cells(plain(head))
-    if width - used >= min(COLUMN_CELLS_MIN, width // 2):
-        rows = wrap(last, width - used)
+    left = width - used
+    if left >= min(COLUMN_CELLS_MIN, width // 2) or cells(plain(last)) <= left:
+        rows = wrap(last, left)
         blank = line(" " * used)
         return [(*head, *rows[0]), *((*blank, *row) for row in rows[1:])]
     *first, (style, text) = head
     below = [(("", STACKED), *row) for row in wrap(last, width - len(STACKED))]
-    return [*wrap((*first, (style, text.rstrip())), width, "  "), *below]
+    above = (*first, (style, text.rstrip()))
+    return [*(wrap(above, width, "  ") if plain(above).strip() else ()), *below]
 
 
 def indented(lines: Iterable[Line], by: str = "  ") -> list[Line]:

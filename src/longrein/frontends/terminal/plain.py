@@ -47,7 +47,7 @@ from longrein.frontends.terminal.command_types import (
     CommandResult,
     Outcome,
 )
-from longrein.frontends.terminal.event_lines import Line, indented, line, plain
+from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fit, indented, line, plain
 from longrein.frontends.terminal.input_prefixes import is_memory_line, is_user_command, note_lines
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.start_notices import chosen_line, start_notices
@@ -78,6 +78,8 @@ _ASCII = str.maketrans(
         "⋮": ":",
         "↑": "^",
         "↓": "v",
+        "–": "-",
+        "→": "->",
     }
 )
 
@@ -88,8 +90,19 @@ class PlainOutput:
     def __init__(self, fd: int, encoding: str) -> None:
         self._fd, self._encoding = fd, encoding
         self._wide = encoding.lower().replace("-", "") == "utf8"
+        self._is_terminal = os.isatty(fd)
         self.closed = False
         self.last = ""
+
+    @property
+    def columns(self) -> int:
+        """Columns of the terminal; 0 where the output is none, and lines are not wrapped."""
+        if not self._is_terminal:
+            return 0
+        try:
+            return os.get_terminal_size(self._fd).columns
+        except OSError:  # the terminal is gone
+            return 0
 
     def put(self, text: str) -> None:
         """Write escaped `text`; characters missing in the encoding become ASCII or `\\uXXXX`."""
@@ -163,10 +176,19 @@ class _PlainConversation:
 
     def print(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
-            text = escape(piece.text) if isinstance(piece, Block) else plain(piece).rstrip()
-            self.out.put(text + "\n")
+            for row in self._rows(piece):
+                self.out.put(plain(row).rstrip() + "\n")
         if self.out.closed:
             self.exit(Outcome("exit", code=1))
+
+    def _rows(self, piece: Piece) -> list[Line]:
+        """Rows of a piece, whole; on a terminal no word is broken by its edge."""
+        width = self.out.columns
+        if isinstance(piece, Block):
+            rows = [line(row) for row in escape(piece.text).split("\n")]
+        else:
+            rows = [tuple(span for span in piece if span != NO_WRAP)]
+        return [part for row in rows for part in fit(row, width)] if width else rows
 
     def exit(self, outcome: Outcome) -> None:
         if not self.exited.is_set():
