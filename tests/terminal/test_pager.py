@@ -183,3 +183,25 @@ def test_I13_a_question_that_comes_up_below_a_page_is_announced_and_not_answered
         tty.send("q").until("? Bash").send("y").until("› y").send("\x15").until(
             tty.keys_count
         ).send("n").until("Done.")
+
+
+def test_reads_and_searches_in_a_row_are_one_line_that_opens(tmp_path: Path) -> None:
+    look = {
+        "calls": [
+            {"name": "Read", "arguments": {"file_path": "calc.py"}},
+            {"name": "Grep", "arguments": {"pattern": "return", "output_mode": "content"}},
+        ]
+    }
+    once_more = {"calls": [{"name": "Glob", "arguments": {"pattern": "*.py"}}]}
+    project = home(tmp_path, look, once_more, SEQ, {"text": "Done.\n"})
+    with open_it(project, BYPASS) as tty:
+        tty.ask("go").until("Done.").until("idle")
+        [row] = [row for row in tty.lines() if "1 read, 2 searches ok r" in row]
+        assert row.endswith("calc.py, return, *.py")
+        assert not any(row.startswith(("● Read", "● Grep", "● Glob")) for row in tty.lines())
+        span = row.split()[6]
+        at = tty.lines().index("● Bash ok  seq 300")
+        assert tty.lines()[at + 1 : at + 5] == ["  … 297 lines above", "  298", "  299", "  300"]
+        tty.send(f"/show {span}\r").until(lambda: tty.screen.is_alternate)
+        tty.until("Read  calc.py").until("Grep  return").until("2:    return a - b").until("Glob  *.py")
+        tty.send("q").until("idle")

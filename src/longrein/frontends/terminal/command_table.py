@@ -493,7 +493,7 @@ COMMANDS = (
         "uncompact", "[rSEQ]", "undo the last compaction, or that one", _uncompact, idle_only=True
     ),
     Command("context", "[rN]", "what fills the context; why rN stands as it does", _context),
-    Command("show", "[rN | aN]", "open a result, diff, thought or subagent whole", _show),
+    Command("show", "[rN | rN-rM | aN]", "open a result, diff, thought or subagent whole", _show),
     Command("pin", "TEXT", "keep TEXT word for word through compactions", _pin),
     Command("unpin", "NUMBER", "drop a pin", _unpin),
     Command("pins", "", "what is pinned", _pins),

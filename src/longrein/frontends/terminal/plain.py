@@ -186,6 +186,8 @@ class _PlainConversation:
         width = self.out.columns
         if isinstance(piece, Block):
             rows = [line(row) for row in escape(piece.text).split("\n")]
+            if piece.kind == "fence" and width:
+                rows = [line("  ", *row) for row in rows[1:-1]]
         else:
             rows = [tuple(span for span in piece if span != NO_WRAP)]
         return [part for row in rows for part in fit(row, width)] if width else rows

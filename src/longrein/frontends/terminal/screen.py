@@ -27,8 +27,9 @@ from prompt_toolkit.layout import (
     Layout,
     Window,
 )
-from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
+from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor, TabsProcessor
 from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import BaseStyle, DynamicStyle, Style
 
 from longrein.frontends.terminal.custom_status_line import LINK_END, holds_link
@@ -106,6 +107,17 @@ def _wrapped_rows(app: Application[None]) -> int:
     return extra
 
 
+class TerminalOutput(Vt100_Output):
+    """Output whose erased rows do not get into the scrollback of tmux.
+
+    tmux moves rows there when they are erased from the first cell of the screen on, which is where
+    the redrawn rows begin in a small window. So the first cell is overwritten instead.
+    """
+
+    def erase_down(self) -> None:
+        self.write_raw(" \x1b[J\b")
+
+
 class Screen:
     """The redrawn rows at the bottom, and output to the scrollback."""
 
@@ -134,7 +146,9 @@ class Screen:
         )
         self._input = Window(
             BufferControl(
-                buffer, input_processors=[placeholder], include_default_input_processors=True
+                buffer,
+                input_processors=[placeholder, TabsProcessor(tabstop=4, char1=" ", char2=" ")],
+                include_default_input_processors=True,
             ),
             height=Dimension(min=1, max=INPUT_ROWS_MAX),
             dont_extend_height=True,
