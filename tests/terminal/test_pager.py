@@ -200,8 +200,10 @@ def test_reads_and_searches_in_a_row_are_one_line_that_opens(tmp_path: Path) -> 
         assert row.endswith("calc.py, return, *.py")
         assert not any(row.startswith(("● Read", "● Grep", "● Glob")) for row in tty.lines())
         span = row.split()[6]
-        at = tty.lines().index("● Bash ok  seq 300")
+        at = next(n for n, row in enumerate(tty.lines()) if row.endswith("  seq 300"))
         assert tty.lines()[at + 1 : at + 5] == ["  … 297 lines above", "  298", "  299", "  300"]
         tty.send(f"/show {span}\r").until(lambda: tty.screen.is_alternate)
-        tty.until("Read  calc.py").until("Grep  return").until("2:    return a - b").until("Glob  *.py")
+        tty.until("Read  calc.py").until("Grep  return").until("2:    return a - b").until(
+            "Glob  *.py"
+        )
         tty.send("q").until("idle")

@@ -174,13 +174,13 @@ def test_erased_rows_never_begin_in_the_first_cell_for_tmux_keeps_those(tmp_path
     """tmux moves rows that are erased from its first cell on into the scrollback."""
     project = home(tmp_path, {"text": "Done.\n"})
     with open_it(project, forks=False) as tty:
-        tty.ask("go").until("Done.").until("idle").resize(40, 12).until("idle").send("\x04").exits(0)
+        tty.ask("go").until("Done.").until("idle").resize(40, 12).until("idle").send("\x04").exits(
+            0
+        )
     assert b"starting; type ahead" in tty.raw
     erased = re.findall(rb".{3}\x1b\[J", tty.raw, re.DOTALL)
     assert len(erased) > 2
-    assert all(
-        one[2:3] == b" " or one.startswith(b"\x1b[K") for one in erased
-    )
+    assert all(one[2:3] == b" " or one.startswith(b"\x1b[K") for one in erased)
 
 
 def test_a_pasted_tab_is_shown_as_blanks_and_sent_as_a_tab(tmp_path: Path) -> None:

@@ -197,11 +197,13 @@ OPTIONAL: Span = ("optional", "")
 COLUMN_CELLS_MIN = 24
 """Columns that the last column has at least; where it has not it stands below the others."""
 STACKED = "    "
+INDENT_MAX = 8
+"""Columns by which further rows of an indented line are indented at most."""
 
 
 def fit(of: Line, width: int) -> list[Line]:
-    """Rows of at most `width` columns: cropped when the line begins with `NO_WRAP`, else wrapped;
-    the last column of a table row is wrapped by itself.
+    """Rows of at most `width` columns: cropped when the line begins with `NO_WRAP`, else wrapped
+    with the indent of its first row; the last column of a table row is wrapped by itself.
     """
     if OPTIONAL in of:
         at = of.index(OPTIONAL)
@@ -210,7 +212,11 @@ def fit(of: Line, width: int) -> list[Line]:
     if COLUMN in of:
         at = of.index(COLUMN)
         return _table_row(of[:at], of[at + 1 :], width)
-    return [crop(of, width)] if NO_WRAP in of[:2] else wrap(of, width)
+    if NO_WRAP in of[:2]:
+        return [crop(of, width)]
+    text = plain(of)
+    indent = min(len(text) - len(text.lstrip(" ")), INDENT_MAX)
+    return wrap(of, width, " " * indent)
 
 
 def _table_row(head: Line, last: Line, width: int) -> list[Line]:
