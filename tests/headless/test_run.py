@@ -86,7 +86,7 @@ async def test_text_with_verbose_says_on_stderr_what_goes_on() -> None:
     assert ran.err == [
         "calls Read a.py",
         "calls Bash make",
-        "Read ok after 0.0 s: 1 line",
+        "Read ok after 0.0 s",
         "Bash failed after 0.0 s",
         "the window is nearly full",
     ]

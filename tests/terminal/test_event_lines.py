@@ -66,7 +66,7 @@ from longrein.frontends.terminal.live_area import (
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
 from longrein.steps import human_text
-from tests.terminal.scripted_session import apply, texts
+from tests.terminal.scripted_session import PREFIX, apply, texts
 
 # --- What goes on ---------------------------------------------------------------------------------
 
@@ -223,7 +223,8 @@ def test_a_call_is_one_line_with_its_state_as_a_word(
     assert (
         apply(
             ViewModel(),
-            Replied(1, (call,), "calls"),
+            PREFIX,
+            Replied(2, (call,), "calls"),
             ToolEnded("c1.0", name, status, (Text(text),), elapsed_ms),
             TurnEnded("done"),
         )

@@ -13,10 +13,10 @@ import msgspec
 from longrein.events import AnyPart, Document, Text, ToolEnded
 from longrein.steps.human_text import counted, escape
 
-LOOKUPS = ("Read", "Grep", "Glob")
-"""Tools that only look; such calls in a row are told as one group."""
-COMMANDS = ("Bash",)
-"""Tools whose result is the output of a command."""
+LOOKUPS = ("read", "search")
+"""Kinds of tools that only look; such calls in a row are told as one group."""
+SHELL = "shell"
+"""Kind of tools whose result is the output of a command."""
 ROWS_OF_SUCCESS, ROWS_OF_FAILURE = 3, 8
 """Last lines that are shown of a command's output."""
 CHARS_MAX = 200_000
@@ -50,26 +50,22 @@ def result_text(parts: Sequence[AnyPart]) -> str:
     return "\n".join(filter(None, texts))
 
 
-def result_figures(end: ToolEnded, arguments: dict[str, Any] | None = None) -> str:
+def result_figures(end: ToolEnded, arguments: dict[str, Any] | None, kind: str) -> str:
     """What a call has found or how its command ended: `12 hits in 4 files`, `40–80 of 1,565`, `exit
-    3`; '' where nothing is to be said.
+    3`; '' where nothing is to be said. `kind`: of the tool.
     """
     text = result_text(end.parts)[-CHARS_MAX:]
-    if end.name in COMMANDS:
+    if kind == SHELL:
         found = re.search(_EXIT, text[-2_000:])
         if found is None:
             return ""
         return f"exit {found[1]}" + (f": {found[2]}" if found[2] else "")
     if end.status != "ok":
         return ""
-    match end.name:
-        case "Read":
-            return _lines_read(text)
-        case "Grep":
-            return _hits(text, (arguments or {}).get("output_mode"))
-        case "Glob":
-            rows, more = _found_rows(text)
-            return _number(len(rows), "file", more=more)
+    if kind == "read":
+        return _lines_read(text)
+    if kind == "search" and "pattern" in (arguments or {}):
+        return _hits(text, (arguments or {}).get("output_mode"))
     return ""
 
 
@@ -116,8 +112,8 @@ def _number(count: int, word: str, *, more: bool = False) -> str:
 
 
 def last_lines(end: ToolEnded) -> LastLines:
-    """The last lines of a command's output, more of one that failed; none for other calls."""
-    if end.name not in COMMANDS or end.status in ("denied", "not_run"):
+    """The last lines of a command's output, more of one that failed."""
+    if end.status in ("denied", "not_run"):
         return LastLines(())
     parts = [part for part in end.parts if isinstance(part, Text | Document)]
     text = result_text(parts)

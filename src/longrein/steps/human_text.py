@@ -1,13 +1,11 @@
-"""Text for people: figures, tables, escaping, and one-line descriptions of calls and events.
+"""Text for people: figures, escaping, and one-line descriptions of calls and events.
 Pure.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from longrein.context import State
 from longrein.events import Replied, Text, ToolCall, unwrapped
 from longrein.permissions import escape
 from longrein.steps.steps import CallStep, QuestionStep, RequestStep, Step
@@ -68,30 +66,9 @@ def tokens(count: int) -> str:
     return f"{count / 1_000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
 
 
-def round_tokens(count: int) -> str:
-    """A token count without a fraction from a thousand on: `950`, `31k`, `1.2M`."""
-    return f"{count / 1_000:.0f}k" if 1_000 <= count < 999_500 else tokens(count)
-
-
 def money(usd: float) -> str:
     """An amount: `$0.12`, with four digits below a cent."""
     return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
-
-
-def usage_rows(state: State, usd: float) -> tuple[tuple[str, str], ...]:
-    """Return (name, value) of what a session has used; `usd`: with its subagents."""
-    used = state.usage
-    share = ""
-    if used.context_tokens:
-        share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
-    return (
-        ("requests", str(state.asks)),
-        ("input, not cached", tokens(used.input_tokens)),
-        ("read from cache", tokens(used.cache_read_tokens) + share),
-        ("written to cache", tokens(used.cache_write_tokens)),
-        ("output", tokens(used.output_tokens)),
-        ("spent", money(usd)),
-    )
 
 
 def size(count: int) -> str:
@@ -117,14 +94,6 @@ def usage(steps: int, tokens_used: int, usd: float) -> str:
         f"{tokens(tokens_used)} tokens" if tokens_used else "",
         money(usd) if usd else "",
     )
-
-
-def table(rows: Sequence[Sequence[str]]) -> bytes:
-    """Rows of escaped cells with aligned columns, in UTF-8. The last column is not padded."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    widths[-1:] = [0]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows]
-    return "".join(lines).encode("utf-8", "replace")
 
 
 def json_page(value: Any) -> bytes:

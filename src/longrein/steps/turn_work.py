@@ -1,10 +1,15 @@
 """Time, tokens and money of a turn, from its steps. Pure."""
 
-from longrein.steps.human_text import elapsed, joined, money, round_tokens
+from longrein.steps.human_text import elapsed, joined, money, tokens
 from longrein.steps.steps import PromptStep, RequestStep, Step, SubagentStep
 
 SHOWN_S_MIN = 5.0
 """Seconds of the shortest turn that is told: who has watched a shorter one learns nothing by it."""
+
+
+def round_tokens(count: int) -> str:
+    """A token count without a fraction from a thousand on: `950`, `31k`, `1.2M`."""
+    return f"{count / 1_000:.0f}k" if 1_000 <= count < 999_500 else tokens(count)
 
 
 class TurnWork:

@@ -9,7 +9,7 @@ import msgspec
 
 from longrein.events import AnyPart, Document, Image, Text, ToolCall, ToolEnded, ToolTraits
 from longrein.events.escape import shortened
-from longrein.steps.call_results import result_figures
+from longrein.steps.call_results import SHELL, result_figures
 from longrein.steps.human_text import (
     escape,
     escape_line,
@@ -116,7 +116,7 @@ def ended(view: CallView, end: ToolEnded, read_blob: ReadBlob, terminal: str = "
     }
     status = "completed" if is_ok else "failed"
     update = _update(view.id, status=status, content=content, rawOutput=raw)
-    figures = result_figures(end, view.call.arguments)
+    figures = result_figures(end, view.call.arguments, view.kind.replace(KINDS[SHELL], SHELL))
     return update | {"title": f"{view.title} ({figures})"} if figures else update
 
 

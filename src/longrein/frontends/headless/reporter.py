@@ -21,7 +21,6 @@ from longrein.steps import (
     SubagentStep,
     TaskStep,
 )
-from longrein.steps.call_results import result_figures
 from longrein.steps.human_text import key_argument
 
 # --- Reporter: stdout lines, and progress on stderr -----------------------------------------------
@@ -186,7 +185,9 @@ def progress(step: Step) -> list[str]:  # noqa: PLR0911 - a case for each step
         case CallStep(phase="made" | "cut", call=call):
             return [f"calls {call.name} {shortened(key_argument(call.arguments), 80)}"]
         case CallStep(ended=end) if end:
-            figures = result_figures(end, step.call.arguments)
+            from longrein.steps.call_results import result_figures
+
+            figures = result_figures(end, step.call.arguments, step.kind)
             after = f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"
             return [f"{after}: {figures}" if figures else after]
         case QuestionStep(asked=asked, answer=None) if asked:

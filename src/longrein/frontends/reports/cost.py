@@ -4,10 +4,27 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from longrein.context import State
 from longrein.events import PAID_EVENTS, Entry, Text, Usage, counts_of, text_of
 from longrein.steps import BreakStep, NoticeStep, PromptStep, RequestStep, SubagentStep, steps_of
 from longrein.steps.human_text import counted, joined, money, tokens
 from longrein.store import Reader
+
+
+def usage_rows(state: State, usd: float) -> tuple[tuple[str, str], ...]:
+    """Return (name, value) of what a session has used; `usd`: with its subagents."""
+    used = state.usage
+    share = ""
+    if used.context_tokens:
+        share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
+    return (
+        ("requests", str(state.asks)),
+        ("input, not cached", tokens(used.input_tokens)),
+        ("read from cache", tokens(used.cache_read_tokens) + share),
+        ("written to cache", tokens(used.cache_write_tokens)),
+        ("output", tokens(used.output_tokens)),
+        ("spent", money(usd)),
+    )
 
 
 class CostRow(msgspec.Struct):

@@ -24,7 +24,6 @@ from longrein.frontends.terminal.event_lines import (
 from longrein.frontends.terminal.page_view import Page, Section
 from longrein.frontends.terminal.shell_syntax import shell_lines
 from longrein.permissions import unseen_note
-from longrein.steps.call_results import COMMANDS
 from longrein.steps.human_text import escape, escape_line, file_patches, key_argument
 
 OPTIONS_MAX = 9
@@ -348,7 +347,7 @@ def content_lines(question: Question, file_text: FileText | None = None) -> list
     """
     asked, arguments = question.asked, question.arguments
     change = change_view(asked.name, arguments, file_text)
-    if not change and asked.name in COMMANDS:
+    if not change and asked.name == "Bash":
         return list(shell_lines(escape(asked.shown).expandtabs(4)))
     if not change:
         return [line(row) for row in escape(asked.shown).expandtabs(4).split("\n")]

@@ -8,6 +8,7 @@ from longrein.events import SubagentEnded, ToolEnded
 from longrein.frontends.terminal.call_lines import ended_lines, lookups_line
 from longrein.frontends.terminal.event_lines import Line
 from longrein.frontends.terminal.task_rows import KnownSubagent, ended_subagents
+from longrein.steps import CallStep
 from longrein.steps.call_results import LOOKUPS
 from longrein.steps.human_text import key_argument
 
@@ -16,14 +17,14 @@ class CallGroups:
     """The groups that are open."""
 
     def __init__(self) -> None:
-        self._lookups: list[tuple[int, ToolEnded, dict[str, Any] | None]] = []
-        """Entry, event and arguments of the reads and searches in a row."""
+        self._lookups: list[tuple[CallStep, dict[str, Any] | None]] = []
+        """Ends of the reads and searches in a row, with the arguments."""
         self._subagents: list[tuple[SubagentEnded, KnownSubagent]] = []
 
-    def add_call(self, seq: int, end: ToolEnded, arguments: dict[str, Any] | None) -> bool:
+    def add_call(self, step: CallStep, end: ToolEnded, arguments: dict[str, Any] | None) -> bool:
         """Take an ended call into a group; False for one that is told alone."""
-        if end.name in LOOKUPS and end.status == "ok" and not self._subagents:
-            self._lookups.append((seq, end, arguments))
+        if step.kind in LOOKUPS and end.status == "ok" and not self._subagents:
+            self._lookups.append((step, arguments))
             return True
         return end.status == "ok" and any(
             known.started.call == end.call for _, known in self._subagents
@@ -42,11 +43,15 @@ class CallGroups:
 
     def lookup_rows(self) -> list[Line]:
         """Lines of the reads and searches so far."""
-        if len(self._lookups) == 1:
-            _, end, arguments = self._lookups[0]
-            return ended_lines(end, arguments, ())
-        found = [(seq, end, key_argument(arguments)) for seq, end, arguments in self._lookups]
-        return [lookups_line(found)] if found else []
+        looks = [step for step, _ in self._lookups]
+        if len(looks) > 1:
+            return [lookups_line(looks, [key_argument(given) for _, given in self._lookups])]
+        return [
+            row
+            for step, given in self._lookups
+            if step.ended
+            for row in ended_lines(step.ended, given, (), step.kind)
+        ]
 
     def take(self) -> list[Line]:
         """Close the groups and return their lines, to be printed once."""

@@ -16,7 +16,8 @@ from longrein.frontends.terminal.event_lines import (
     status_word,
 )
 from longrein.frontends.terminal.shell_syntax import shell_lines
-from longrein.steps.call_results import COMMANDS, LastLines, last_lines, result_figures
+from longrein.steps import CallStep
+from longrein.steps.call_results import SHELL, LastLines, last_lines, result_figures
 from longrein.steps.human_text import counted, elapsed, escape, escape_line, joined, key_argument
 
 FAILED_LINES_MAX = 4
@@ -28,7 +29,7 @@ def call_line(name: str, argument: str, status: str, time: str, mark: str = "●
     word, style = status_word(status)
     state = f" {word} {time}" if time else f" {word}"
     shown: Line = (("", argument),)
-    if name in COMMANDS and argument:
+    if name == "Bash" and argument:
         shown = shell_lines(argument)[0]
     return line(
         NO_WRAP,
@@ -40,19 +41,23 @@ def call_line(name: str, argument: str, status: str, time: str, mark: str = "●
 
 
 def ended_lines(
-    end: ToolEnded, arguments: dict[str, Any] | None, change: Sequence[Line], stated: str = ""
+    end: ToolEnded,
+    arguments: dict[str, Any] | None,
+    change: Sequence[Line],
+    kind: str = "",
+    stated: str = "",
 ) -> list[Line]:
     """Lines of an ended call: its line, the end of a command's output, the beginning of another
     error, the user's answers, the diff of an edit.
 
-    `stated`: of `key_argument`.
+    `kind`: of the tool; `stated`: of `key_argument`.
     """
-    figures = translate(escape_line(result_figures(end, arguments)))
+    figures = translate(escape_line(result_figures(end, arguments, kind)))
     time, below = joined(figures, elapsed(end.elapsed_ms / 1000)), list[Line]()
     if end.status == "ok" and change:
         time = f"{time} {counts(change)}".strip()
         below = fold(only_changes(change), DIFF_LINES_MAX)
-    elif end.name in COMMANDS:
+    elif kind == SHELL:
         below = _output_lines(last_lines(end))
     elif end.status in ("failed", "interrupted") or end.name == "AskUserQuestion":
         text = escape(text_of(end.parts)[:4_000]).expandtabs(4)
@@ -72,13 +77,13 @@ def _output_lines(output: LastLines) -> list[Line]:
     ]
 
 
-def lookups_line(ends: Sequence[tuple[int, ToolEnded, str]]) -> Line:
-    """Line of several reads and searches in a row: (entry, its event, what was looked at)."""
-    reads = sum(end.name == "Read" for _, end, _ in ends)
-    searches = len(ends) - reads
+def lookups_line(looks: Sequence[CallStep], subjects: Sequence[str]) -> Line:
+    """Line of several reads and searches in a row."""
+    reads = sum(look.kind == "read" for look in looks)
+    searches = len(looks) - reads
     name = joined(
         counted(reads, "read") if reads else "",
         f"{searches} search{'es' * (searches > 1)}" if searches else "",
     )
-    span = f"r{ends[0][0]}-r{ends[-1][0]}"
-    return call_line(translate(name), ", ".join(what for _, _, what in ends), "ok", span)
+    span = f"{looks[0].handle}-{looks[-1].handle}"
+    return call_line(translate(name), ", ".join(subjects), "ok", span)

@@ -32,7 +32,7 @@ from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.localization import translate
 from longrein.frontends.provider_keys import forget_key, key_question, providers_with_keys
 from longrein.frontends.reports.context import item_rows, reason_rows
-from longrein.frontends.reports.cost import cost_rows
+from longrein.frontends.reports.cost import cost_rows, usage_rows
 from longrein.frontends.secret_input import SecretQuestion
 from longrein.frontends.terminal import task_rows, themes
 from longrein.frontends.terminal.choice_list import Row
@@ -384,7 +384,7 @@ def _schedule(context: CommandContext, text: str) -> CommandResult:
 async def _cost(context: CommandContext, _: str) -> CommandResult:
     session = context.session
     usd = session_usd(session.state, session.agents())
-    rows = human_text.usage_rows(session.state, usd)
+    rows = usage_rows(session.state, usd)
     costs = await context.opened.read_history(lambda past: cost_rows(past.entries()))
     by_model = [line(f"  {escape_line(row.name)}: ", COLUMN, row.figures) for row in costs]
     lines = [line(("dim", f"  {name:<20}"), COLUMN, value) for name, value in rows]

@@ -17,6 +17,7 @@ from longrein.frontends.terminal.event_lines import Line, cells, crop, fold, lin
 from longrein.frontends.terminal.view_model import EMPTY, ViewModel
 from longrein.steps import human_text
 from longrein.steps.human_text import escape_line, live_elapsed
+from longrein.steps.turn_work import round_tokens
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.2
@@ -122,7 +123,7 @@ def _end_of(text: str, width: int) -> str:
 def _context_text(figures: Figures) -> str:
     if figures.context_percent < 0:
         return ""
-    return f"context {human_text.round_tokens(figures.context_tokens)} ({figures.context_percent}%)"
+    return f"context {round_tokens(figures.context_tokens)} ({figures.context_percent}%)"
 
 
 _WORD_STYLES = {"idle": "dim", "waiting": "warn", "retrying": "warn"}

@@ -54,6 +54,7 @@ from longrein.steps import (
     ThinkingStep,
     TurnEndStep,
 )
+from longrein.steps.call_results import LOOKUPS
 from longrein.steps.human_text import escape, escape_line, key_argument
 from longrein.steps.turn_work import TurnWork
 
@@ -192,6 +193,8 @@ class ViewModel:
         Returns the seq of the last entry that need not be replayed; 0 when all must be.
         """
         skipped = max(0, state.seq - REPLAYED_MAX)
+        if state.prefix is not None:
+            self._projection.learn_tools(state.prefix)
         self.prompts = [
             Prompt(word.seq, word.text.partition("\n" + ATTACHED)[0])
             for word in state.words
@@ -445,10 +448,10 @@ class ViewModel:
                 ):  # a call that a crash has cut ends when its session is opened, outside a turn
                     self._enter("thinking" if self._in_turn else "idle")
                 arguments, change = (row.arguments, row.change) if row else (None, [])
-                if self.groups.add_call(step.seq, end, arguments):
-                    is_last = end.name != "Agent" or self._waits_for_subagents()
-                    return [] if is_last else self._close_groups()
-                return self.spaced("call", ended_lines(end, arguments, change))
+                if self.groups.add_call(step, end, arguments):
+                    is_open = step.kind in LOOKUPS or self._waits_for_subagents()
+                    return [] if is_open else self._close_groups()
+                return self.spaced("call", ended_lines(end, arguments, change, step.kind))
             case CallStep(started=started) if started:
                 self._in_turn = True
                 row = self._set_status(call, "running")
