@@ -197,7 +197,7 @@ def test_reads_and_searches_in_a_row_are_one_line_that_opens(tmp_path: Path) -> 
     with open_it(project, BYPASS) as tty:
         tty.ask("go").until("Done.").until("idle")
         [row] = [row for row in tty.lines() if "1 read, 2 searches ok r" in row]
-        assert row.endswith("calc.py, return, *.py")
+        assert row.endswith("calc.py (2 lines), return (1 hit in 1 file), …")
         assert not any(row.startswith(("● Read", "● Grep", "● Glob")) for row in tty.lines())
         span = row.split()[6]
         at = next(n for n, row in enumerate(tty.lines()) if row.endswith("  seq 300"))

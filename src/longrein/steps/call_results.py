@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import AnyPart, Document, Text, ToolEnded
-from longrein.steps.human_text import counted, escape
+from longrein.steps.human_text import escape
 
 LOOKUPS = ("read", "search")
 """Kinds of tools that only look; such calls in a row are told as one group."""
@@ -79,7 +79,7 @@ def _lines_read(text: str) -> str:
         return ""
     if int(numbers[0]) > 1:
         return f"{int(numbers[0]):,}–{int(numbers[-1]):,}"
-    return counted(len(numbers), "line")
+    return f"{len(numbers)} line{'s' * (len(numbers) > 1)}"
 
 
 def _hits(text: str, mode: object) -> str:
@@ -92,10 +92,12 @@ def _hits(text: str, mode: object) -> str:
         counts = [int(found[1]) for row in rows if (found := re.match(_COUNT, row))]
         hits, files = sum(counts), len(counts)
     else:
-        return _number(len(rows), "file", more=more)
-    if not hits:
+        hits, files = 0, len(rows)
+    if not files:
         return "nothing found"
-    return f"{_number(hits, 'hit', more=more)} in {counted(files, 'file')}"
+    more_than = "more than " * more
+    places = f"{files} file{'s' * (files > 1)}"
+    return f"{more_than}{hits} hit{'s' * (hits > 1)} in {places}" if hits else more_than + places
 
 
 def _found_rows(text: str) -> tuple[list[str], bool]:
@@ -103,12 +105,6 @@ def _found_rows(text: str) -> tuple[list[str], bool]:
     more = "\n[there is more:" in text
     rows = [row for row in text.split("\n") if row and not row.startswith("[")]
     return [row for row in rows if row != "Nothing found."], more
-
-
-def _number(count: int, word: str, *, more: bool = False) -> str:
-    if not count:
-        return "nothing found"
-    return f"{'more than ' if more else ''}{counted(count, word)}"
 
 
 def last_lines(end: ToolEnded) -> LastLines:

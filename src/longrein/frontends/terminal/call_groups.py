@@ -5,12 +5,11 @@ side. They stand in the live rows until something else is printed.
 from typing import Any
 
 from longrein.events import SubagentEnded, ToolEnded
-from longrein.frontends.terminal.call_lines import ended_lines, lookups_line
+from longrein.frontends.terminal.call_lines import ended_lines, lookup_text, lookups_line
 from longrein.frontends.terminal.event_lines import Line
 from longrein.frontends.terminal.task_rows import KnownSubagent, ended_subagents
 from longrein.steps import CallStep
 from longrein.steps.call_results import LOOKUPS
-from longrein.steps.human_text import key_argument
 
 
 class CallGroups:
@@ -45,7 +44,7 @@ class CallGroups:
         """Lines of the reads and searches so far."""
         looks = [step for step, _ in self._lookups]
         if len(looks) > 1:
-            return [lookups_line(looks, [key_argument(given) for _, given in self._lookups])]
+            return [lookups_line(looks, [lookup_text(*one) for one in self._lookups])]
         return [
             row
             for step, given in self._lookups

@@ -18,7 +18,6 @@ from longrein.frontends.terminal.conversation import QUIET_S, Conversation
 from longrein.frontends.terminal.event_lines import Line, line
 from longrein.frontends.terminal.page_view import Page, PageView
 from longrein.frontends.terminal.terminal_input import TerminalInput
-from longrein.steps.human_text import counted
 
 if TYPE_CHECKING:
     from longrein.frontends.terminal.pager import Pager
@@ -105,7 +104,8 @@ def open_question(conversation: Conversation, answer: Answering) -> None:
             return False
         unseen = approval.lines_unseen(key.lower())
         if unseen:
-            view.message = translate(f"not shown yet: {counted(unseen, 'line')}; Space goes on")
+            lines = translate(f"{unseen} line{'s' * (unseen > 1)}")
+            view.message = translate(f"not shown yet: {lines}; Space goes on")
             pager.update()
         elif is_ready() and conversation.approval is approval:
             pager.close()

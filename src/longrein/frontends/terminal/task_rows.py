@@ -174,7 +174,7 @@ def ended_subagents(ended: "Sequence[tuple[SubagentEnded, KnownSubagent]]") -> l
         human_text.usage(sum(end.steps for end, _ in ended), tokens, usd),
     )
     tasks = [f"{known.label} {first_line(known.started.description)}" for _, known in ended]
-    count = human_text.counted(len(ended), "subagent")
+    count = f"{len(ended)} subagents"
     return [
         line(
             NO_WRAP,
