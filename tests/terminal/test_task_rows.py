@@ -162,6 +162,16 @@ def test_a_subagent_with_a_live_row_is_told_at_its_end_and_several_are_one_line(
     assert [row.count(f"part {n}") for n in range(3)] == [1, 1, 1]
 
 
+def test_a_running_call_stands_directly_below_the_last_one() -> None:
+    view = ViewModel()
+    calls = (ToolCall("c1", "Bash", {"command": "one"}), ToolCall("c2", "Bash", {"command": "two"}))
+    now = live_area.DrawContext(0.0, 0, 80, 24)
+    apply(view, Replied(1, calls, "calls"), ToolStarted("c1", "Bash"))
+    assert texts(live_area.live_rows(view, (), now))[0] == ""
+    apply(view, ToolEnded("c1", "Bash", "ok", (Text("a"),)), ToolStarted("c2", "Bash"))
+    assert texts(live_area.live_rows(view, (), now))[0] == "○ Bash running  two"
+
+
 # --- Live -----------------------------------------------------------------------------------------
 
 

@@ -200,7 +200,8 @@ def live_rows(view: ViewModel, agents: Sequence[SubagentView], now: DrawContext)
         crop(row, now.width)
         for row in [*tail, *calls, *background, *trouble, *([state] if state else [])]
     ]
-    return [EMPTY, *rows] if view.tail_gap or not rows else rows
+    has_gap = view.call_gap if calls and not tail else view.tail_gap
+    return [EMPTY, *rows] if has_gap or not rows else rows
 
 
 def user_command_rows(view: ViewModel, now_s: float) -> list[Line]:

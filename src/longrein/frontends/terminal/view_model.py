@@ -176,6 +176,11 @@ class ViewModel:
         """Return True if an empty line stands above the tail."""
         return self._splitter is None or self._splitter.gap or self._group != "text"
 
+    @property
+    def call_gap(self) -> bool:
+        """Return True if an empty line stands above a running call."""
+        return self._group != "call"
+
     def go_live(self, *, busy: bool, now_s: float) -> list[Piece]:
         """Switch from replaying to live updates; return what is still to be printed.
 
