@@ -41,7 +41,7 @@ from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
 from longrein.steps import Projection, human_text
 from longrein.tools import TaskView
-from tests.terminal.scripted_session import apply, texts
+from tests.terminal.scripted_session import PREFIX, apply, texts
 
 
 class Activity(BackgroundActivity):
@@ -160,6 +160,19 @@ def test_a_subagent_with_a_live_row_is_told_at_its_end_and_several_are_one_line(
     [row] = apply(view, ended[1], results[1])
     assert row.startswith("3 subagents done  9 steps, 37.0k tokens, $0.06")
     assert [row.count(f"part {n}") for n in range(3)] == [1, 1, 1]
+
+
+def test_reads_and_searches_are_one_line_until_another_call_starts() -> None:
+    look, run = ToolCall("c1", "Read", {"file_path": "a.py"}), ToolCall("c2", "Bash", {})
+    find = ToolCall("c3", "Grep", {"pattern": "x", "path": "src"})
+    view = ViewModel()
+    read = (ToolStarted("c1", "Read"), ToolEnded("c1", "Read", "ok", (Text("1\ta\n2\tb"),)))
+    found = (ToolStarted("c3", "Grep"), ToolEnded("c3", "Grep", "ok", (Text("a.py"),)))
+    assert apply(view, PREFIX, Replied(2, (look, find, run), "calls"), *read, *found) == []
+    now = live_area.DrawContext(0.0, 0, 80, 24)
+    told = "● 1 read, 1 search ok r4-r6  a.py (2 lines), x in src (1 file)"
+    assert texts(live_area.live_rows(view, (), now))[1] == told
+    assert apply(view, ToolStarted("c2", "Bash")) == [told]
 
 
 def test_a_running_call_stands_directly_below_the_last_one() -> None:

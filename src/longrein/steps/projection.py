@@ -177,7 +177,8 @@ class Projection:
             case ToolStarted() as started:
                 self._starts[started.call] = started
                 made, seq = self._made(started.call, started.name)
-                yield CallStep(*here, made, seq, "started", started=started)
+                kind = self._kinds.get(started.name, "")
+                yield CallStep(*here, made, seq, "started", started=started, kind=kind)
             case ToolEnded() as result:
                 yield self._call_end(here, result)
             case PermissionAsked() as question:

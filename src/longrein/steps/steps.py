@@ -164,7 +164,7 @@ class CallStep(CallFields, frozen=True):
     output: bytes = b""
     """More output of the running call. Live."""
     kind: str = ""
-    """Kind of the tool (`ToolTraits.kind`), at the end; '' where the log states none."""
+    """Kind of the tool, from its start on; '' where the log states none."""
 
     @property
     def handle(self) -> str:

@@ -470,7 +470,7 @@ class Conversation:
         save_draft(self)
         if app.is_running and not app.is_done:
             self.chooser = self.approval = None
-            self._outbox += self.view.finish_reply()
+            self._outbox += [*self.view.close_groups(), *self.view.finish_reply()]
             if self.pager is not None:
                 self.pager.close()
             with suppress(OSError):  # the terminal is gone

@@ -190,7 +190,7 @@ class ViewModel:
         if not busy:
             self._in_turn = False
             self._enter("idle")
-        return self._close_groups()
+        return self.close_groups()
 
     def resume(self, state: State) -> int:
         """Take prompts, tasks and subagents of an old log from its state.
@@ -246,13 +246,14 @@ class ViewModel:
         """
         if not rows:
             return []
-        if before := self._close_groups():
+        if before := self.close_groups():
             return [*before, *self.spaced(group, rows)]
         gap = group != self._group or group in ("user", "answer")
         self._group = group
         return [EMPTY, *rows] if gap else list(rows)
 
-    def _close_groups(self) -> list[Piece]:
+    def close_groups(self) -> list[Piece]:
+        """Return the lines of open groups of calls, to be printed before anything else."""
         return self.spaced("call", self.groups.take())
 
     # --- Steps ------------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ class ViewModel:
             case SubagentStep():
                 return self._own_subagent(step)
             case TurnEndStep():
-                rows = [*self.finish_reply(), *self._close_groups()]
+                rows = [*self.finish_reply(), *self.close_groups()]
                 return [*rows, *self.spaced("note", self._end_turn(step))]
             case NoticeStep(kind="interrupt"):
                 return self.finish_reply()  # the end of the turn follows
@@ -441,7 +442,7 @@ class ViewModel:
                 return self._answered(call, answer)
             case QuestionStep(asked=asked) if asked:
                 self._ask(call, asked)
-                return self._close_groups()
+                return self.close_groups()
             case CallStep(phase="output", output=data):
                 if row := self.calls.get(call) or self.user_commands.get(call):
                     row.output = (row.output + data)[-OUTPUT_BYTES_MAX:]
@@ -455,7 +456,7 @@ class ViewModel:
                 arguments, change = (row.arguments, row.change) if row else (None, [])
                 if self.groups.add_call(step, end, arguments):
                     is_open = step.kind in LOOKUPS or self._waits_for_subagents()
-                    return [] if is_open else self._close_groups()
+                    return [] if is_open else self.close_groups()
                 return self.spaced("call", ended_lines(end, arguments, change, step.kind))
             case CallStep(started=started) if started:
                 self._in_turn = True
@@ -463,6 +464,7 @@ class ViewModel:
                 self._enter("waiting" if self._questions else "running")
                 if row and started.arguments is not None:
                     row.argument = self._key_argument(row.name, started.arguments)
+                return [] if step.kind in LOOKUPS else self.close_groups()
         return []
 
     def _waits_for_subagents(self) -> bool:
@@ -520,7 +522,7 @@ class ViewModel:
         if not text:
             return []
         self._splitter = self._splitter or Splitter()
-        return [*self._close_groups(), *self._blocks(self._splitter.feed(text))]
+        return [*self.close_groups(), *self._blocks(self._splitter.feed(text))]
 
     def finish_reply(self) -> list[Piece]:
         """Return the remaining blocks of a reply and reset the streaming state."""
