@@ -285,6 +285,8 @@ def test_every_text_of_the_plain_terminal_fits_and_breaks_no_word(
         time.monotonic,
         interactive=False,
     )
+    fence = Block("fence", "```py\na = 1\n```")
+    assert [plain(row) for row in conversation._rows(fence)] == ["  a = 1"]
     for command in COMMANDS:
         if command.name in LEAVING:
             continue

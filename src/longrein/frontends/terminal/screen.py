@@ -241,10 +241,7 @@ class Screen:
         before, self._status = self._status, self._content.status(size.columns - 1, size.rows)
         links = before != self._status and any(map(holds_link, [*before, *self._status]))
         room = max(
-            size.rows
-            - self._input.preferred_height(size.columns, size.rows).preferred
-            - 3
-            - len(self._status),
+            size.rows - self._input_rows(size) - 3 - len(self._status),
             1,
         )
         self._drawn = [
@@ -256,6 +253,12 @@ class Screen:
         wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred
         if wanted < last.height or links:  # a link is whole only if all of its row is drawn
             self._clear()
+
+    def _input_rows(self, size: Size) -> int:
+        """Rows of the input, those of wrapped lines included."""
+        if not self._buffer.text:
+            return 1
+        return self._input.preferred_height(size.columns, size.rows).preferred
 
     def _clear(self) -> None:
         """Clear the redrawn rows inside synchronised output."""
