@@ -30,6 +30,7 @@ GROUPS = {
     "longrein.config": "where the settings name it",
     "longrein.events": "in the supervisor, once a task is kept",
     "longrein.app": "with a command that shows it, or a message that names files",
+    "longrein.steps": "with results that are told in short",
     "longrein.frontends": "with a page, a format or an option that few runs use",
     "longrein.commands": "a command that is typed in the terminal",
     "longrein.extensions": "where the extension, or a package that it needs, is there",

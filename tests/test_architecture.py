@@ -93,6 +93,8 @@ LAZY_HEADLESS = {
     "longrein.app.attachments",  # few prompts name files
     "longrein.frontends.terminal.command_table",  # imports prompt_toolkit, to name its commands
     "longrein.frontends.reports.context",  # only for /context
+    "longrein.frontends.reports.cost",  # only for /cost
+    "longrein.steps.call_results",  # only with --verbose
 }
 """Modules that a headless run imports at first use, and the terminal at its start."""
 LAZY: dict[str, float] = {

@@ -52,7 +52,9 @@ from longrein.events import (
     Text,
     ToolCall,
     ToolEnded,
+    ToolSpec,
     ToolStarted,
+    ToolTraits,
     TurnEnded,
     Usage,
     UserSpoke,
@@ -65,6 +67,15 @@ from longrein.models import CallDelta, TextDelta
 from longrein.tools import TaskView
 
 SESSION = "0c5c0c0e-0000-4000-8000-000000000001"
+KINDS = {"Read": "read", "Grep": "search", "Glob": "search", "Bash": "shell", "Agent": "agent"}
+PREFIX = PrefixSet(
+    "start",
+    "mock",
+    "small",
+    "scripted",
+    "You are a test.",
+    tuple(ToolSpec(name, "", {}, ToolTraits(kind=kind)) for name, kind in KINDS.items()),
+)
 Turn = Callable[["ScriptedSession", str], Awaitable[None]]
 
 
@@ -94,7 +105,7 @@ class ScriptedSession:
         self.left = self.cancelled = ""
         self.append(
             Opened(1, SESSION, "n0", ("/work",), "/work"),
-            PrefixSet("start", "mock", "small", "scripted", "You are a test."),
+            PREFIX,
         )
 
     # --- The port ---------------------------------------------------------------------------------

@@ -40,6 +40,15 @@ def open_at(project: Path, columns: int, rows: int) -> PseudoTerminal:
     )
 
 
+def page_through(tty: PseudoTerminal) -> None:
+    """Go through the page of a question, a screen at a time."""
+    end = tty.send("G").settle(0.2).lines()[1:-1]
+    tty.send("g").settle(0.2)
+    while tty.lines()[1:-1] != end:
+        before = tty.lines()
+        tty.send(" ").until(lambda before=before: tty.lines() != before)
+
+
 def answers(tmp_path: Path) -> list[Any]:
     [session] = list_sessions(str(tmp_path / "state"))
     entries = Reader(str(tmp_path / "state"), session.session).entries()
@@ -74,6 +83,9 @@ def test_I13_title_path_and_keys_are_visible_and_yes_covers_what_was_visible(
         else:
             tty.send("y").until(tty.pager_counts)
             assert answers(tmp_path) == [], "the first y has only shown the change"
+            tty.send("y").settle(0.2)
+            assert answers(tmp_path) == [], "its last lines were not on the screen yet"
+            page_through(tty)
         tty.send("y").until("Mended.").until("idle")
     assert [(one.verdict, one.scope) for one in answers(tmp_path)] == [("allow", "once")]
     assert "value_20 = 7 * 20" in (project / PATH).read_text()
@@ -96,6 +108,9 @@ def test_I13_a_change_larger_than_the_window_is_shown_before_it_is_approved(
         assert tty.lines()[0].endswith("ledger.py"), "the conversation below does not draw over it"
         assert tty.pager_counts()
         assert texts["new"].split("\n")[0] not in (project / PATH).read_text()
+        tty.send("y").until("not shown yet")
+        assert answers(tmp_path) == []
+        page_through(tty)
         tty.send("q").until(lambda: not tty.screen.is_alternate).until(tty.keys_count)
         assert any(row.startswith("? Edit") for row in tty.lines())
         tty.send("y").until("Mended.")
@@ -150,7 +165,9 @@ def test_I13_always_exactly_this_stores_a_rule_for_this_command_alone(
             )
         tty.send("x")
         if opens:
-            tty.until(tty.pager_counts).send("x")
+            tty.until(tty.pager_counts)
+            page_through(tty)
+            tty.send("x")
         tty.until("Pushed.").until("idle")
     settings = (tmp_path / "home" / ".config" / "longrein" / "config.toml").read_text()
     assert '"Bash(git push origin topic)"' in settings

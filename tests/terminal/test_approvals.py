@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.terminal.pseudo_terminal import PseudoTerminal
+from tests.terminal.test_approval_sizes import page_through
 
 
 def answers(told: list[Any]) -> list[Any]:
@@ -56,9 +57,9 @@ def test_a_300_line_diff_scrolls_and_prints_all(tmp_path: Path) -> None:
 def test_each_key_stores_what_it_shows(tmp_path: Path, key: str, scope: str, line: str) -> None:
     with PseudoTerminal("approve", tmp_path) as tty:
         tty.ask("go").until("yes, once").until(tty.keys_count).send(key)
-        tty.until(tty.pager_counts).send(key).until("You said").until(
-            "idle"
-        )  # 302 lines were not visible before
+        tty.until(tty.pager_counts).send(key).until("not shown yet: ")
+        page_through(tty)  # 302 lines
+        tty.send(key).until("You said").until("idle")
         assert any(row.startswith(line) for row in tty.everything())
         [answer] = answers(tty.leave())
         assert (answer["verdict"], answer["scope"], answer["rule"]) == (

@@ -110,3 +110,20 @@ def test_what_is_not_finished_can_be_looked_at() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_the_same_from_any_size_of_delta(size: int) -> None:
     assert split(MARKDOWN, list(range(0, len(MARKDOWN), size))) == split(MARKDOWN)
+
+
+@pytest.mark.parametrize(
+    ("text", "tail"),
+    [
+        ("```py\na = 1\nb", "  a = 1\n  b"),
+        ("```py\na = 1\n``", "  a = 1\n  ``"),
+        ("```p", ""),
+        ("- one\n  ```sh\n  ls\n", "- one\n  ls"),
+        ("~~~\n```\nx", "  ```\n  x"),
+        ("some `code` here", "some `code` here"),
+    ],
+)
+def test_marks_of_fences_are_not_in_the_unfinished_end(text: str, tail: str) -> None:
+    splitter = Splitter()
+    splitter.feed(text)
+    assert splitter.tail(9) == tail

@@ -217,7 +217,7 @@ def test_A6_5_context_adds_up() -> None:
         "all 24.6k of 100.0k tokens",
         "estimates are corrected by 1.02 to match the provider's counts",
         "largest items (· = the next compaction takes it)",
-        "·r7 3,200 $0.0123 full Read def main",
+        "·r7 3,200 $0.0123 Read: def main",
     ]
 
 

@@ -66,7 +66,7 @@ from longrein.frontends.terminal.live_area import (
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
 from longrein.steps import human_text
-from tests.terminal.scripted_session import apply, texts
+from tests.terminal.scripted_session import PREFIX, apply, texts
 
 # --- What goes on ---------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
         (
             ("Bash", "failed", "1\n\n2\n3\n4\n5", 0),
             None,
-            ["● Bash failed", "  1", "  2", "  3", "  … 2 more lines"],
+            ["● Bash failed", *(f"  {n}" for n in range(1, 6))],
         ),
         (
             ("AskUserQuestion", "ok", "The user answered:\n\nWhich?\nblue", 0),
@@ -199,7 +199,11 @@ def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
             ["● AskUserQuestion ok", "  The user answered:", "  Which?", "  blue"],
         ),
         (("Mcp", "ok", "", 0), {"n": 1, "word": "w"}, ["● Mcp ok  w"]),
-        (("Glob", "ok", "", 0), {"path": "src", "pattern": "*.py"}, ["● Glob ok  src"]),
+        (
+            ("Glob", "ok", "", 0),
+            {"path": "src", "pattern": "*.py"},
+            ["● Glob ok nothing found  *.py in src"],
+        ),
         (
             ("Edit", "ok", "", 0),
             {
@@ -219,8 +223,10 @@ def test_a_call_is_one_line_with_its_state_as_a_word(
     assert (
         apply(
             ViewModel(),
-            Replied(1, (call,), "calls"),
+            PREFIX,
+            Replied(2, (call,), "calls"),
             ToolEnded("c1.0", name, status, (Text(text),), elapsed_ms),
+            TurnEnded("done"),
         )
         == expected
     )
@@ -540,18 +546,25 @@ def test_a_list_keeps_the_marked_row_in_sight() -> None:
 @pytest.mark.parametrize(
     ("width", "footer"),
     [
-        (80, "idle · mock/small · default · context 42% · cache 91% · $1.20 · 2 queued"),
-        (64, "idle · mock/small · default · context 42% · $1.20 · 2 queued"),
-        (40, "idle · default · context 42% · $1.20"),
-        (20, "idle · default"),
+        (80, "idle · mock/small · default · context 31k (42%) · cache 91% · $1.20 · 2 queued"),
+        (75, "idle · mock/small · default · context 31k (42%) · $1.20 · 2 queued"),
+        (60, "idle · mock/small · default · context 31k (42%) · 2 queued"),
+        (40, "idle · mock/small · context 31k (42%)"),
+        (20, "idle · mock/small"),
+        (15, "idle · …k/small"),
         (3, "id…"),
     ],
 )
 def test_a_narrow_footer_drops_the_least_urgent(width: int, footer: str) -> None:
     assert (
-        plain(footer_line(Figures("mock/small", "default", 42, 91, 1.2, 2), "idle", width))
+        plain(footer_line(Figures("mock/small", "default", 31_200, 42, 91, 1.2, 2), "idle", width))
         == footer
     )
+
+
+def test_a_narrow_footer_keeps_the_end_of_a_long_model_and_never_hides_bypass() -> None:
+    figures = Figures("anthropic/claude-sonnet-4-5-20250929", "bypassPermissions", 9, 1, 1, 1, 0)
+    assert plain(footer_line(figures, "idle", 39)) == "idle · …-5-20250929 · bypassPermissions"
 
 
 @pytest.mark.parametrize(

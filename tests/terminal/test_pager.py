@@ -112,7 +112,7 @@ def test_I13_a_subagents_transcript_opens_from_its_row_and_by_command(tmp_path: 
         tty.send("g").until("Enter opens").send("\r").until("/r4 the user").until("Task APPLE")
         tty.send("/seq 300\r").until(lambda: 1 in numbers(tty)).send("G").until("It is whole.")
         tty.send("q").until("last results").send("q").until(lambda: not tty.screen.is_alternate)
-        label = next(row.split()[0] for row in tty.text().splitlines() if "general started" in row)
+        label = next(row.split()[0] for row in tty.text().splitlines() if "general done" in row)
         tty.ask(f"/agents {label}").until(f"{label} general: look around").send("q")
         tty.ask(f"/show {label}").until(f"{label} general: look around").send("G").until(
             "It is whole."
@@ -183,3 +183,27 @@ def test_I13_a_question_that_comes_up_below_a_page_is_announced_and_not_answered
         tty.send("q").until("? Bash").send("y").until("› y").send("\x15").until(
             tty.keys_count
         ).send("n").until("Done.")
+
+
+def test_reads_and_searches_in_a_row_are_one_line_that_opens(tmp_path: Path) -> None:
+    look = {
+        "calls": [
+            {"name": "Read", "arguments": {"file_path": "calc.py"}},
+            {"name": "Grep", "arguments": {"pattern": "return", "output_mode": "content"}},
+        ]
+    }
+    once_more = {"calls": [{"name": "Glob", "arguments": {"pattern": "*.py"}}]}
+    project = home(tmp_path, look, once_more, SEQ, {"text": "Done.\n"})
+    with open_it(project, BYPASS) as tty:
+        tty.ask("go").until("Done.").until("idle")
+        [row] = [row for row in tty.lines() if "1 read, 2 searches ok r" in row]
+        assert row.endswith("calc.py (2 lines), return (1 hit in 1 file), …")
+        assert not any(row.startswith(("● Read", "● Grep", "● Glob")) for row in tty.lines())
+        span = row.split()[6]
+        at = next(n for n, row in enumerate(tty.lines()) if row.endswith("  seq 300"))
+        assert tty.lines()[at + 1 : at + 5] == ["  … 297 lines above", "  298", "  299", "  300"]
+        tty.send(f"/show {span}\r").until(lambda: tty.screen.is_alternate)
+        tty.until("Read  calc.py").until("Grep  return").until("2:    return a - b").until(
+            "Glob  *.py"
+        )
+        tty.send("q").until("idle")

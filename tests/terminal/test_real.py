@@ -327,3 +327,10 @@ def test_a_session_that_asks_nothing_says_so_in_red_and_comes_back_in_default(
     assert (project / "ran").exists()
     with open_it(project, "-c") as tty:
         tty.until("mode bypassPermissions is not restored").until("idle · mock/small · default")
+
+
+def test_reads_in_a_row_are_told_when_the_session_is_left_in_mid_turn(tmp_path: Path) -> None:
+    look = {"calls": [{"name": "Read", "arguments": {"file_path": "calc.py"}}]}
+    with open_it(home(tmp_path, look, RUNNING), "--permission-mode bypassPermissions") as tty:
+        tty.ask("go").until("Bash running").send("\x04").exits(0)
+        assert any("● Read ok 2 lines  calc.py" in row for row in tty.everything())

@@ -114,7 +114,7 @@ def test_E17_two_subagents_one_asks_one_is_steered_and_both_report(cli: CliHarne
         tty.until(f"to {label}, with its next request: mind the gap")
         (cli.project / "gate").write_text("now\n")
         tty.until(f"› mind the gap  (delivered to {label} general)").until(
-            f"{label} general done"
+            "2 subagents done"
         ).until("Both are done.")
         tty.until("idle · served").leave()
     assert (cli.project / "n.md").read_text() == "one\n"

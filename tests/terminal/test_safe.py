@@ -23,7 +23,13 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.frontends.goals_command import goal_line
-from longrein.frontends.terminal import command_actions, event_lines, live_area, task_rows
+from longrein.frontends.terminal import (
+    call_lines,
+    command_actions,
+    event_lines,
+    live_area,
+    task_rows,
+)
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.command_table import unknown_command_text
 from longrein.frontends.terminal.event_lines import Line, cells, plain
@@ -121,7 +127,7 @@ def rows_of_everything() -> list[Line]:
         event_lines.wake_line(EVIL),
         (("", command_actions.exit_question([RunningTask(task, 0)])),),
         *((("", row),) for row in (goal_line(Goal(1, EVIL, EVIL, owner=EVIL)),)),
-        *event_lines.ended_lines(
+        *call_lines.ended_lines(
             ToolEnded("c1.0", EVIL, "failed", (Text(EVIL),)), {"command": EVIL}, ()
         ),
         *event_lines.todo_lines((Todo(EVIL),)),

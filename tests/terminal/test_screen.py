@@ -7,6 +7,7 @@ import pytest
 
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.scripted_terminal import MARKDOWN
+from tests.terminal.test_real import home, open_it
 
 SIZES = [(80, 24), (200, 60), (40, 20)]
 
@@ -167,3 +168,23 @@ def test_a_narrow_and_a_tiny_terminal_are_survived(tmp_path: Path) -> None:
         )
         tty.until("say something")
         assert tty.leave()
+
+
+def test_erased_rows_never_begin_in_the_first_cell_for_tmux_keeps_those(tmp_path: Path) -> None:
+    """tmux moves rows that are erased from its first cell on into the scrollback."""
+    project = home(tmp_path, {"text": "Done.\n"})
+    with open_it(project, forks=False) as tty:
+        tty.ask("go").until("Done.").until("idle").resize(40, 12).until("idle").send("\x04").exits(
+            0
+        )
+    assert b"starting; type ahead" in tty.raw
+    erased = re.findall(rb".{3}\x1b\[J", tty.raw, re.DOTALL)
+    assert len(erased) > 2
+    assert all(one[2:3] == b" " or one.startswith(b"\x1b[K") for one in erased)
+
+
+def test_a_pasted_tab_is_shown_as_blanks_and_sent_as_a_tab(tmp_path: Path) -> None:
+    with PseudoTerminal("echo", tmp_path) as tty:
+        tty.until("say something").send("\x1b[200~a\tb\x1b[201~").until("› a   b")
+        tty.send("\r").until("You said").until("idle")
+        assert [word["parts"][0]["text"] for word in tty.leave()] == ["a\tb"]

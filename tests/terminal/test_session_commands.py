@@ -97,7 +97,7 @@ def test_export_copy_and_fork(tmp_path: Path) -> None:
         idle(tty.ask("/export told.md").until("is there already: name another file"))
         idle(tty.ask("/export told.exe").until("give it one of the endings .html"))
         idle(tty.ask("/copy").until("copied by the terminal: 1 line, 12 characters"))
-        tty.ask("/fork").until("── session")
+        tty.ask("/fork").until("from here on this is a copy, session ").until("── session")
         idle(tty.ask("more").until("And more."))
     assert "It adds now." in (project / "told.md").read_text()
     first, second = list_sessions(str(tmp_path / "state"))

@@ -89,7 +89,7 @@ def test_cost_is_summed_by_model_and_purpose() -> None:
     )
     rows = cost_rows(Entry(n, 0, event) for n, event in enumerate(events, 1))
     tail = "10.0k in (90% from cache), 300 out"
-    assert [row.line for row in rows] == [
+    assert [f"{row.name}: {row.figures}" for row in rows] == [
         f"mock/large  turn: 1 request, {tail}, $2.00",
         f"mock/small  turn: 1 request, {tail}, $0.50",
         f"subagents: 3 requests, {tail}, $0.10",

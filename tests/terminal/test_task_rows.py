@@ -30,6 +30,7 @@ from longrein.events import (
     ToolCall,
     ToolEnded,
     ToolStarted,
+    TurnEnded,
     Usage,
     UserSpoke,
 )
@@ -40,7 +41,7 @@ from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
 from longrein.steps import Projection, human_text
 from longrein.tools import TaskView
-from tests.terminal.scripted_session import apply, texts
+from tests.terminal.scripted_session import PREFIX, apply, texts
 
 
 class Activity(BackgroundActivity):
@@ -140,7 +141,48 @@ USED = Usage(12_000, 0, 0, 345)
     ],
 )
 def test_a_beginning_or_an_end_in_words(events: list[AnyEvent], expected: list[str]) -> None:
-    assert apply(ViewModel(), *events) == expected
+    view = ViewModel()
+    view.draws_live_rows = False
+    assert apply(view, *events, TurnEnded("done")) == expected
+
+
+def test_a_subagent_with_a_live_row_is_told_at_its_end_and_several_are_one_line() -> None:
+    calls = [ToolCall(f"c{n}", "Agent", {"description": f"part {n}"}) for n in range(3)]
+    starts = [
+        SubagentStarted(f"s{n}", "explore", f"c{n}", description=f"part {n}") for n in range(3)
+    ]
+    ended = [SubagentEnded(f"s{n}", "done", "r", USED, 0.02, 3) for n in range(3)]
+    results = [ToolEnded(f"c{n}", "Agent", "ok", (Text("r"),), 900) for n in range(3)]
+    view = ViewModel()
+    assert apply(view, Replied(1, tuple(calls), "calls"), *starts) == []
+    assert apply(view, ended[0], results[0], ended[2], results[2]) == []
+    assert [view.groups.has(f"s{n}") for n in range(3)] == [True, False, True]
+    [row] = apply(view, ended[1], results[1])
+    assert row.startswith("3 subagents done  9 steps, 37.0k tokens, $0.06")
+    assert [row.count(f"part {n}") for n in range(3)] == [1, 1, 1]
+
+
+def test_reads_and_searches_are_one_line_until_another_call_starts() -> None:
+    look, run = ToolCall("c1", "Read", {"file_path": "a.py"}), ToolCall("c2", "Bash", {})
+    find = ToolCall("c3", "Grep", {"pattern": "x", "path": "src"})
+    view = ViewModel()
+    read = (ToolStarted("c1", "Read"), ToolEnded("c1", "Read", "ok", (Text("1\ta\n2\tb"),)))
+    found = (ToolStarted("c3", "Grep"), ToolEnded("c3", "Grep", "ok", (Text("a.py"),)))
+    assert apply(view, PREFIX, Replied(2, (look, find, run), "calls"), *read, *found) == []
+    now = live_area.DrawContext(0.0, 0, 80, 24)
+    told = "● 1 read, 1 search ok r4-r6  a.py (2 lines), x in src (1 file)"
+    assert texts(live_area.live_rows(view, (), now))[1] == told
+    assert apply(view, ToolStarted("c2", "Bash")) == [told]
+
+
+def test_a_running_call_stands_directly_below_the_last_one() -> None:
+    view = ViewModel()
+    calls = (ToolCall("c1", "Bash", {"command": "one"}), ToolCall("c2", "Bash", {"command": "two"}))
+    now = live_area.DrawContext(0.0, 0, 80, 24)
+    apply(view, Replied(1, calls, "calls"), ToolStarted("c1", "Bash"))
+    assert texts(live_area.live_rows(view, (), now))[0] == ""
+    apply(view, ToolEnded("c1", "Bash", "ok", (Text("a"),)), ToolStarted("c2", "Bash"))
+    assert texts(live_area.live_rows(view, (), now))[0] == "○ Bash running  two"
 
 
 # --- Live -----------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ FILES = [
     SOURCE / "config/model_choice.py",
     SOURCE / "models/http_model.py",
     SOURCE / "extensions/mcp/session_part.py",
+    SOURCE / "steps/call_results.py",
+    SOURCE / "steps/turn_work.py",
 ]
 TEXTS = read_texts("zh")
 LETTERS_MIN = 2

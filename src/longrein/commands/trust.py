@@ -1,6 +1,7 @@
 """`longrein trust`, and the question before the first prompt in a folder that is not trusted."""
 
 import os
+import shutil
 from collections.abc import Sequence
 
 from longrein import config
@@ -9,11 +10,13 @@ from longrein.events import SettingsError
 from longrein.frontends import first_frame
 from longrein.frontends.secret_input import ask
 from longrein.frontends.stdio import say, show
+from longrein.frontends.terminal.event_lines import COLUMN, Line, fit, line, plain
 from longrein.options import Options
 from longrein.steps.human_text import escape_line
 
 ROWS_MAX = 30
 """Rows of the screen."""
+COLUMNS_MAX = 10_000
 QUESTION = "Trust this folder? yes: use them from now on; no: go on without them; quit: [y/n/q] "
 ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "q": "quit", "quit": "quit"}
 
@@ -28,7 +31,7 @@ def trust(
         config.distrust(place.state_dir, place.cwd)
         say(f"{place.cwd} is no longer trusted")
         return 0
-    show("".join(f"{line}\n" for line in trust_screen(place)))
+    show("".join(f"{line}\n" for line in trust_screen(place, _columns())))
     if not show_only:
         say(f"{_trust(place)} is trusted")
     return 0
@@ -48,8 +51,14 @@ def _trust(place: RunContext) -> str:
     return unit
 
 
-def trust_screen(place: RunContext) -> list[str]:
-    """Return the lines that say what trusting the current folder activates.
+def _columns() -> int:
+    """Columns of the terminal; many where the output is no terminal."""
+    return shutil.get_terminal_size().columns if os.isatty(1) else COLUMNS_MAX
+
+
+def trust_screen(place: RunContext, width: int = COLUMNS_MAX) -> list[str]:
+    """Return the lines of at most `width` columns that say what trusting the current folder
+    activates.
 
     Raises `SettingsError` where it cannot be trusted.
     """
@@ -60,25 +69,24 @@ def trust_screen(place: RunContext) -> list[str]:
     if place.hooks.changed:
         head.append("Note: hooks of this folder are new, or not as they were when you trusted it.")
     if not rows:
-        return [
-            *head,
-            f"{escape_line(unit)} brings no settings, hooks, subagent types or instructions.",
-        ]
+        nothing = f"{escape_line(unit)} brings no settings, hooks, subagent types or instructions."
+        return _fitted([*map(line, head), line(nothing)], width)
     kinds, files = (
         max(len(name) for name in names)
         for names in zip(*((r.kind, r.file) for r in rows), strict=True)
     )
+    files = min(files, 40)
     lines = [
-        f"  {row.kind:<{kinds}}  {row.file:<{min(files, 40)}}  {row.effect}".rstrip()
+        line(f"  {row.kind:<{kinds}}  ", f"{row.file:<{files}}  ", COLUMN, row.effect)
         for row in rows[:ROWS_MAX]
     ]
-    more = [f"  and {len(rows) - ROWS_MAX} more files"] if len(rows) > ROWS_MAX else []
-    return [
-        *head,
-        f"{escape_line(unit)} brings files that are obeyed only where you trust it:",
-        *lines,
-        *more,
-    ]
+    more = [line(f"  and {len(rows) - ROWS_MAX} more files")] if len(rows) > ROWS_MAX else []
+    title = f"{escape_line(unit)} brings files that are obeyed only where you trust it:"
+    return _fitted([*map(line, head), line(title), *lines, *more], width)
+
+
+def _fitted(lines: Sequence[Line], width: int) -> list[str]:
+    return [plain(row).rstrip() for of in lines for row in fit(of, width)]
 
 
 def trusted_run_context(options: Options) -> RunContext | None:
@@ -92,7 +100,7 @@ def trusted_run_context(options: Options) -> RunContext | None:
     if not (place.left_out or place.hooks.changed) or not (os.isatty(0) and os.isatty(1)):
         return place
     try:
-        lines = trust_screen(place)
+        lines = trust_screen(place, _columns())
     except SettingsError:
         return place  # the home; the line about what was left out is shown as in a headless run
     first_frame.close()

@@ -30,6 +30,8 @@ NO_SCREEN = (
 )
 """Flags with which no screen opens."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+REMOVED = b"\r\x1b[K\x1b[J\x1b[?2004l"
+"""Removes the row. The row is emptied first: tmux moves what `J` clears into its scrollback."""
 _PASTE = r"(\x1b\[200~.*?(?:\x1b\[201~|$))"
 _SEQUENCE = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?"
 
@@ -131,7 +133,7 @@ def _remove() -> None:
         if signal.getsignal(number) is stop:
             signal.signal(number, signal.SIG_DFL)
     with suppress(OSError):
-        os.write(1, b"\r\x1b[J\x1b[?2004l")
+        os.write(1, REMOVED)
 
 
 def close() -> None:

@@ -1,13 +1,11 @@
-"""Text for people: figures, tables, escaping, and one-line descriptions of calls and events.
+"""Text for people: figures, escaping, and one-line descriptions of calls and events.
 Pure.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from longrein.context import State
 from longrein.events import Replied, Text, ToolCall, unwrapped
 from longrein.permissions import escape
 from longrein.steps.steps import CallStep, QuestionStep, RequestStep, Step
@@ -73,22 +71,6 @@ def money(usd: float) -> str:
     return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
 
 
-def usage_rows(state: State, usd: float) -> tuple[tuple[str, str], ...]:
-    """Return (name, value) of what a session has used; `usd`: with its subagents."""
-    used = state.usage
-    share = ""
-    if used.context_tokens:
-        share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
-    return (
-        ("requests", str(state.asks)),
-        ("input, not cached", tokens(used.input_tokens)),
-        ("read from cache", tokens(used.cache_read_tokens) + share),
-        ("written to cache", tokens(used.cache_write_tokens)),
-        ("output", tokens(used.output_tokens)),
-        ("spent", money(usd)),
-    )
-
-
 def size(count: int) -> str:
     """A size in bytes: `0 B`, `950 B`, `12.3 kB`, `1.2 MB`, `10.0 GB`."""
     if count < 1_000:
@@ -112,14 +94,6 @@ def usage(steps: int, tokens_used: int, usd: float) -> str:
         f"{tokens(tokens_used)} tokens" if tokens_used else "",
         money(usd) if usd else "",
     )
-
-
-def table(rows: Sequence[Sequence[str]]) -> bytes:
-    """Rows of escaped cells with aligned columns, in UTF-8. The last column is not padded."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    widths[-1:] = [0]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows]
-    return "".join(lines).encode("utf-8", "replace")
 
 
 def json_page(value: Any) -> bytes:
@@ -172,8 +146,8 @@ KEYS = (
 def key_argument(arguments: dict[str, Any] | None, stated: str = "") -> str:
     """The argument that describes a call best, escaped, on one line; '' without one.
 
-    `stated`: the argument that the tool states (`ToolTraits.key_argument`); '' when it states none
-    or is unknown.
+    Of a search these are the searched words, then the path. `stated`: the argument that the tool
+    states (`ToolTraits.key_argument`); '' when it states none or is unknown.
     """
     values = arguments or {}
     named = [
@@ -182,6 +156,9 @@ def key_argument(arguments: dict[str, Any] | None, stated: str = "") -> str:
     found = named or [value for value in values.values() if isinstance(value, str) and value]
     if found and found[0] == values.get("input") and (patches := file_patches(values)):
         found = [", ".join(path for one in patches for path in (one.path, one.moved_to) if path)]
+    pattern, place = values.get("pattern"), values.get("path") or values.get("glob")
+    if not stated and isinstance(pattern, str) and pattern and isinstance(place, str):
+        found = [f"{pattern} in {place}" if place else pattern]
     return first_line(found[0]) if found else ""
 
 

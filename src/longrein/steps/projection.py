@@ -87,6 +87,8 @@ class Projection:
 
     def __init__(self, agent: Agent = MAIN) -> None:
         self.agent = agent
+        self._kinds: dict[str, str] = {}
+        """Name of each tool -> kind, as the prefixes state it."""
         self._requests: dict[int, tuple[int, Asked]] = {}
         """Seq of each request without an answer -> time and event."""
         self._calls: dict[str, tuple[ToolCall, int]] = {}
@@ -104,6 +106,8 @@ class Projection:
         """Begin after the past of a log, with the calls, questions, tasks and subagents of
         `state`.
         """
+        if state.prefix is not None:
+            self.learn_tools(state.prefix)
         for id_, opened in state.calls.items():
             self._calls[id_] = (opened.call, 0)
             if opened.asked is not None and opened.answer is None:
@@ -113,6 +117,12 @@ class Projection:
         }
         for session, known in state.children.items():
             self._subagents[session] = (self._label(known.seq), known.started)
+
+    def learn_tools(self, prefix: PrefixSet) -> None:
+        """Take the kinds of tools that `prefix` states."""
+        for spec in prefix.callable_tools:
+            if spec.traits is not None:
+                self._kinds[spec.name] = spec.traits.kind
 
     def read(self, update: SessionUpdate) -> list[Step]:
         """Return the steps of an entry or a live update."""
@@ -161,10 +171,14 @@ class Projection:
                 yield from self._reply(here, reply)
             case AskFailed() as failure:
                 yield self._request_end(here, failure.asked, failure=failure)
+            case PrefixSet() as prefix:
+                self.learn_tools(prefix)
+                yield BreakStep(*here, prefix)
             case ToolStarted() as started:
                 self._starts[started.call] = started
                 made, seq = self._made(started.call, started.name)
-                yield CallStep(*here, made, seq, "started", started=started)
+                kind = self._kinds.get(started.name, "")
+                yield CallStep(*here, made, seq, "started", started=started, kind=kind)
             case ToolEnded() as result:
                 yield self._call_end(here, result)
             case PermissionAsked() as question:
@@ -239,7 +253,8 @@ class Projection:
         asked = self._questions.pop(result.call, None)
         self._calls.pop(result.call, None)
         self._answered.discard(result.call)
-        return CallStep(*here, made, seq, "ended", 0, started, result, asked)
+        kind = self._kinds.get(result.name, "")
+        return CallStep(*here, made, seq, "ended", 0, started, result, asked, kind=kind)
 
     def _made(self, call: str, name: str) -> tuple[ToolCall, int]:
         """Return a call and the seq of the reply that made it."""
@@ -266,7 +281,6 @@ SingleEvent = (
     | HookAnswered
     | Recalled
     | CheckpointTaken
-    | PrefixSet
     | Rewound
     | Cleared
     | Summarized
@@ -308,8 +322,6 @@ def _single(here: Here, event: SingleEvent) -> Step:  # noqa: C901, PLR0911, PLR
             return NoticeStep(*here, "recall", recalled=event)
         case CheckpointTaken():
             return NoticeStep(*here, "checkpoint", event.problem)
-        case PrefixSet():
-            return BreakStep(*here, event)
         case Rewound():
             return BreakStep(*here, rewound=event)
         case Cleared():

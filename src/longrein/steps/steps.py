@@ -163,6 +163,8 @@ class CallStep(CallFields, frozen=True):
     """Question about the call, at its end."""
     output: bytes = b""
     """More output of the running call. Live."""
+    kind: str = ""
+    """Kind of the tool, from its start on; '' where the log states none."""
 
     @property
     def handle(self) -> str:

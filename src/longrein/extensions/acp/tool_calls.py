@@ -9,6 +9,7 @@ import msgspec
 
 from longrein.events import AnyPart, Document, Image, Text, ToolCall, ToolEnded, ToolTraits
 from longrein.events.escape import shortened
+from longrein.steps.call_results import SHELL, result_figures
 from longrein.steps.human_text import (
     escape,
     escape_line,
@@ -96,8 +97,9 @@ def started(view: CallView, arguments: dict[str, Any] | None) -> Update:
 
 
 def ended(view: CallView, end: ToolEnded, read_blob: ReadBlob, terminal: str = "") -> Update:
-    """Return the update of a call that has ended. `terminal`: the editor's terminal that shows
-    its output.
+    """Return the update of a call that has ended; its title says what was found or the exit code.
+
+    `terminal`: the editor's terminal that shows its output.
     """
     is_ok = end.status == "ok"
     text = "\n".join(filter(None, map(part_text, end.parts)))
@@ -112,9 +114,10 @@ def ended(view: CallView, end: ToolEnded, read_blob: ReadBlob, terminal: str = "
         "elapsedMs": end.elapsed_ms,
         "text": shortened(text, RAW_CHARS_MAX),
     }
-    return _update(
-        view.id, status="completed" if is_ok else "failed", content=content, rawOutput=raw
-    )
+    status = "completed" if is_ok else "failed"
+    update = _update(view.id, status=status, content=content, rawOutput=raw)
+    figures = result_figures(end, view.call.arguments, view.kind.replace(KINDS[SHELL], SHELL))
+    return update | {"title": f"{view.title} ({figures})"} if figures else update
 
 
 def in_terminal(view: CallView, terminal: str) -> Update:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 
 from longrein.app import AppSession
 from longrein.context import Budget
-from longrein.events import ToolCall
 from longrein.events.escape import shortened
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.run_state import OutputOptions, RunState, Stop
@@ -22,6 +21,7 @@ from longrein.steps import (
     SubagentStep,
     TaskStep,
 )
+from longrein.steps.human_text import key_argument
 
 # --- Reporter: stdout lines, and progress on stderr -----------------------------------------------
 
@@ -193,9 +193,13 @@ def progress(step: Step) -> list[str]:  # noqa: PLR0911 - a case for each step
         case NoticeStep(kind="longrein", text=text):
             return [text]
         case CallStep(phase="made" | "cut", call=call):
-            return [f"calls {call.name} {_first_argument(call)}"]
+            return [f"calls {call.name} {shortened(key_argument(call.arguments), 80)}"]
         case CallStep(ended=end) if end:
-            return [f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"]
+            from longrein.steps.call_results import result_figures
+
+            figures = result_figures(end, step.call.arguments, step.kind)
+            after = f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"
+            return [f"{after}: {figures}" if figures else after]
         case QuestionStep(asked=asked, answer=None) if asked:
             return [f"denied, for nobody is here to ask: {asked.name} ({asked.reason})"]
         case TaskStep(ended=over) if over:
@@ -210,11 +214,6 @@ def progress(step: Step) -> list[str]:  # noqa: PLR0911 - a case for each step
             return [f"subagent {own_label} {new.kind} started: {_first_line(new.description)}"]
         case _:
             return []
-
-
-def _first_argument(call: ToolCall) -> str:
-    found = (value for value in (call.arguments or {}).values() if isinstance(value, str) and value)
-    return _first_line(next(found, ""))
 
 
 def _first_line(text: str) -> str:

@@ -48,8 +48,10 @@ async def _context(opened: AppSession, _argument: str) -> str:
 
 
 async def _cost(opened: AppSession, _argument: str) -> str:
+    from longrein.frontends.reports.cost import usage_rows
+
     session = opened.session
-    rows = human_text.usage_rows(session.state, session_usd(session.state, session.agents()))
+    rows = usage_rows(session.state, session_usd(session.state, session.agents()))
     return "\n".join(f"{name:<18}{value}" for name, value in rows)
 
 

@@ -194,7 +194,8 @@ def as_text(report: Report) -> str:
     """A line per module, then the largest items with a mark on those that the next compaction
     takes.
     """
-    return "\n".join([*module_rows(report), "", *item_rows(report)]) + "\n"
+    items = ["".join(pair).rstrip() for pair in item_rows(report)]
+    return "\n".join([*module_rows(report), "", *items]) + "\n"
 
 
 def module_rows(report: Report) -> list[str]:
@@ -213,21 +214,22 @@ def module_rows(report: Report) -> list[str]:
     return [*rows, f"  ({report.note})"] if report.note else rows
 
 
-def item_rows(report: Report) -> list[str]:
-    """The largest items: handle, tokens, price so far, form, and a mark on what the next
-    compaction takes.
+def item_rows(report: Report) -> list[tuple[str, str]]:
+    """The largest items, each in two columns: handle, tokens and price so far, with a mark on what
+    the next compaction takes; name, form and beginning.
     """
     largest = sorted((row for row in report.shown if row.handle), key=lambda row: -row.tokens)[
         :ITEMS_SHOWN
     ]
-    rows = ["  largest items (· = the next compaction takes it)"] if largest else []
+    title = ("  ", "largest items (· = the next compaction takes it)")
+    rows = [title] if largest else []
+    priced = any(row.usd for row in largest)
     for row in largest:
         sign, name = "·" if row.goes else " ", row.name or row.kind
-        price = f"${row.usd:.4f}" if row.usd else ""
-        rows.append(
-            f" {sign}{row.handle:<9} {row.tokens:>7,} {price:>8} {row.form:<11} {name:<10} "
-            f"{_beginning(row)}"
-        )
+        price = f" {f'${row.usd:.4f}' if row.usd else '':>8}" if priced else ""
+        form = f", {row.form}" if row.form != "full" else ""
+        figures = f" {sign}{row.handle:<9} {row.tokens:>7,}{price}  "
+        rows.append((figures, f"{name}{form}: {_beginning(row)}"))
     return rows
 
 
@@ -239,12 +241,15 @@ def _beginning(row: ReportRow) -> str:
     return row.begins[:BEGINNING_CHARS]
 
 
-def reason_rows(reasons: Sequence[LineReason]) -> list[str]:
-    """A row per line of an item: keep or clear, probability of need, reason, beginning."""
+def reason_rows(reasons: Sequence[LineReason]) -> list[tuple[str, str]]:
+    """A row per line of an item, in two columns: keep or clear and the probability of need; the
+    reason and the beginning.
+    """
     if not reasons:
-        return ["  nothing with that handle is shown; /context lists what is"]
+        return [("  ", "nothing with that handle is shown; /context lists what is")]
     rows = [
-        f"  {'keep' if r.stays else 'clear'}  {r.chance:>6.1%}  {r.why:<38.38} {r.line[:40]}"
+        (f"  {'keep' if r.stays else 'clear':<5}  {r.chance:>6.1%}  ", f"{r.why}: {r.line[:40]}")
         for r in reasons
     ]
-    return ["  at a clearing, how likely it is to be needed, and why:", *rows[:REASONS_SHOWN]]
+    title = ("  ", "at a clearing, how likely it is to be needed, and why:")
+    return [title, *rows[:REASONS_SHOWN]]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from longrein.context import State
 from longrein.events import PAID_EVENTS, Entry, Text, Usage, counts_of, text_of
 from longrein.steps import (
     BreakStep,
@@ -18,6 +19,22 @@ from longrein.steps.human_text import counted, joined, money, tokens
 from longrein.store import Reader
 
 
+def usage_rows(state: State, usd: float) -> tuple[tuple[str, str], ...]:
+    """Return (name, value) of what a session has used; `usd`: with its subagents."""
+    used = state.usage
+    share = ""
+    if used.context_tokens:
+        share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
+    return (
+        ("requests", str(state.asks)),
+        ("input, not cached", tokens(used.input_tokens)),
+        ("read from cache", tokens(used.cache_read_tokens) + share),
+        ("written to cache", tokens(used.cache_write_tokens)),
+        ("output", tokens(used.output_tokens)),
+        ("spent", money(usd)),
+    )
+
+
 class CostRow(msgspec.Struct):
     """Use of one model for one purpose."""
 
@@ -29,22 +46,22 @@ class CostRow(msgspec.Struct):
     usd: float = 0.0
 
     @property
-    def line(self) -> str:
-        """The row as text: `anthropic/x  turn: 12 requests, 84.2k in (91% from cache), 3.1k out,
-        $0.31`.
-        """
+    def name(self) -> str:
+        """Model and purpose: `anthropic/x  turn`."""
+        return f"{self.model}  {self.purpose}".lstrip()
+
+    @property
+    def figures(self) -> str:
+        """The use as text: `12 requests, 84.2k in (91% from cache), 3.1k out, $0.31`."""
         used = self.usage
         cached = (
             f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% from cache)"
             if used.context_tokens
             else ""
         )
-        figures = (
-            f"{tokens(used.context_tokens)} in{cached}, {tokens(used.output_tokens)} out, "
-            f"{money(self.usd)}"
-        )
         return (
-            f"{self.model}  {self.purpose}: {counted(self.requests, 'request')}, {figures}".lstrip()
+            f"{counted(self.requests, 'request')}, {tokens(used.context_tokens)} in{cached}, "
+            f"{tokens(used.output_tokens)} out, {money(self.usd)}"
         )
 
 

@@ -7,12 +7,20 @@ from msgspec import Struct, to_builtins
 
 from longrein.events import SessionError
 from longrein.events.escape import one_line, shortened
-from longrein.steps.human_text import counted, escape_line, json_page, size, table
+from longrein.steps.human_text import counted, escape_line, json_page, size
 from longrein.store import SearchResult, SessionHistory, SessionInfo
 
 TITLE_CHARS_MAX = 60
 NO_PROMPT = "(nothing was said)"
 ONE_SHOT = b"-- one-shot runs (longrein -p) --\n"
+
+
+def table(rows: Sequence[Sequence[str]]) -> bytes:
+    """Rows of escaped cells with aligned columns, in UTF-8. The last column is not padded."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[-1:] = [0]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows]
+    return "".join(lines).encode("utf-8", "replace")
 
 
 def as_json(infos: Sequence[SessionInfo]) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct, structs, to_builtins
 
 from longrein.events import Entry, TaskEnded, TaskStarted, UsageError
+from longrein.frontends.reports.session_lists import table
 from longrein.steps.human_text import (
     elapsed,
     escape,
@@ -15,7 +16,6 @@ from longrein.steps.human_text import (
     joined,
     json_page,
     size,
-    table,
 )
 from longrein.workspace import SpooledTask
 

@@ -8,6 +8,7 @@ import msgspec
 from longrein.agent import Answer, approval_digest
 from longrein.events import PermissionAsked
 from longrein.frontends.localization import translate
+from longrein.frontends.terminal.drawn_lines import DrawnLines
 from longrein.frontends.terminal.event_lines import (
     FileText,
     Line,
@@ -21,6 +22,7 @@ from longrein.frontends.terminal.event_lines import (
     wrap,
 )
 from longrein.frontends.terminal.page_view import Page, Section
+from longrein.frontends.terminal.shell_syntax import shell_lines
 from longrein.permissions import unseen_note
 from longrein.steps.human_text import escape, escape_line, file_patches, key_argument
 
@@ -345,6 +347,8 @@ def content_lines(question: Question, file_text: FileText | None = None) -> list
     """
     asked, arguments = question.asked, question.arguments
     change = change_view(asked.name, arguments, file_text)
+    if not change and asked.name == "Bash":
+        return list(shell_lines(escape(asked.shown).expandtabs(4)))
     if not change:
         return [line(row) for row in escape(asked.shown).expandtabs(4).split("\n")]
     drawn = _PARTS_OF_A_CHANGE[asked.name]
@@ -382,35 +386,57 @@ class Approval:
         self.form = question_form(question)
         """Answers so far, where the model asks the user."""
         self.top = 0
-        self.was_opened = False
-        """True if the whole question was opened."""
-        self._seen = 0
-        """Rows from the first that have been visible."""
+        self.whole = question_page(question, content)
+        """Page with the whole question."""
+        self._lines = DrawnLines(content)
+        self.drawn = self._lines.drawn
+        """Lines that were drawn, also on the page: those of the content from 0 on, those of the
+        page above it below 0.
+        """
         self._labels_seen = False
         """True if the answers are drawn with their rules."""
-        self._rows: tuple[int, list[Line]] = (0, [])
+        self._rows: Sequence[Line] = ()
+        self.rows_above = 0
+        """Empty rows above the question."""
+        self._body = (0, 0)
+        """Row of the last drawing with the first row of the content, and number of such rows."""
+        self._is_cropped = False
+        """True if the window is too narrow for whole rows."""
         self._shown = 1
 
-    def rows(self, width: int) -> list[Line]:
+    def rows(self, width: int) -> Sequence[Line]:
         """The content wrapped to `width`; never cropped, so that nothing is hidden."""
         if self.form is not None:
-            self._rows = (width, [row for full in self.form.lines() for row in wrap(full, width)])
-        elif self._rows[0] != width:
-            self._rows = (width, [row for full in self.content for row in wrap(full, width)])
-            self._seen = 0
-        return self._rows[1]
+            self._rows = [row for full in self.form.lines() for row in wrap(full, width)]
+        else:
+            self._lines.wrap(width)
+            self._rows = self._lines.rows
+        return self._rows
 
-    def needs_opening(self, key: str) -> bool:
-        """True if `key` allows what the user cannot have seen whole, so that `question_page`
-        must be opened first.
-        """
+    @property
+    def lines_above(self) -> int:
+        """Number of lines of the page above the content."""
+        return len(self.whole.lines()) - len(self.content)
+
+    def lines_unseen(self, key: str) -> int:
+        """Number of lines that `key` allows and that were not drawn yet (see `drawn_lines`)."""
         choice = next((choice for choice in choices(self.question) if choice.value == key), None)
-        if choice is None or self.was_opened or self.form is not None or key in ("n", "f"):
-            return False
-        return self._seen < len(self._rows[1]) or (choice.grants and not self._labels_seen)
+        if choice is None or self.form is not None or key in ("n", "f"):
+            return 0
+        unseen = set(range(len(self.content))) - self.drawn
+        if choice.grants and not self._labels_seen:
+            unseen |= set(range(-self.lines_above, 0)) - self.drawn
+        return len(unseen)
+
+    def mark_drawn(self, rows: int) -> None:
+        """Count what stands in the first `rows` rows as drawn, empty ones above included."""
+        first, count = self._body
+        first += self.rows_above
+        if not self._is_cropped:
+            self._lines.mark(self.top, min(count, max(rows - first, 0)))
 
     def scroll(self, by: int) -> None:
-        last = max(len(self._rows[1]) - self._shown, 0)
+        last = max(len(self._rows) - self._shown, 0)
         self.top = min(max(self.top + by, 0), last)
 
     @property
@@ -424,6 +450,7 @@ class Approval:
         small window has short labels.
         """
         rows = self.rows(max(width - 2, 8))
+        self._is_cropped = width < 10
         head, keys = self._head(width), [] if self.explaining else self._keys(width)
         self._labels_seen = True
         if len(head) + len(keys) + min(len(rows), 3) > height:
@@ -436,9 +463,8 @@ class Approval:
         says_where = folded and room > 1
         self._shown = max(room - says_where, 0) if folded else len(rows)
         self.scroll(0)
-        if self.top <= self._seen:
-            self._seen = max(self._seen, self.top + self._shown)
         body = [line(("warn", "│ "), *row) for row in rows[self.top : self.top + self._shown]]
+        self._body = len(head), len(body)
         where = [self._where(width, len(rows))] if says_where else []
         return [*head, *body, *where, *keys]
 

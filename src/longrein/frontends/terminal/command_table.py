@@ -32,7 +32,7 @@ from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.localization import translate
 from longrein.frontends.provider_keys import forget_key, key_question, providers_with_keys
 from longrein.frontends.reports.context import item_rows, reason_rows
-from longrein.frontends.reports.cost import cost_rows
+from longrein.frontends.reports.cost import cost_rows, usage_rows
 from longrein.frontends.secret_input import SecretQuestion
 from longrein.frontends.terminal import task_rows, themes
 from longrein.frontends.terminal.choice_list import Row
@@ -46,7 +46,7 @@ from longrein.frontends.terminal.command_types import (
 )
 from longrein.frontends.terminal.command_types import leave as _leave
 from longrein.frontends.terminal.command_types import number as _number
-from longrein.frontends.terminal.event_lines import Line, line
+from longrein.frontends.terminal.event_lines import COLUMN, OPTIONAL, Line, line
 from longrein.frontends.terminal.keymap import chosen_keys, key_rows
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
@@ -287,7 +287,8 @@ def _uncompact(_: CommandContext, handle: str) -> CommandResult:
 
 def _context(context: CommandContext, handle: str) -> CommandResult:
     if handle:
-        rows = [line(escape_line(row)) for row in reason_rows(context.opened.line_reasons(handle))]
+        reasons = reason_rows(context.opened.line_reasons(handle))
+        rows = [line(escape_line(head), COLUMN, escape_line(rest)) for head, rest in reasons]
         return CommandResult(f"why {escape_line(handle)} stands as it does", rows)
     report = context.opened.context_report()
     return CommandResult("what fills the context", context_lines(report))
@@ -328,7 +329,9 @@ def _unpin(context: CommandContext, number: str) -> CommandResult:
 def _hooks(context: CommandContext, _: str) -> CommandResult:
     rows = [
         line(
-            f"  {'' if runs else 'not confirmed: '}{escape_line(hook_line(hook))}  ",
+            "  ",
+            COLUMN,
+            f"{'' if runs else 'not confirmed: '}{escape_line(hook_line(hook))}  ",
             ("dim", escape_line(hook.source)),
         )
         for hook, runs in context.opened.hooks()
@@ -338,7 +341,7 @@ def _hooks(context: CommandContext, _: str) -> CommandResult:
 
 def _pins(context: CommandContext, _: str) -> CommandResult:
     rows = [
-        line(("name", f"  {n} "), escape_line(pin))
+        line(("name", f"  {n} "), COLUMN, escape_line(pin))
         for n, pin in enumerate(context.session.state.pins, 1)
     ]
     none = line(
@@ -381,11 +384,15 @@ def _schedule(context: CommandContext, text: str) -> CommandResult:
 async def _cost(context: CommandContext, _: str) -> CommandResult:
     session = context.session
     usd = session_usd(session.state, session.agents())
-    rows = human_text.usage_rows(session.state, usd)
+    rows = usage_rows(session.state, usd)
     costs = await context.opened.read_history(lambda past: cost_rows(past.entries()))
-    by_model = [line("  ", escape_line(row.line)) for row in costs]
-    lines = [line(("dim", f"  {name:<20}"), value) for name, value in rows]
+    by_model = [line(f"  {escape_line(row.name)}: ", COLUMN, row.figures) for row in costs]
+    lines = [line(("dim", f"  {name:<20}"), COLUMN, value) for name, value in rows]
     return CommandResult("what this session used", [*lines, *by_model])
+
+
+BAR_CELLS = 24
+"""Columns of the longest bar of `/context`."""
 
 
 def context_lines(report: Report) -> list[Line]:
@@ -399,21 +406,29 @@ def context_lines(report: Report) -> list[Line]:
         line(
             f"  {escape_line(name).ljust(wide)}  {human_text.tokens(count):>7} "
             f"{100 * count / most:>3.0f}% ",
-            (style, "█" * round(24 * count / most)),
+            OPTIONAL,
+            (style, ("█" * round(BAR_CELLS * count / most)).ljust(BAR_CELLS)),
         )
         for name, count, style in shares
     ]
-    total = f"{human_text.tokens(report.total_tokens):>7} of {human_text.tokens(window)} tokens"
-    rows.append(line(("bold", f"  {'all'.ljust(wide)}  {total}")))
+    total = f"  {'all'.ljust(wide)}  {human_text.tokens(report.total_tokens):>7}"
+    of_window = f" of {human_text.tokens(window)}"
+    rows.append(line(("bold", total + of_window), OPTIONAL, ("bold", " tokens")))
     rows.append(
         line(
+            "  ",
+            COLUMN,
             (
                 "dim",
-                f"  estimates are corrected by {report.factor:.2f} to match the provider's counts",
-            )
+                f"estimates are corrected by {report.factor:.2f} to match the provider's counts",
+            ),
         )
     )
-    return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
+    items = [
+        line(("dim", escape_line(head)), COLUMN, ("dim", escape_line(rest)))
+        for head, rest in item_rows(report)
+    ]
+    return rows + items
 
 
 def _theme(context: CommandContext, name: str) -> CommandResult:
@@ -433,6 +448,7 @@ def _keys(context: CommandContext, _: str) -> CommandResult:
     shown = [
         line(
             ("name", f"  {escape_line(key).ljust(wide)}  "),
+            COLUMN,
             what,
             ("dim", f"  {setting}" if setting else ""),
         )
@@ -477,7 +493,7 @@ COMMANDS = (
         "uncompact", "[rSEQ]", "undo the last compaction, or that one", _uncompact, idle_only=True
     ),
     Command("context", "[rN]", "what fills the context; why rN stands as it does", _context),
-    Command("show", "[rN | aN]", "open a result, diff, thought or subagent whole", _show),
+    Command("show", "[rN | rN-rM | aN]", "open a result, diff, thought or subagent whole", _show),
     Command("pin", "TEXT", "keep TEXT word for word through compactions", _pin),
     Command("unpin", "NUMBER", "drop a pin", _unpin),
     Command("pins", "", "what is pinned", _pins),
@@ -607,9 +623,10 @@ def _two_columns(rows: Sequence[tuple[str, str]]) -> list[Line]:
     lines: list[Line] = []
     for name, summary in rows:
         if len(name) <= HELP_CELLS:
-            lines.append(line(("name", f"  {name.ljust(HELP_CELLS)}  "), summary))
+            lines.append(line(("name", f"  {name.ljust(HELP_CELLS)}  "), COLUMN, summary))
         else:
-            lines += [line(("name", f"  {name}")), line(" " * (HELP_CELLS + 4), summary)]
+            blank = " " * (HELP_CELLS + 4)
+            lines += [line(("name", f"  {name}")), line(blank, COLUMN, summary)]
     return lines
 
 

@@ -474,7 +474,7 @@ class Conversation:
         save_draft(self)
         if app.is_running and not app.is_done:
             self.chooser = self.approval = None
-            self._outbox += self.view.finish_reply()
+            self._outbox += [*self.view.close_groups(), *self.view.finish_reply()]
             if self.pager is not None:
                 self.pager.close()
             with suppress(OSError):  # the terminal is gone
@@ -557,6 +557,8 @@ class Conversation:
             below = below[: max(room - PANEL_ROWS_MIN, 0)]
             room -= len(below)
             gap = [EMPTY] * (room > PANEL_ROWS_MIN)
+            if self.approval is not None:
+                self.approval.rows_above = len(gap)
             return [*gap, *panel.draw(width, room - len(gap)), *below]
         below = [
             *live_area.pinned_todos(
@@ -566,6 +568,11 @@ class Conversation:
         ]
         room -= len(below)
         return [*(self._live[-room:] if room > 0 else ()), *below]
+
+    def panel_drawn(self, rows: int) -> None:
+        """Take note that the first `rows` rows above the input stand on the screen."""
+        if self.approval is not None and self.chooser is None:
+            self.approval.mark_drawn(rows)
 
     def _agents(self) -> Sequence[SubagentView]:
         """Subagents with their last acts; empty when there never were any."""

@@ -63,9 +63,13 @@ def last_page(past: SessionHistory) -> Page:
 
 
 def shown_page(past: SessionHistory, text: str) -> Page | str:
-    """The page of `r412`, `r412.2`, `a398` or `a398/r412`; a line that says why there is none."""
+    """The page of `r412`, `r412-r420`, `r412.2`, `a398` or `a398/r412`; a line that says why there
+    is none.
+    """
     if re.fullmatch(r"a\d+(\.a\d+)*", text):
         return transcript_page(past, text)
+    if span := re.fullmatch(r"r(\d{1,15})-r?(\d{1,15})", text):
+        return _span_page(past, int(span[1]), int(span[2]))
     handle = parse_handle(text)
     if handle is None:
         return HANDLE_HINT
@@ -90,6 +94,13 @@ def shown_page(past: SessionHistory, text: str) -> Page | str:
         for one in contents
     ]
     return Page(f"{handle} {escape_line(found.title)}", parts)
+
+
+def _span_page(past: SessionHistory, first: int, last: int) -> Page | str:
+    """The results of the entries `first` to `last`, such as a group of reads and searches."""
+    around = _sections(past, past.entries(max(first - LAST_ENTRIES, 0), last))
+    found = _limited(((seq, one) for seq, one in around if seq >= first), LAST_SECTIONS_MAX)
+    return Page(f"r{first}-r{last}", found) if found else f"there is nothing in r{first}-r{last}"
 
 
 def transcript_page(past: SessionHistory, label: str) -> Page | str:

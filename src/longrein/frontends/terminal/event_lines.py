@@ -16,7 +16,6 @@ from longrein.events import (
     Rewound,
     Text,
     Todo,
-    ToolEnded,
     UserSpoke,
     text_of,
     without_attachments,
@@ -26,11 +25,9 @@ from longrein.frontends.localization import translate
 from longrein.steps import BreakStep, CompactionStep, NoticeStep, SettingStep, Step, TurnEndStep
 from longrein.steps.human_text import (
     counted,
-    elapsed,
     escape,
     escape_line,
     file_patches,
-    key_argument,
     money,
     tokens,
 )
@@ -50,7 +47,7 @@ NO_WRAP: Span = ("one", "")
 
 STYLES = {
     "": ("", ""),
-    "one": ("", ""),
+    **dict.fromkeys(("one", "column", "optional"), ("", "")),
     "dim": ("2", "ansibrightblack"),
     "bold": ("1", "bold"),
     "you": ("1;36", "bold ansicyan"),
@@ -131,36 +128,53 @@ def cut(text: str, width: int) -> tuple[str, str]:
 
 
 def wrap(of: Line, width: int, indent: str = "") -> list[Line]:
-    """Wrap a line to rows of `width` columns, at blanks if possible; later rows begin with
-    `indent`.
+    """Wrap a line to rows of `width` columns; later rows begin with `indent`. Only a word that is
+    longer than a row is broken.
     """
     width = max(width, len(indent) + 4)
+    text = plain(of)
+    if cells(text) <= width:
+        return [of]
     rows: list[Line] = []
-    row: list[Span] = []
-    left = width
-    for style, text in of:
-        rest = text
-        while cells(rest) > left:
-            part, rest = _break(rest, left, fresh=not row or left == width - len(indent))
-            row.append((style, part))
-            rows.append(tuple(row))
-            row, left = ([("", indent)] if indent else []), width - len(indent)
-        row.append((style, rest))
-        left -= cells(rest)
-    return [*rows, tuple(row)]
+    at = 0
+    while at < len(text):
+        room = width - len(indent) * bool(rows)
+        end, following = _break(text, at, room)
+        row = _spans_between(of, at, end)
+        rows.append((("", indent), *row) if rows and indent else row)
+        at = following
+    return rows
 
 
-def _break(text: str, width: int, *, fresh: bool) -> tuple[str, str]:
-    """Split off a first row of at most `width` columns."""
-    part, rest = cut(text, width)
-    if fresh and not part:  # a wide character wider than the row
-        return text[:1], text[1:]
-    if rest.startswith(" "):
-        return part, rest[1:]
+def _break(text: str, at: int, room: int) -> tuple[int, int]:
+    """End of the row of `text` that begins at `at`, and the beginning of the next one."""
+    ahead = text[at : at + 4 * room + 1]  # a bound, so that a long line costs no more than its rows
+    part, rest = cut(ahead, room)
+    part = part or ahead[:1]  # a wide character wider than the row
+    end = at + len(part)
+    if not rest or end >= len(text):
+        return end, end
+    if text[end] == " ":
+        return end, end + 1
     blank = part.rfind(" ")
-    if blank > 0 and len(part) - blank < 40:
-        return part[:blank], part[blank + 1 :] + rest
-    return part, rest
+    word = ahead[blank + 1 :].partition(" ")[0]
+    if part[: max(blank, 0)].strip() and cells(word) <= room:
+        return at + blank, at + blank + 1
+    return end, end
+
+
+def _spans_between(of: Line, first: int, last: int) -> Line:
+    """The spans of the characters `first` to `last` of a line."""
+    found: list[Span] = []
+    start = 0
+    for style, text in of:
+        part = text[max(first - start, 0) : max(last - start, 0)]
+        if part:
+            found.append((style, part))
+        start += len(text)
+        if start >= last:
+            break
+    return tuple(found)
 
 
 def wrap_text(text: str, width: int, style: str = "") -> list[Line]:
@@ -176,11 +190,46 @@ def fold(lines: Sequence[Line], most: int) -> list[Line]:
     return [*lines[:shown], line(("dim", f"… {len(lines) - shown} more lines"))]
 
 
+COLUMN: Span = ("column", "")
+"""Marks where the last column of a table row begins."""
+OPTIONAL: Span = ("optional", "")
+"""Marks what is left out where the row is too narrow."""
+COLUMN_CELLS_MIN = 24
+"""Columns that the last column has at least; where it has not it stands below the others."""
+STACKED = "    "
+INDENT_MAX = 8
+"""Columns by which further rows of an indented line are indented at most."""
+
+
 def fit(of: Line, width: int) -> list[Line]:
-    """Rows of at most `width` columns: cropped when the line begins with `NO_WRAP`, else
-    wrapped.
+    """Rows of at most `width` columns: cropped when the line begins with `NO_WRAP`, else wrapped
+    with the indent of its first row; the last column of a table row is wrapped by itself.
     """
-    return [crop(of, width)] if NO_WRAP in of[:2] else wrap(of, width)
+    if OPTIONAL in of:
+        at = of.index(OPTIONAL)
+        whole = (*of[:at], *of[at + 1 :])
+        of = whole if cells(plain(whole)) <= width else of[:at]
+    if COLUMN in of:
+        at = of.index(COLUMN)
+        return _table_row(of[:at], of[at + 1 :], width)
+    if NO_WRAP in of[:2]:
+        return [crop(of, width)]
+    text = plain(of)
+    indent = min(len(text) - len(text.lstrip(" ")), INDENT_MAX)
+    return wrap(of, width, " " * indent)
+
+
+def _table_row(head: Line, last: Line, width: int) -> list[Line]:
+    used = cells(plain(head))
+    left = width - used
+    if left >= min(COLUMN_CELLS_MIN, width // 2) or cells(plain(last)) <= left:
+        rows = wrap(last, left)
+        blank = line(" " * used)
+        return [(*head, *rows[0]), *((*blank, *row) for row in rows[1:])]
+    *first, (style, text) = head
+    below = [(("", STACKED), *row) for row in wrap(last, width - len(STACKED))]
+    above = (*first, (style, text.rstrip()))
+    return [*(wrap(above, width, "  ") if plain(above).strip() else ()), *below]
 
 
 def indented(lines: Iterable[Line], by: str = "  ") -> list[Line]:
@@ -297,8 +346,6 @@ def counts(rows: Sequence[Line]) -> str:
 COMMAND_LINES_MAX = 40
 """Lines of output of a command that the user has run; the conversation holds more."""
 USER_LINES_MAX = 12
-FAILED_LINES_MAX = 4
-DIFF_LINES_MAX = 24
 
 STATUS = {
     "ok": ("ok", "ok"),
@@ -333,41 +380,6 @@ def status_word(status: str) -> tuple[str, str]:
     """Word (escaped) and style of a status."""
     word, style = STATUS.get(status, (escape_line(status), "bad"))
     return translate(word), style
-
-
-def call_line(name: str, argument: str, status: str, time: str, mark: str = "●") -> Line:
-    """Line of a call. The status comes before the argument, so that cropping never hides it."""
-    word, style = status_word(status)
-    state = f" {word} {time}" if time else f" {word}"
-    return line(
-        NO_WRAP,
-        (style, f"{mark} "),
-        ("name", escape_line(name)),
-        (style, state),
-        f"  {argument}" if argument else "",
-    )
-
-
-def ended_lines(
-    end: ToolEnded, arguments: dict[str, Any] | None, change: Sequence[Line], stated: str = ""
-) -> list[Line]:
-    """Lines of an ended call: its line, the beginning of an error, the user's answers, the diff of
-    an edit.
-
-    `stated`: of `key_argument`.
-    """
-    time, below = elapsed(end.elapsed_ms / 1000), list[Line]()
-    if end.status == "ok" and change:
-        time = f"{time} {counts(change)}".strip()
-        below = fold(only_changes(change), DIFF_LINES_MAX)
-    elif end.status in ("failed", "interrupted") or end.name == "AskUserQuestion":
-        text = escape(text_of(end.parts)[:4_000]).expandtabs(4)
-        rows = [line(NO_WRAP, ("dim", row)) for row in text.split("\n") if row.strip()]
-        below = fold(rows, DIFF_LINES_MAX if end.status == "ok" else FAILED_LINES_MAX)
-    return [
-        call_line(end.name, key_argument(arguments, stated), end.status, time),
-        *indented(below),
-    ]
 
 
 def user_lines(spoke: UserSpoke, note: str = "") -> list[Line]:

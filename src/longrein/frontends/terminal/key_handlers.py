@@ -154,11 +154,11 @@ def _bind(
 def answer(conversation: Conversation, key: str) -> None:
     """Answer the question with `key`; `f` lets the user type a reason.
 
-    A yes to what has not been visible whole opens the question first.
+    A yes to what was not drawn whole opens the question first.
     """
     if conversation.approval is None:
         return
-    if conversation.approval.needs_opening(key):
+    if conversation.approval.lines_unseen(key):
         open_question(conversation, answer)
         return
     question = conversation.approval.question

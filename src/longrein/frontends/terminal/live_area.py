@@ -12,10 +12,12 @@ from longrein.context import State
 from longrein.events import Todo
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines, task_rows
-from longrein.frontends.terminal.event_lines import Line, crop, fold, line, wrap_text
+from longrein.frontends.terminal.call_lines import call_line
+from longrein.frontends.terminal.event_lines import Line, cells, crop, fold, line, wrap_text
 from longrein.frontends.terminal.view_model import EMPTY, ViewModel
 from longrein.steps import human_text
 from longrein.steps.human_text import escape_line, live_elapsed
+from longrein.steps.turn_work import round_tokens
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.2
@@ -28,6 +30,8 @@ class Figures(msgspec.Struct, frozen=True):
 
     model: str
     mode: str
+    context_tokens: int
+    """Size of the context."""
     context_percent: int
     """Share of the usable window in percent; negative when the window is unknown."""
     cache_percent: int
@@ -54,6 +58,7 @@ def figures(
     return Figures(
         model=f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else model,
         mode=state.mode,
+        context_tokens=state.view_tokens,
         context_percent=round(100 * state.view_tokens / window_tokens) if window_tokens else -1,
         cache_percent=round(100 * last.cache_read_tokens / last.context_tokens)
         if last.context_tokens
@@ -72,32 +77,53 @@ def _context_style(percent: int) -> str:
 
 
 def footer_line(figures: Figures, state: str, width: int) -> Line:
-    """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal hides the least
-    urgent.
+    """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal drops the part
+    with the highest rank first, and shows the end of a long name of a model.
 
-    `bypassPermissions` is red and never hidden.
+    State, model and `bypassPermissions`, which is red, are never dropped.
     """
-    context, cache = figures.context_percent, figures.cache_percent
+    cache = figures.cache_percent
     parts = [
         (0, state, _WORD_STYLES.get(state, "run")),
-        (5, escape_line(figures.model), "dim"),
-        (-1, figures.mode, "bad") if figures.mode == BYPASS else (1, figures.mode, "dim"),
-        (1, figures.sandbox, "warn" if figures.sandbox == "no sandbox" else "dim"),
-        (
-            2,
-            f"context {context}%" * (context >= 0),
-            _context_style(context),
-        ),
-        (6, f"cache {cache}%" * (cache >= 0), "dim"),
-        (3, human_text.money(figures.usd) if figures.usd else "", "dim"),
+        (0, escape_line(figures.model), "dim"),
+        (0, figures.mode, "bad") if figures.mode == BYPASS else (2, figures.mode, "dim"),
+        (3, figures.sandbox, "warn" if figures.sandbox == "no sandbox" else "dim"),
+        (1, _context_text(figures), _context_style(figures.context_percent)),
+        (7, f"cache {cache}%" * (cache >= 0), "dim"),
+        (6, human_text.money(figures.usd) if figures.usd else "", "dim"),
         (4, f"{figures.queued} queued" if figures.queued else "", "warn"),
-        (4, figures.background, "run"),
+        (5, figures.background, "run"),
     ]
     shown = [(rank, translate(text), style) for rank, text, style in parts if text]
-    while len(shown) > 1 and sum(len(text) + 3 for _, text, _ in shown) - 3 > width:
+    while any(rank for rank, _, _ in shown) and _footer_cells(shown) > width:
         shown.remove(max(shown))
+    over = _footer_cells(shown) - width
+    if over > 0 and len(shown) > 1:
+        rank, model, style = shown[1]
+        shown[1] = rank, _end_of(model, max(cells(model) - over, MODEL_CELLS_MIN)), style
     spans = [span for _, text, style in shown for span in (("dim", " · "), (style, text))]
     return crop(tuple(spans[1:]), width)
+
+
+MODEL_CELLS_MIN = 8
+
+
+def _footer_cells(parts: Sequence[tuple[int, str, str]]) -> int:
+    return sum(cells(text) + 3 for _, text, _ in parts) - 3
+
+
+def _end_of(text: str, width: int) -> str:
+    """The end of `text` in `width` columns, which of a model's name says most."""
+    cropped = text
+    while cells(cropped) > width - 1:
+        cropped = cropped[1:]
+    return f"…{cropped}"
+
+
+def _context_text(figures: Figures) -> str:
+    if figures.context_percent < 0:
+        return ""
+    return f"context {round_tokens(figures.context_tokens)} ({figures.context_percent}%)"
 
 
 _WORD_STYLES = {"idle": "dim", "waiting": "warn", "retrying": "warn"}
@@ -164,7 +190,7 @@ def live_rows(view: ViewModel, agents: Sequence[SubagentView], now: DrawContext)
     calls, state = _calls(view, now.mono_s) if view.busy else [], state_line(view, now.mono_s)
     most = max(min(AGENTS_SHOWN_MAX, now.rows // 4), 1)
     background = [
-        *task_rows.live_agents(agents, most),
+        *task_rows.live_agents(agents, most, view.groups.has),
         *task_rows.live_tasks(view.activity.tasks, now.wall_us, now.width, now.mono_s),
     ]
     tail = _tail(view, now.width, now.rows - len(calls) - len(background) - 10)
@@ -174,7 +200,8 @@ def live_rows(view: ViewModel, agents: Sequence[SubagentView], now: DrawContext)
         crop(row, now.width)
         for row in [*tail, *calls, *background, *trouble, *([state] if state else [])]
     ]
-    return [EMPTY, *rows] if view.tail_gap or not rows else rows
+    has_gap = view.call_gap if calls and not tail else view.tail_gap
+    return [EMPTY, *rows] if has_gap or not rows else rows
 
 
 def user_command_rows(view: ViewModel, now_s: float) -> list[Line]:
@@ -260,15 +287,18 @@ def _tail(view: ViewModel, width: int, room: int) -> list[Line]:
 
 
 def _calls(view: ViewModel, now_s: float) -> list[Line]:
+    """Rows of reads and searches that ended last, and of calls; a subagent has a row of its own."""
+    in_subagents = {known.started.call for known in view.activity.subagents.values()}
+    calls = [row for call, row in view.calls.items() if call not in in_subagents]
     rows: list[Line] = []
-    for row in view.calls.values():
+    for row in calls:
         time = human_text.elapsed(now_s - row.since_s) if row.status == "running" else ""
-        rows.append(event_lines.call_line(row.name, row.argument, row.status, time, "○"))
+        rows.append(call_line(row.name, row.argument, row.status, time, "○"))
     if len(rows) == 1:  # with the last line of its output
-        output = next(iter(view.calls.values())).output.decode("utf-8", "replace").rstrip()
+        output = calls[0].output.decode("utf-8", "replace").rstrip()
         last = escape_line(output.rpartition("\n")[2].rpartition("\r")[2])
         rows += [line(("dim", f"  {last}"))] if last else []
-    return fold(rows, CALLS_SHOWN_MAX)
+    return [*view.groups.lookup_rows(), *fold(rows, CALLS_SHOWN_MAX)]
 
 
 SILENT_S = 5.0

@@ -75,9 +75,14 @@ class Splitter:
         return self._take()
 
     def tail(self, lines: int) -> str:
-        """The last `lines` lines of the open block."""
-        kept = self._lines[-lines:]
-        return "\n".join([*kept, self._partial] if self._partial else kept)
+        """The last `lines` lines of the open block, without the marks of fences; what stands in a
+        fence is indented.
+        """
+        kept = [*self._lines[-lines:], self._partial] if self._partial else self._lines[-lines:]
+        if self._kind == "fence":
+            inner = [line for line in kept if not self._closes(line) and line != self._opening[1]]
+            return "\n".join(f"  {line}" for line in inner)
+        return "\n".join(line for line in kept if not _FENCE.match(line.lstrip()))
 
     @property
     def gap(self) -> bool:

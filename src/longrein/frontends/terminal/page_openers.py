@@ -11,11 +11,12 @@ from prompt_toolkit.application import in_terminal
 from prompt_toolkit.input.typeahead import get_typeahead
 
 from longrein.events import LongreinError
-from longrein.frontends.terminal.approvals import Approval, choices, question_page
+from longrein.frontends.localization import translate
+from longrein.frontends.terminal.approvals import Approval, choices
 from longrein.frontends.terminal.command_types import Outcome
 from longrein.frontends.terminal.conversation import QUIET_S, Conversation
 from longrein.frontends.terminal.event_lines import Line, line
-from longrein.frontends.terminal.page_view import Page
+from longrein.frontends.terminal.page_view import Page, PageView
 from longrein.frontends.terminal.terminal_input import TerminalInput
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def open_page(conversation: Conversation, page: Page) -> None:
         conversation.spawn(_open_read(conversation, lambda past: shown_page(past, handle), pager))
 
     pager = Pager(
-        page,
+        PageView(page),
         answers=lambda: _waiting(conversation),
         open_handle=open_handle,
     )
@@ -85,7 +86,7 @@ def _waiting(conversation: Conversation) -> Line:
 
 def open_question(conversation: Conversation, answer: Answering) -> None:
     """Show the whole question with its answers. They count once the page has been visible for
-    `QUIET_S`.
+    `QUIET_S`, and a yes once all that it allows was drawn.
     """
     from longrein.frontends.terminal.pager import Pager
 
@@ -101,14 +102,19 @@ def open_question(conversation: Conversation, answer: Answering) -> None:
     def take(key: str) -> bool:
         if key.lower() not in keys:
             return False
-        if is_ready() and conversation.approval is approval:
-            approval.was_opened = True
+        unseen = approval.lines_unseen(key.lower())
+        if unseen:
+            lines = translate(f"{unseen} line{'s' * (unseen > 1)}")
+            view.message = translate(f"not shown yet: {lines}; Space goes on")
+            pager.update()
+        elif is_ready() and conversation.approval is approval:
             pager.close()
             answer(conversation, key.lower())
         return True
 
+    view = PageView(approval.whole, approval.drawn, approval.lines_above)
     pager = Pager(
-        question_page(approval.question, approval.content),
+        view,
         answers=lambda: _answers(approval, is_ready()),
         answer=take,
     )
@@ -150,7 +156,6 @@ async def _run(conversation: Conversation, pager: "Pager", approval: Approval | 
         ready.cancel()
         conversation.pager = conversation.paged_approval = None
         if approval is not None:
-            approval.was_opened = True
             conversation.end_typing()
         else:
             conversation.last_key_s = (

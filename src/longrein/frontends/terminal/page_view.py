@@ -1,14 +1,16 @@
 """A text that fills the screen: sections, scrolling, search. Knows no terminal."""
 
-from bisect import bisect_right
 from collections.abc import Sequence
 
 import msgspec
 
-from longrein.frontends.terminal.event_lines import Line, cells, crop, cut, line, plain, wrap
+from longrein.frontends.terminal.drawn_lines import DrawnLines
+from longrein.frontends.terminal.event_lines import Line, cells, crop, cut, line, plain
 
 KEYS_HINT = "↑ ↓ PgUp PgDn move · / search · Tab next part · q back"
 NARROW_HINT = "q back · / search"
+WIDTH_MIN = 8
+"""Columns to which lines are wrapped at least; rows of a narrower window are cropped."""
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -36,7 +38,8 @@ class Page(msgspec.Struct, frozen=True):
 class PageView:
     """A window on a page: what is visible, and where a search has got to."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, drawn: set[int] | None = None, before: int = 0) -> None:
+        """`drawn`, `before`: of `DrawnLines`."""
         self.page = page
         self.top = 0
         """First visible row."""
@@ -51,16 +54,14 @@ class PageView:
         self.answers: Line = ()
         """Keys that answer a question, shown in the last row in place of the hint."""
         self._lines = page.lines()
-        self._rows: list[Line] = []
-        self._starts: list[int] = []
-        """First row of each line."""
+        self._text = DrawnLines(self._lines, drawn, before)
         self._width = 0
         self._height = 1
         self._opened = False
 
     def draw(self, width: int, height: int) -> list[Line]:
         """Exactly `height` rows: title, text, position and keys."""
-        self._wrap(max(width, 8))
+        self._wrap(max(width, WIDTH_MIN))
         self._height = max(height - 2, 1)
         if not self._opened:
             self._opened = True
@@ -68,6 +69,8 @@ class PageView:
                 self.top = min(self._starts[self._sections()[-1]], self._last_top)
         self.top = min(self.top, self._last_top)
         visible = self._rows[self.top : self.top + self._height]
+        if width >= WIDTH_MIN:
+            self._text.mark(self.top, min(len(visible), height))
         body = [self._marked(row) for row in visible] + [()] * (self._height - len(visible))
         if height < 3:
             return [crop(row, width) for row in body][:height]
@@ -89,16 +92,21 @@ class PageView:
             return
         line_at_top = self._line_of(self.top)
         self._width = width
-        self._rows = []
-        self._starts = []
-        for of in self._lines:
-            self._starts.append(len(self._rows))
-            self._rows += wrap(of, width)
+        self._text.wrap(width)
         self.top = self._starts[line_at_top] if self._starts else 0
 
     def _line_of(self, row: int) -> int:
         """Number of the line that is drawn in `row`."""
-        return max(bisect_right(self._starts, row) - 1, 0)
+        return self._text.line_at(row)
+
+    @property
+    def _rows(self) -> Sequence[Line]:
+        return self._text.rows
+
+    @property
+    def _starts(self) -> Sequence[int]:
+        """First row of each line."""
+        return self._text.starts
 
     def _sections(self) -> list[int]:
         """Number of the heading line of each section."""

@@ -33,7 +33,7 @@ class Pager:
 
     def __init__(
         self,
-        page: Page,
+        view: PageView,
         *,
         answers: Callable[[], Line] = tuple,
         answer: Callable[[str], bool] = lambda _: False,
@@ -44,7 +44,7 @@ class Pager:
 
         `open_handle`: called with the handle of the section in view on Enter.
         """
-        self._views = [PageView(page)]
+        self._views = [view]
         self._answers = answers
         self._answer = answer
         self._open_handle = open_handle

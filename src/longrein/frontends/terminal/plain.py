@@ -47,7 +47,7 @@ from longrein.frontends.terminal.command_types import (
     CommandResult,
     Outcome,
 )
-from longrein.frontends.terminal.event_lines import Line, indented, line, plain
+from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fit, indented, line, plain
 from longrein.frontends.terminal.input_prefixes import is_memory_line, is_user_command, note_lines
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.start_notices import chosen_line, start_notices
@@ -78,6 +78,8 @@ _ASCII = str.maketrans(
         "⋮": ":",
         "↑": "^",
         "↓": "v",
+        "–": "-",
+        "→": "->",
     }
 )
 
@@ -88,8 +90,19 @@ class PlainOutput:
     def __init__(self, fd: int, encoding: str) -> None:
         self._fd, self._encoding = fd, encoding
         self._wide = encoding.lower().replace("-", "") == "utf8"
+        self._is_terminal = os.isatty(fd)
         self.closed = False
         self.last = ""
+
+    @property
+    def columns(self) -> int:
+        """Columns of the terminal; 0 where the output is none, and lines are not wrapped."""
+        if not self._is_terminal:
+            return 0
+        try:
+            return os.get_terminal_size(self._fd).columns
+        except OSError:  # the terminal is gone
+            return 0
 
     def put(self, text: str) -> None:
         """Write escaped `text`; characters missing in the encoding become ASCII or `\\uXXXX`."""
@@ -145,6 +158,7 @@ class _PlainConversation:
         self.out = out
         self.mono_s = mono_s
         self.view = ViewModel(opened.file_text)
+        self.view.draws_live_rows = False
         self.view.tokens_now = lambda: self.session.state.view_tokens
         self.interactive = interactive
         """True if a person types, so that prompts are printed."""
@@ -162,10 +176,21 @@ class _PlainConversation:
 
     def print(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
-            text = escape(piece.text) if isinstance(piece, Block) else plain(piece).rstrip()
-            self.out.put(text + "\n")
+            for row in self._rows(piece):
+                self.out.put(plain(row).rstrip() + "\n")
         if self.out.closed:
             self.exit(Outcome("exit", code=1))
+
+    def _rows(self, piece: Piece) -> list[Line]:
+        """Rows of a piece, whole; on a terminal no word is broken by its edge."""
+        width = self.out.columns
+        if isinstance(piece, Block):
+            rows = [line(row) for row in escape(piece.text).split("\n")]
+            if piece.kind == "fence" and width:
+                rows = [line("  ", *row) for row in rows[1:-1]]
+        else:
+            rows = [tuple(span for span in piece if span != NO_WRAP)]
+        return [part for row in rows for part in fit(row, width)] if width else rows
 
     def exit(self, outcome: Outcome) -> None:
         if not self.exited.is_set():
@@ -203,7 +228,7 @@ class _PlainConversation:
                 if isinstance(heard, Entry | UserNotice):
                     self._print_prompt_when_idle()
             elif isinstance(heard, Entry) and heard.seq >= start:
-                self.view.go_live(busy=self.session.busy, now_s=self.mono_s())
+                self.view.go_live(busy=self.session.busy, now_s=self.mono_s())  # not printed
                 if self.session.state.turn_open and not self.session.busy:
                     self.print([line("the last turn was cut off; say something to go on with it")])
                 self._print_prompt()

@@ -20,6 +20,7 @@ from longrein.frontends.terminal.command_types import (
     number,
 )
 from longrein.frontends.terminal.event_lines import (
+    COLUMN,
     Line,
     counts,
     diff_lines,
@@ -42,7 +43,7 @@ def pairs(rows: Sequence[tuple[str, str]]) -> list[Line]:
     """Two columns: what, and how it is."""
     wide = max((len(name) for name, _ in rows), default=0)
     return [
-        line(("dim", f"  {escape_line(name).ljust(wide)}  "), escape_line(value))
+        line(("dim", f"  {escape_line(name).ljust(wide)}  "), COLUMN, escape_line(value))
         for name, value in rows
     ]
 
@@ -102,8 +103,9 @@ def _config(context: CommandContext, wanted: str) -> CommandResult:
         return notice(f"{what}; /config edit opens {escape_line(file)}")
     shown = [
         line(
-            ("name", f"  {escape_line(key)}"),
-            f" = {shortened(escape_line(value), 200)}",
+            ("name", f"  {escape_line(key)} = "),
+            COLUMN,
+            f"{shortened(escape_line(value), 200)}",
             ("dim", f"  {escape_line(origin)}"),
         )
         for key, value, origin in rows
@@ -137,8 +139,9 @@ def _skills(context: CommandContext, _: str) -> CommandResult:
         )
     rows = [
         line(
-            ("name", f"  /{escape_line(one.name)}"),
-            f"  {shortened(escape_line(one.description), 60)}",
+            ("name", f"  /{escape_line(one.name)}  "),
+            COLUMN,
+            f"{shortened(escape_line(one.description), 60)}",
             ("dim", f"  {one.kind}, {escape_line(one.source)}"),
         )
         for one in known
@@ -173,6 +176,7 @@ def _rule_line(n: int, row: "RuleRow") -> Line:
     return line(
         ("name", f"  {n} "),
         (style, f"{row.kind:<5} "),
+        COLUMN,
         escape_line(row.rule),
         ("dim", f"  {escape_line(row.origin)}"),
     )
@@ -217,7 +221,8 @@ def _memory(context: CommandContext, wanted: str) -> CommandResult:
 
 def _memory_line(n: int, file: "MemoryFile") -> Line:
     how = "not there yet" if file.size_bytes < 0 else f"{size(file.size_bytes)}, {file.use}"
-    return line(("name", f"  {n} "), escape_line(file.shown), ("dim", f"  {escape_line(how)}"))
+    shown = (escape_line(file.shown), ("dim", f"  {escape_line(how)}"))
+    return line(("name", f"  {n} "), COLUMN, *shown)
 
 
 # --- Changes --------------------------------------------------------------------------------------

@@ -27,12 +27,13 @@ from prompt_toolkit.layout import (
     Layout,
     Window,
 )
-from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
+from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor, TabsProcessor
 from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import BaseStyle, DynamicStyle, Style
 
 from longrein.frontends.terminal.custom_status_line import LINK_END, holds_link
-from longrein.frontends.terminal.event_lines import STYLES, Line, cells, crop
+from longrein.frontends.terminal.event_lines import STYLES, Line, cells, crop, line, plain
 
 INPUT_ROWS_MAX = 10
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
@@ -75,6 +76,8 @@ class ScreenContent(msgspec.Struct, frozen=True):
     footer: Callable[[int], Line]
     status: Callable[[int, int], list[StyleAndTextTuples]] = lambda _width, _rows: []
     """(width, rows of the screen) -> rows of the status line above the footer."""
+    panel_drawn: Callable[[int], None] = lambda _rows: None
+    """Called after each drawing with the number of rows above the input that are visible."""
 
 
 class _App(Application[None]):
@@ -104,6 +107,17 @@ def _wrapped_rows(app: Application[None]) -> int:
     return extra
 
 
+class TerminalOutput(Vt100_Output):
+    """Output whose erased rows do not get into the scrollback of tmux.
+
+    tmux moves rows there when they are erased from the first cell of the screen on, which is where
+    the redrawn rows begin in a small window. So the first cell is overwritten instead.
+    """
+
+    def erase_down(self) -> None:
+        self.write_raw(" \x1b[J\b")
+
+
 class Screen:
     """The redrawn rows at the bottom, and output to the scrollback."""
 
@@ -128,11 +142,13 @@ class Screen:
             height=lambda: Dimension(preferred=len(self._drawn), max=len(self._drawn), min=0),
         )
         placeholder = ConditionalProcessor(
-            AfterInput(content.hint, style="class:dim"), Condition(lambda: not buffer.text)
+            AfterInput(self._hint, style="class:dim"), Condition(lambda: not buffer.text)
         )
         self._input = Window(
             BufferControl(
-                buffer, input_processors=[placeholder], include_default_input_processors=True
+                buffer,
+                input_processors=[placeholder, TabsProcessor(tabstop=4, char1=" ", char2=" ")],
+                include_default_input_processors=True,
             ),
             height=Dimension(min=1, max=INPUT_ROWS_MAX),
             dont_extend_height=True,
@@ -225,10 +241,7 @@ class Screen:
         before, self._status = self._status, self._content.status(size.columns - 1, size.rows)
         links = before != self._status and any(map(holds_link, [*before, *self._status]))
         room = max(
-            size.rows
-            - min(self._buffer.document.line_count, INPUT_ROWS_MAX)
-            - 3
-            - len(self._status),
+            size.rows - self._input_rows(size) - 3 - len(self._status),
             1,
         )
         self._drawn = [
@@ -241,6 +254,12 @@ class Screen:
         if wanted < last.height or links:  # a link is whole only if all of its row is drawn
             self._clear()
 
+    def _input_rows(self, size: Size) -> int:
+        """Rows of the input, those of wrapped lines included."""
+        if not self._buffer.text:
+            return 1
+        return self._input.preferred_height(size.columns, size.rows).preferred
+
     def _clear(self) -> None:
         """Clear the redrawn rows inside synchronised output."""
         self._cleared = True
@@ -252,6 +271,14 @@ class Screen:
             self._cleared = False
             app.output.write_raw(SYNC_OFF)
             app.output.flush()
+        drawn = app.renderer.last_rendered_screen
+        place = drawn.visible_windows_to_write_positions.get(self._panel) if drawn else None
+        self._content.panel_drawn(place.height if place else 0)
+
+    def _hint(self) -> str:
+        """The placeholder of the empty input, in one row."""
+        room = self.size.columns - 1 - cells(self._content.prompt())
+        return plain(crop(line(self._content.hint()), room))
 
     def _draw_above(self) -> StyleAndTextTuples:
         drawn = [span for row in self._drawn for span in [("", "\n"), *_fragments(row)]]

@@ -119,7 +119,12 @@ async def _export(context: CommandContext, path: str) -> CommandResult:
 async def _fork(context: CommandContext, _: str) -> CommandResult:
     if not context.view.prompts:
         return notice(f"{NOTHING_SAID}, so there is nothing to fork")
-    return leave("switch", await context.opened.fork())
+    before, copied = context.session.id, await context.opened.fork()
+    return CommandResult(
+        outcome=Outcome("switch", copied),
+        notice=f"from here on this is a copy, session {copied[:8]}; session {before[:8]} stays as "
+        "it is",
+    )
 
 
 def _add_dir(context: CommandContext, path: str) -> CommandResult:

@@ -6,7 +6,7 @@ the messages to it are shown and its last acts kept, but not its replies, which 
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -162,18 +162,48 @@ def ended_subagent(event: SubagentEnded, subagent: KnownSubagent | None) -> list
     ]
 
 
-def live_agents(agents: Sequence[SubagentView], most: int) -> list[Line]:
+def ended_subagents(ended: "Sequence[tuple[SubagentEnded, KnownSubagent]]") -> list[Line]:
+    """Lines of subagents that worked side by side and are done: one for all of them."""
+    if len(ended) < 2:
+        return [row for end, known in ended for row in ended_subagent(end, known)]
+    tokens = sum(end.usage.context_tokens + end.usage.output_tokens for end, _ in ended)
+    usd = sum(end.cost_usd for end, _ in ended)
+    word, style = status_word("done")
+    details = joined(
+        human_text.elapsed(max(end.elapsed_ms for end, _ in ended) / 1000),
+        human_text.usage(sum(end.steps for end, _ in ended), tokens, usd),
+    )
+    tasks = [f"{known.label} {first_line(known.started.description)}" for _, known in ended]
+    count = f"{len(ended)} subagents"
+    return [
+        line(
+            NO_WRAP,
+            (style, f"{translate(count)} {word}"),
+            ("dim", f"  {details}" if details else ""),
+            f"  {', '.join(tasks)}",
+        )
+    ]
+
+
+def live_agents(
+    agents: Sequence[SubagentView], most: int, is_told: Callable[[str], bool] = lambda _: False
+) -> list[Line]:
     """At most `most` lines of working subagents, those with a question first; the rest are
     counted.
+
+    `is_told`: True for the session of a subagent that is done and still shown beside the others.
     """
-    here = [view for view in agents if view.state in OPEN]
+    here = [view for view in agents if view.state in OPEN or is_told(view.child)]
     if len(here) <= most:
         return [agent_line(view) for view in here]
-    shown = sorted(here, key=lambda view: OPEN.index(view.state), reverse=True)[: max(most - 1, 0)]
+    ranks = {state: rank for rank, state in enumerate(OPEN, 1)}
+    shown = sorted(here, key=lambda view: ranks.get(view.state, 0), reverse=True)[
+        : max(most - 1, 0)
+    ]
     rest = [view for view in here if view not in shown]
     counts = [
         (state, sum(view.state == state for view in rest))
-        for state in ("asking", "running", "queued")
+        for state in ("asking", "running", "queued", "done")
     ]
     details = ", ".join(f"{count} {status_word(state)[0]}" for state, count in counts if count)
     more = line(

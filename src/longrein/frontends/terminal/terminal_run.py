@@ -18,7 +18,6 @@ from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100 import raw_mode
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
-from prompt_toolkit.output.vt100 import Vt100_Output
 
 from longrein.app import AppSession
 from longrein.events import Entry
@@ -38,7 +37,7 @@ from longrein.frontends.terminal.key_handlers import (
 )
 from longrein.frontends.terminal.keymap import chosen_keys, keymap
 from longrein.frontends.terminal.plain import run_plain
-from longrein.frontends.terminal.screen import Screen, ScreenContent
+from longrein.frontends.terminal.screen import Screen, ScreenContent, TerminalOutput
 from longrein.frontends.terminal.terminal_input import KeyProtocol, TerminalInput
 from longrein.frontends.terminal.view_model import Piece
 
@@ -94,13 +93,14 @@ def _can_redraw() -> bool:
 
 def _open_screen(opened: AppSession, mono_s: Callable[[], float]) -> Conversation:
     conversation = Conversation(opened, mono_s)
-    output = Vt100_Output(sys.stdout, _size, enable_cpr=False)
+    output = TerminalOutput(sys.stdout, _size, enable_cpr=False)
     content = ScreenContent(
         conversation.prompt,
         conversation.hint,
         conversation.panel_lines,
         conversation.footer,
         conversation.status_line.rows,
+        conversation.panel_drawn,
     )
     keys_from = TerminalInput(
         conversation.heard,
@@ -262,7 +262,8 @@ async def _listen(conversation: Conversation) -> None:
             old.append([])
         old[-1].extend(pieces)
         if isinstance(heard, Entry) and heard.seq >= start:
-            conversation.view.go_live(busy=conversation.session.busy, now_s=conversation.mono_s())
+            now_s = conversation.mono_s()
+            old[-1].extend(conversation.view.go_live(busy=conversation.session.busy, now_s=now_s))
             conversation.show_history([piece for group in old for piece in group])
 
 

@@ -26,8 +26,11 @@ from longrein.events import (
     unwrapped,
     without_attachments,
 )
+from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
+from longrein.frontends.terminal.call_groups import CallGroups
+from longrein.frontends.terminal.call_lines import ended_lines
 from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, line
 from longrein.frontends.terminal.markdown_blocks import Block, Splitter
 from longrein.frontends.terminal.task_rows import BackgroundActivity
@@ -51,7 +54,9 @@ from longrein.steps import (
     ThinkingStep,
     TurnEndStep,
 )
+from longrein.steps.call_results import LOOKUPS
 from longrein.steps.human_text import escape, escape_line, key_argument
+from longrein.steps.turn_work import TurnWork
 
 Phase = Literal[
     "idle", "thinking", "writing", "calling", "running", "waiting", "retrying", "compacting"
@@ -106,6 +111,10 @@ class ViewModel:
         """Tool name -> argument to show of its calls, where the tool states one."""
         self._questions: dict[str, Question] = {}
         self.activity = BackgroundActivity()
+        self.groups = CallGroups()
+        self.draws_live_rows = True
+        """False where nothing but finished lines is shown."""
+        self._work = TurnWork()
         self.steps = 0
         """Requests of this turn so far."""
         self.pausing: RetryPause | None = None
@@ -167,12 +176,21 @@ class ViewModel:
         """Return True if an empty line stands above the tail."""
         return self._splitter is None or self._splitter.gap or self._group != "text"
 
-    def go_live(self, *, busy: bool, now_s: float) -> None:
-        """Switch from replaying to live updates. `busy` is False when the last turn was cut off."""
+    @property
+    def call_gap(self) -> bool:
+        """Return True if an empty line stands above a running call."""
+        return self._group != "call"
+
+    def go_live(self, *, busy: bool, now_s: float) -> list[Piece]:
+        """Switch from replaying to live updates; return what is still to be printed.
+
+        `busy` is False when the last turn was cut off.
+        """
         self.live, self._now_s = True, now_s
         if not busy:
             self._in_turn = False
             self._enter("idle")
+        return self.close_groups()
 
     def resume(self, state: State) -> int:
         """Take prompts, tasks and subagents of an old log from its state.
@@ -180,6 +198,8 @@ class ViewModel:
         Returns the seq of the last entry that need not be replayed; 0 when all must be.
         """
         skipped = max(0, state.seq - REPLAYED_MAX)
+        if state.prefix is not None:
+            self._projection.learn_tools(state.prefix)
         self.prompts = [
             Prompt(word.seq, word.text.partition("\n" + ATTACHED)[0])
             for word in state.words
@@ -205,6 +225,8 @@ class ViewModel:
             self.heard_s, self.reply_began = now_s, isinstance(heard, ReplyDelta)
         pieces: list[Piece] = []
         for step in self._projection.read(heard):
+            if not step.agent.session:
+                self._work.add(step)
             pieces += self._subagent(step) if step.agent.session else self._step(step)
         return pieces
 
@@ -219,12 +241,20 @@ class ViewModel:
             self.phase = phase
 
     def spaced(self, group: Group, rows: Sequence[Piece]) -> list[Piece]:
-        """`rows` with an empty line above them when another group begins."""
+        """`rows` with an empty line above them when another group begins; open groups of calls
+        first.
+        """
         if not rows:
             return []
+        if before := self.close_groups():
+            return [*before, *self.spaced(group, rows)]
         gap = group != self._group or group in ("user", "answer")
         self._group = group
         return [EMPTY, *rows] if gap else list(rows)
+
+    def close_groups(self) -> list[Piece]:
+        """Return the lines of open groups of calls, to be printed before anything else."""
+        return self.spaced("call", self.groups.take())
 
     # --- Steps ------------------------------------------------------------------------------------
 
@@ -239,10 +269,13 @@ class ViewModel:
             case QuestionStep() | CallStep():
                 self.activity.apply(step)
                 return self._call(step)
-            case TaskStep() | SubagentStep():
+            case TaskStep():
                 return self.spaced("call", self.activity.apply(step))
+            case SubagentStep():
+                return self._own_subagent(step)
             case TurnEndStep():
-                return [*self.finish_reply(), *self.spaced("note", self._end_turn(step))]
+                rows = [*self.finish_reply(), *self.close_groups()]
+                return [*rows, *self.spaced("note", self._end_turn(step))]
             case NoticeStep(kind="interrupt"):
                 return self.finish_reply()  # the end of the turn follows
             case NoticeStep(kind="longrein", text=text):
@@ -272,6 +305,18 @@ class ViewModel:
             case _:
                 assert_never(step)
         return self.spaced("note", self._lines_of(step))
+
+    def _own_subagent(self, step: SubagentStep) -> list[Piece]:
+        """Lines of a subagent of this session: of one whose report is waited for, only at its end,
+        as the live rows show it before.
+        """
+        rows = self.activity.apply(step)
+        known = self.activity.subagents.get(step.session)
+        if step.ended is not None:
+            return [] if self.groups.add_subagent(step.ended, known) else self.spaced("call", rows)
+        start = step.started
+        has_row = start is not None and not (start.background or start.note or start.again)
+        return [] if has_row and self.draws_live_rows else self.spaced("call", rows)
 
     def _lines_of(self, step: Step) -> list[Line]:
         """Lines of a step that is drawn alone; none for a mode that a key has set."""
@@ -316,7 +361,9 @@ class ViewModel:
         self.pausing = None
         self._in_turn = False
         self._enter("idle")
-        return event_lines.ended_turn(ended)
+        work = self._work.end(ended.at)
+        worked = [line(("dim", " · ".join(map(translate, work.split(" · ")))))] if work else []
+        return [*event_lines.ended_turn(ended), *worked]
 
     def _request(self, step: RequestStep) -> list[Piece]:
         match step:
@@ -395,6 +442,7 @@ class ViewModel:
                 return self._answered(call, answer)
             case QuestionStep(asked=asked) if asked:
                 self._ask(call, asked)
+                return self.close_groups()
             case CallStep(phase="output", output=data):
                 if row := self.calls.get(call) or self.user_commands.get(call):
                     row.output = (row.output + data)[-OUTPUT_BYTES_MAX:]
@@ -406,14 +454,22 @@ class ViewModel:
                 ):  # a call that a crash has cut ends when its session is opened, outside a turn
                     self._enter("thinking" if self._in_turn else "idle")
                 arguments, change = (row.arguments, row.change) if row else (None, [])
-                return self.spaced("call", event_lines.ended_lines(end, arguments, change))
+                if self.groups.add_call(step, end, arguments):
+                    is_open = step.kind in LOOKUPS or self._waits_for_subagents()
+                    return [] if is_open else self.close_groups()
+                return self.spaced("call", ended_lines(end, arguments, change, step.kind))
             case CallStep(started=started) if started:
                 self._in_turn = True
                 row = self._set_status(call, "running")
                 self._enter("waiting" if self._questions else "running")
                 if row and started.arguments is not None:
                     row.argument = self._key_argument(row.name, started.arguments)
+                return [] if step.kind in LOOKUPS else self.close_groups()
         return []
+
+    def _waits_for_subagents(self) -> bool:
+        starts = (known.started.call for known in self.activity.subagents.values())
+        return any(call in self.calls for call in starts)
 
     def _ask(self, call: str, asked: PermissionAsked) -> None:
         """Show a question; one about the network stands beside the turn."""
@@ -466,7 +522,7 @@ class ViewModel:
         if not text:
             return []
         self._splitter = self._splitter or Splitter()
-        return self._blocks(self._splitter.feed(text))
+        return [*self.close_groups(), *self._blocks(self._splitter.feed(text))]
 
     def finish_reply(self) -> list[Piece]:
         """Return the remaining blocks of a reply and reset the streaming state."""

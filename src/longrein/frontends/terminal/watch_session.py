@@ -36,6 +36,7 @@ class Watcher:
         self._painter = MarkdownPainter(colour=colour and self._is_tty)
         self._drawn = ""
         self.view = ViewModel()
+        self.view.draws_live_rows = False
         self.seq = 0
         """Last entry that was taken."""
 
@@ -48,7 +49,7 @@ class Watcher:
             if isinstance(entry.event, UserSpoke):
                 groups.append([])
             groups[-1].extend(pieces)
-        self.view.go_live(busy=self.view.busy, now_s=0.0)
+        groups[-1].extend(self.view.go_live(busy=self.view.busy, now_s=0.0))
         self.print([piece for group in groups for piece in group])
 
     def look(self, reader: Reader) -> bool:
