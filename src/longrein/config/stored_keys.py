@@ -73,24 +73,30 @@ def write_stored(path: str, stored: Mapping[str, StoredKey]) -> None:
         raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def key_variable(provider: str, settings: Settings) -> str:
-    """Return the environment variable of a provider's key. Raises `UsageError` for one that
-    needs or has none.
-    """
+def key_variables(provider: str, settings: Settings) -> tuple[str, ...]:
+    """Return the environment variables of a provider's key, the first that is set wins."""
     given, known = settings.providers.get(provider), known_provider(provider)
     if given is not None and given.api_key_env:
-        return given.api_key_env
-    if known is not None and known.keys:
-        return known.keys[0]
+        return (given.api_key_env,)
+    return known.keys if known is not None else ()
+
+
+def key_variable(provider: str, settings: Settings) -> str:
+    """Return the environment variable under which a provider's key is kept. Raises `UsageError`
+    for a provider that needs or has none.
+    """
+    given, known = settings.providers.get(provider), known_provider(provider)
+    if names := key_variables(provider, settings):
+        return names[0]
     if known is not None:
         raise UsageError(f"{provider} is a server on this machine, which needs no key")
     if given is not None:
         raise UsageError(
             f"add api_key_env under [providers.{provider}]: the key is kept under that name"
         )
-    names = ", ".join(one.name for one in known_providers() if one.keys)
+    every = ", ".join(one.name for one in known_providers() if one.keys)
     raise UsageError(
-        f"no provider {provider!r}; known are {names}, and those of [providers.NAME] in your "
+        f"no provider {provider!r}; known are {every}, and those of [providers.NAME] in your "
         "settings"
     )
 
@@ -125,6 +131,8 @@ class StoredKeys(Mapping[str, str]):
             self._stored = read_stored(self.path)
         except SettingsError as error:
             self.problem = str(error)
+        self.preferred: set[str] = set()
+        """Providers whose kept key comes before a variable, until this process ends."""
         self._providers: dict[str, str] = {}
         for provider in self._stored:
             with suppress(UsageError):  # the settings do not name it any more
@@ -195,9 +203,108 @@ class StoredKeys(Mapping[str, str]):
             raise SettingsError(f"{one.kept} did not remove the key of {provider}: remove it there")
         write_stored(self.path, stored)
         self._stored = stored
+        self.preferred.discard(provider)
         for variable in [
             variable for variable, named in self._providers.items() if named == provider
         ]:
             del self._providers[variable]
             self._fetched.pop(variable, None)
         return self.file if one.kept == IN_FILE else f"the keyring ({one.kept})"
+
+
+# --- Which key is used ----------------------------------------------------------------------------
+
+
+class KeyEnvironment(Mapping[str, str]):
+    """The environment for the choice of a model, with the kept keys beside it. No process may get
+    those.
+    """
+
+    def __init__(self, environ: Mapping[str, str], kept: StoredKeys) -> None:
+        self._environ = environ
+        self.kept = kept
+
+    def __getitem__(self, variable: str) -> str:
+        return self._environ[variable]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._environ)
+
+    def __len__(self) -> int:
+        return len(self._environ)
+
+
+class ProviderKey(msgspec.Struct, frozen=True):
+    """The key of a provider, and where else there is one."""
+
+    provider: str
+    names: tuple[str, ...]
+    """Variables that were looked at."""
+    variable: str = ""
+    """Variable that is set; '' for none."""
+    kept: str = ""
+    """Place of the kept key, for display; '' for none."""
+    key: str = ""
+    """The key that is used; '' for none."""
+    uses_kept: bool = False
+    """True if that is the kept key."""
+
+    @property
+    def source(self) -> str:
+        """Place of the key that is used, for display; `none` without a key."""
+        if self.uses_kept:
+            return self.kept
+        return self.variable or "none"
+
+    @property
+    def ignored(self) -> str:
+        """Say which other key is not used; '' without another one."""
+        if not self.variable or not self.kept:
+            return ""
+        if self.uses_kept:
+            return f"{self.variable} is set too, and not used until longrein ends"
+        return f"{self.variable} is set and comes before the key kept in {self.kept}"
+
+    @property
+    def advice(self) -> str:
+        """Say what to do when the provider refuses the key; '' without a key."""
+        session = f"in a session `/login {self.provider}`"
+        if not self.key:
+            return ""
+        if self.uses_kept:
+            return (
+                f"it came from {self.kept}; `longrein login {self.provider}` replaces it, "
+                f"{session} does too"
+            )
+        if self.kept:
+            return (
+                f"it came from {self.variable}, which comes before the key kept in {self.kept}; "
+                f"unset {self.variable}, or {session} offers to use the kept one"
+            )
+        return (
+            f"it came from {self.variable}; set another there, or {session} asks for one and "
+            "offers to use it"
+        )
+
+
+def provider_key(provider: str, settings: Settings, environ: Mapping[str, str]) -> ProviderKey:
+    """Find the key of a provider: the variable that is set, else the kept key; a preferred kept
+    key before the variable. The only place that decides this.
+    """
+    names = key_variables(provider, settings)
+    stored = environ.kept if isinstance(environ, KeyEnvironment) else None
+    variable = next((name for name in names if environ.get(name, "").strip()), "")
+    under = next((name for name in names if stored is not None and name in stored), "")
+    found = ProviderKey(provider, names, variable)
+    if stored is None or not under:
+        return _with_variable(found, environ)
+    found = msgspec.structs.replace(found, kept=stored.source(under))
+    if not variable or provider in stored.preferred:
+        key = stored[under].strip()
+        if key:
+            return msgspec.structs.replace(found, key=key, uses_kept=True)
+    return _with_variable(found, environ)
+
+
+def _with_variable(found: ProviderKey, environ: Mapping[str, str]) -> ProviderKey:
+    return msgspec.structs.replace(found, key=environ.get(found.variable, "").strip())

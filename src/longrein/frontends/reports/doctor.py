@@ -11,6 +11,7 @@ from longrein.config import Plugins, SkillFiles, load_plugins
 from longrein.events import LongreinError
 from longrein.extension_points import BUNDLED, absent_extensions, bundled_extensions
 from longrein.frontends.command_lookup import command_problems
+from longrein.frontends.provider_keys import key_of
 from longrein.models import look_up
 from longrein.permissions.hook_protocol import hook_line
 from longrein.settings_schema import SandboxOptions
@@ -163,9 +164,11 @@ def _model(place: RunContext) -> list[Finding]:
         options = chosen_model(place)
     except LongreinError as error:
         return [(False, "model", str(error))]
-    key = "a key is set" if options.api_key else "no key"
+    key = f"key from {options.key_source}" if options.api_key else "no key"
     name = f"{options.provider}/{options.model}"
     findings = [(True, "model", f"{name} ({options.wire}, {options.base_url}, {key})")]
+    if ignored := key_of(place, options.provider).ignored:
+        findings.append((True, "key", ignored))
     price = (options.budget or look_up(options.provider, options.model)).price
     if price is None:
         unknown = (

@@ -11,7 +11,7 @@ from longrein.agent import SessionPort
 from longrein.events import LongreinError
 from longrein.events.escape import shortened
 from longrein.frontends.localization import translate
-from longrein.frontends.secret_input import SecretQuestion, read_secret
+from longrein.frontends.secret_input import read_secret
 from longrein.frontends.terminal.choice_list import Row, TypedList
 from longrein.frontends.terminal.command_table import (
     NOTHING_RUNS,
@@ -146,17 +146,22 @@ def _apply(conversation: Conversation, command: Command, result: CommandResult) 
     if result.page is not None:
         open_page(conversation, result.page)
     if result.secret is not None:
-        conversation.spawn(_ask_secret(conversation, result.secret))
+        conversation.spawn(_ask_secret(conversation, command, result))
     if result.outcome is not None:
         request_exit(conversation, result.outcome)
     conversation.request_redraw()
 
 
-async def _ask_secret(conversation: Conversation, question: SecretQuestion) -> None:
+async def _ask_secret(conversation: Conversation, command: Command, result: CommandResult) -> None:
     """Ask for a secret below the scrollback, without an echo; the conversation never holds it."""
+    question = result.secret
+    if question is None:
+        return
     try:
         text = await run_in_terminal(partial(read_secret, question.text), in_executor=True)
         conversation.notice(question.keep(text))
+        if result.follow_up is not None:
+            _apply(conversation, command, result.follow_up())
     except LongreinError as error:
         conversation.notice(str(error))
 

@@ -25,12 +25,21 @@ from longrein.agent import (
 from longrein.agent.extension_part import SlashCommand
 from longrein.agent.schedules import describe, split_when
 from longrein.app.user_requests import mode_message, pin_message, unpin_message
+from longrein.config.stored_keys import ProviderKey
 from longrein.context import Report, State
 from longrein.events import Text, ToolCall, UsageError
 from longrein.events.escape import shortened
 from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.localization import translate
-from longrein.frontends.provider_keys import forget_key, key_question, providers_with_keys
+from longrein.frontends.provider_keys import (
+    KEPT,
+    VARIABLE,
+    forget_key,
+    key_of,
+    key_question,
+    prefer_key,
+    providers_with_keys,
+)
 from longrein.frontends.reports.context import item_rows, reason_rows
 from longrein.frontends.reports.cost import cost_rows
 from longrein.frontends.secret_input import SecretQuestion
@@ -56,7 +65,7 @@ from longrein.frontends.terminal.task_rows import OPEN
 from longrein.options import MODES as EVERY_MODE
 from longrein.permissions.hook_protocol import hook_line
 from longrein.steps import human_text
-from longrein.steps.human_text import escape, escape_line, key_argument
+from longrein.steps.human_text import escape, escape_line, joined, key_argument
 from longrein.tools import SkillInfo
 
 MODES = ("default", "acceptEdits", "plan", "auto")
@@ -190,21 +199,55 @@ async def _goals(context: CommandContext, argument: str) -> CommandResult:
     return CommandResult("goals", [line(f"  {row}") for row in rows])
 
 
-async def _login(context: CommandContext, provider: str) -> CommandResult:
+async def _login(context: CommandContext, argument: str) -> CommandResult:
     opened = context.opened
     place = opened.app.context
+    provider, _, word = argument.partition(" ")
     if not provider:
-        rows = [Row(name, name) for name in providers_with_keys(place)]
+        rows = [_key_row(key_of(place, name)) for name in providers_with_keys(place)]
         return CommandResult(choices=Choices("key of which provider?", rows))
+    if word:
+        told = prefer_key(place, provider, word.strip())
+        return notice(f"{told}{_next_request(context, provider)}")
     question = key_question(place, provider)
 
     def keep(text: str) -> str:
         told = question.keep(text)
-        if opened.use_key(provider, text.strip()):
-            return f"{told}; the next request uses it"
-        return f"{told}; /model chooses a model of {provider}"
+        opened.hide_key(text.strip())
+        is_used = key_of(place, provider).uses_kept
+        return f"{told}{_next_request(context, provider)}" if is_used else told
 
-    return CommandResult(secret=SecretQuestion(question.text, keep))
+    secret = SecretQuestion(question.text, keep)
+    return CommandResult(secret=secret, follow_up=lambda: _which_key(context, provider))
+
+
+def _key_row(found: ProviderKey) -> Row:
+    source = found.source if found.key else "no key"
+    return Row(found.provider, found.provider, joined(source, found.ignored, by="; "))
+
+
+def _next_request(context: CommandContext, provider: str) -> str:
+    if context.opened.renew_key(provider):
+        return "; the next request uses it"
+    return f"; /model chooses a model of {provider}"
+
+
+def _which_key(context: CommandContext, provider: str) -> CommandResult:
+    """Offer to use the key that was just kept, where a variable comes first."""
+    found = key_of(context.opened.app.context, provider)
+    if found.uses_kept or not found.variable:
+        return CommandResult()
+    rows = [
+        Row(
+            f"{provider} {KEPT}",
+            "the key that you just entered",
+            f"until longrein ends; unset {found.variable} to make it last",
+        ),
+        Row(f"{provider} {VARIABLE}", f"the key from {found.variable}", "as before"),
+    ]
+    return CommandResult(
+        choices=Choices(f"{found.variable} is set and comes first; use which key now?", rows)
+    )
 
 
 async def _logout(context: CommandContext, provider: str) -> CommandResult:
@@ -504,7 +547,9 @@ COMMANDS = (
     Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
     Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
     Command("background", "", "send the running command to the background", _background, ("bg",)),
-    Command("login", "[PROVIDER]", "keep the key of a provider, not shown", _login),
+    Command(
+        "login", "[PROVIDER [kept | variable]]", "keep the key of a provider, not shown", _login
+    ),
     Command("logout", "[PROVIDER]", "remove a kept key", _logout),
     Command("exit", "", "leave; `longrein -c` goes on", lambda *_: _leave("exit"), ("quit",)),
     *SESSION_COMMANDS,

@@ -81,6 +81,8 @@ class CommandResult(msgspec.Struct, frozen=True):
     outcome: Outcome | None = None
     secret: SecretQuestion | None = None
     """A question for a secret; the line that its function returns is shown."""
+    follow_up: "Callable[[], CommandResult] | None" = None
+    """Result to apply once the secret was taken."""
 
 
 MaybeAwaitable = CommandResult | Awaitable[CommandResult]

@@ -22,7 +22,7 @@ from longrein.agent import (
 )
 from longrein.app import AppSession
 from longrein.events import Entry, LongreinError, Text, UsageError
-from longrein.frontends.secret_input import read_secret
+from longrein.frontends.secret_input import SecretQuestion, read_secret
 from longrein.frontends.stdio import (
     STDIN_BYTES_MAX,
     cancel_all,
@@ -397,23 +397,27 @@ class _PlainConversation:
             self.print([line(result.page.title), *result.page.lines()])
         if result.choices is not None:
             self.print(_choice_lines(command, result.choices))
-        if result.secret is not None and not self.interactive:
-            self.print(
-                [
-                    event_lines.notice_line(
-                        "a key is not read from here: longrein login PROVIDER < FILE"
-                    )
-                ]
-            )
-        elif (question := result.secret) is not None:
-            text = await asyncio.get_running_loop().run_in_executor(
-                None, read_secret, question.text
-            )
-            self.print([event_lines.notice_line(question.keep(text))])
+        if result.secret is not None:
+            await self._ask_secret(command, result, result.secret)
         if result.outcome is not None:
             await self._request_exit(result.outcome)
         elif result.message is None:  # the effect of a message arrives as an update
             self._print_prompt()
+
+    async def _ask_secret(
+        self, command: Command, result: CommandResult, question: SecretQuestion
+    ) -> None:
+        """Ask for a secret without an echo; only a person at a terminal is asked."""
+        if not self.interactive:
+            said = "a key is not read from here: longrein login PROVIDER < FILE"
+            self.print([event_lines.notice_line(said)])
+            return
+        loop = asyncio.get_running_loop()
+        text = await loop.run_in_executor(None, read_secret, question.text)
+        self.print([event_lines.notice_line(question.keep(text))])
+        more = result.follow_up() if result.follow_up is not None else CommandResult()
+        if more.choices is not None:
+            self.print([line(more.choices.title), *_choice_lines(command, more.choices)])
 
 
 def _live_lines(heard: SessionUpdate) -> list[Line]:
