@@ -259,11 +259,12 @@ def choices(question: Question) -> list[Choice]:
     if asked.name == "AskUserQuestion":
         return [Choice("o", "answer in words"), Choice("n", "no answer"), _NO[1]]
     rules = asked.suggestion.splitlines()
-    what = escape_line(rules[0]) if len(rules) == 1 else f"these {len(rules)} rules"
+    what = rule_text(rules[0]) if len(rules) == 1 else translate(f"these {len(rules)} rules")
     found = [Choice("y", "yes, once", "yes")]
     if rules:
+        always = "always in this folder" if any(map(folder_of, rules)) else "always"
         found.append(Choice("s", f"yes, for this session: {what}", "session", grants=True))
-        found.append(Choice("a", f"always: {what}", "always", grants=True))
+        found.append(Choice("a", f"{always}: {what}", "always", grants=True))
     if asked.exact:
         found.append(
             Choice(
@@ -281,6 +282,23 @@ ALL_EDITS = "m"
 """Key that allows the edit and changes the mode to `acceptEdits`."""
 
 
+def folder_of(rule: str) -> str:
+    """Return the folder of a rule such as `Edit(src/**)`, relative to the session's; '' for other
+    rules.
+    """
+    folder = rule.removeprefix("Edit(").removesuffix("/**)")
+    return folder if rule == f"Edit({folder}/**)" and folder[:1] not in ("/", "~") else ""
+
+
+def rule_text(rule: str) -> str:
+    """Return a rule, escaped, with what it covers where the rule alone does not say it all."""
+    shown, folder = escape_line(rule), escape_line(folder_of(rule))
+    if not folder:
+        return shown
+    covers = translate(f"all files below {folder}/ but dotfiles and protected ones")
+    return f"{shown}, {covers}"
+
+
 def question_form(question: Question) -> QuestionForm | None:
     """The form for questions of the model to the user; None for other calls."""
     if question.asked.name != "AskUserQuestion" or not question.arguments:
@@ -292,9 +310,7 @@ def question_form(question: Question) -> QuestionForm | None:
 def rule_lines(question: Question) -> list[Line]:
     """The rules that the lasting answers grant, where there are several."""
     rules = question.asked.suggestion.splitlines()
-    return (
-        [line(("dim", "  rule: "), escape_line(rule)) for rule in rules] if len(rules) > 1 else []
-    )
+    return [line(("dim", "  rule: "), rule_text(rule)) for rule in rules] if len(rules) > 1 else []
 
 
 def answer(question: Question, key: str, message: str = "") -> Answer | None:
