@@ -262,6 +262,9 @@ SIZES = {
         (("2", "13\r"), "Which colour?\nblue\n\nWhich sizes?\nS, L"),
         (("omauve\r", "2\r"), "Which colour?\nmauve\n\nWhich sizes?\nM"),
         (("1", "11oall\r"), "Which colour?\nred\n\nWhich sizes?\nall"),
+        (("b", "aC\r"), "Which colour?\nblue\n\nWhich sizes?\nS, L"),
+        (("\x1b[B\x1b[B\x1b[A\r", "\x1b[B \x1b[B \r"), "Which colour?\nblue\n\nWhich sizes?\nM, L"),
+        (("\r", "\x1b[B\r"), "Which colour?\nred\n\nWhich sizes?\nM"),
     ],
 )
 def test_the_user_answers_questions_of_the_model(
@@ -278,11 +281,16 @@ def test_the_user_answers_questions_of_the_model(
     assert result_of(tmp_path, "AskUserQuestion").endswith(said)
 
 
-def test_the_user_answers_questions_of_the_model_by_lines(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lines", [("3", "1 2"), ("c", "a,b")])
+def test_the_user_answers_questions_of_the_model_by_lines(
+    tmp_path: Path, lines: tuple[str, str]
+) -> None:
     ask = {"calls": [{"name": "AskUserQuestion", "arguments": {"questions": [COLOURS, SIZES]}}]}
     with open_it(home(tmp_path, ask, {"text": "Fine."}), "--plain") as tty:
-        tty.until(">").send("go\n").until("(1 of 2) Which colour?").until("answer>").send("3\n")
-        tty.until("(2 of 2) Which sizes?").send("1 2\n").until("Fine.")
+        tty.until(">").send("go\n").until("(1 of 2) Which colour?").until("answer>")
+        tty.send(f"{lines[0]}\n").until("(2 of 2) Which sizes?").send(f"{lines[1]}\n").until(
+            "Fine."
+        )
     assert result_of(tmp_path, "AskUserQuestion").endswith(
         "Which colour?\ngreen\n\nWhich sizes?\nS, M"
     )

@@ -25,6 +25,8 @@ from longrein.permissions import unseen_note
 from longrein.steps.human_text import escape, escape_line, file_patches, key_argument
 
 OPTIONS_MAX = 9
+OPTION_LETTERS = "abcdghijk"
+"""Letters of the options; those that answer a question otherwise are left out."""
 
 
 class QuestionForm:
@@ -39,6 +41,8 @@ class QuestionForm:
         self._answers: dict[str, str] = {}
         self._marked: list[int] = []
         """Chosen options of the present question, where several may be."""
+        self.at = 0
+        """Option that the arrows are at, from 0."""
         self.writing = False
         """True while the user types an answer in words."""
 
@@ -79,49 +83,82 @@ class QuestionForm:
         else:
             self._marked.append(number)
 
+    def move(self, by: int) -> None:
+        self.at = max(min(self.at + by, len(self._labels) - 1), 0)
+
+    def toggle(self) -> None:
+        """Mark or unmark the option that the arrows are at, where several may be chosen."""
+        if self.takes_several:
+            self.choose(self.at + 1)
+
     def confirm(self) -> None:
-        if self._marked:
-            self.say(", ".join(self._labels[number - 1] for number in sorted(self._marked)))
+        """Answer with the marked options, else with the one that the arrows are at."""
+        chosen = sorted(self._marked) or [self.at + 1]
+        if self._labels:
+            self.say(", ".join(self._labels[number - 1] for number in chosen))
 
     def say(self, text: str) -> None:
         self._answers[self._text(self._asked)] = text
-        self._marked, self.writing = [], False
+        self._marked, self.at, self.writing = [], 0, False
 
     def take(self, text: str) -> None:
-        """Answer with a typed line: numbers of options such as `2` or `1,3`, or words."""
-        numbers = text.replace(",", " ").split()
-        if numbers and all(
-            one.isdecimal() and 0 < int(one) <= len(self._labels) for one in numbers
-        ):
+        """Answer with a typed line: numbers or letters of options such as `2` or `a,c`, or
+        words.
+        """
+        words = text.replace(",", " ").split()
+        numbers = [self._number(word) for word in words]
+        if numbers and all(numbers):
             chosen = numbers if self.takes_several else numbers[:1]
-            self.say(", ".join(self._labels[int(one) - 1] for one in chosen))
+            self.say(", ".join(self._labels[number - 1] for number in chosen))
         elif text.strip():
             self.say(text.strip())
+
+    def _number(self, word: str) -> int:
+        """Return the number of the option that a digit or a letter names; 0 for none."""
+        letter = OPTION_LETTERS.find(word.lower()) + 1 if len(word) == 1 else 0
+        number = int(word) if word.isdecimal() else letter
+        return number if number <= len(self._labels) else 0
 
     def arguments(self) -> dict[str, Any]:
         return {**self._arguments, "answers": dict(self._answers)}
 
-    def lines(self) -> list[Line]:
-        """The present question with its numbered options."""
+    def lines(self, *, keys: bool = False) -> list[Line]:
+        """The present question with its options; with `keys`, the marked one and a line about the
+        keys.
+        """
         options = [one for one in self._asked.get("options") or () if isinstance(one, dict)][
             :OPTIONS_MAX
         ]
-        head = (
-            f"({len(self._answers) + 1} of {len(self._questions)}) "
-            if len(self._questions) > 1
-            else ""
-        )
+        total = len(self._questions)
+        head = translate(f"({len(self._answers) + 1} of {total})") + " " if total > 1 else ""
         rows = [line(("dim", head), ("bold", escape_line(self._text(self._asked))))]
-        for number, option in enumerate(options, 1):
+        for n, option in enumerate(options):
             mark = ""
             if self.takes_several:
-                mark = "[x] " if number in self._marked else "[ ] "
+                mark = "[x] " if n + 1 in self._marked else "[ ] "
             note = escape_line(str(option.get("description") or ""))
             label = escape_line(str(option.get("label", "")))
+            is_at = keys and n == self.at
             rows.append(
-                line(("you", f" {number} "), mark + label, ("dim", f"  {note}" if note else ""))
+                line(
+                    ("you", f"{'›' if is_at else ' ' * keys} {n + 1} "),
+                    ("bold" if is_at else "", mark + label),
+                    ("dim", f"  {note}" if note else ""),
+                )
             )
-        return rows
+        if not keys or not options:
+            return rows
+        last = f"1-{len(options)}, a-{OPTION_LETTERS[len(options) - 1]}"
+        how = (
+            f"{last} or Space mark, ↑ ↓ move, Enter sends"
+            if self.takes_several
+            else f"{last} or Enter choose, ↑ ↓ move"
+        )
+        return [*rows, line(("dim", f" {translate(how)}"))]
+
+    def row_of_option(self, width: int) -> int:
+        """Return the index of the row of the option that the arrows are at, wrapped to `width`."""
+        return sum(len(wrap(row, width)) for row in self.lines(keys=True)[: self.at + 1])
 
 
 # --- Change that an approval covers ---------------------------------------------------------------
@@ -410,7 +447,8 @@ class Approval:
     def rows(self, width: int) -> list[Line]:
         """The content wrapped to `width`; never cropped, so that nothing is hidden."""
         if self.form is not None:
-            self._rows = (width, [row for full in self.form.lines() for row in wrap(full, width)])
+            full_rows = self.form.lines(keys=True)
+            self._rows = (width, [row for full in full_rows for row in wrap(full, width)])
         elif self._rows[0] != width:
             self._rows = (width, [row for full in self.content for row in wrap(full, width)])
             self._seen = 0
@@ -451,6 +489,9 @@ class Approval:
         folded = len(rows) > room
         says_where = folded and room > 1
         self._shown = max(room - says_where, 0) if folded else len(rows)
+        if self.form is not None:
+            at = self.form.row_of_option(max(width - 2, 8))
+            self.top = min(max(self.top, at - self._shown + 1), at)
         self.scroll(0)
         if self.top <= self._seen:
             self._seen = max(self._seen, self.top + self._shown)

@@ -26,7 +26,7 @@ from longrein.agent.extension_part import SlashCommand
 from longrein.agent.schedules import describe, split_when
 from longrein.app.user_requests import mode_message, pin_message, unpin_message
 from longrein.config.stored_keys import ProviderKey
-from longrein.context import Report, State
+from longrein.context import Budget, Report, State
 from longrein.events import Text, ToolCall, UsageError
 from longrein.events.escape import shortened
 from longrein.frontends.goals_command import goal_rows
@@ -56,7 +56,7 @@ from longrein.frontends.terminal.command_types import (
 from longrein.frontends.terminal.command_types import leave as _leave
 from longrein.frontends.terminal.command_types import number as _number
 from longrein.frontends.terminal.event_lines import Line, line
-from longrein.frontends.terminal.keymap import chosen_keys, key_rows
+from longrein.frontends.terminal.keymap import SHORTCUTS, chosen_keys, key_rows
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
 from longrein.frontends.terminal.report_commands import REPORT_COMMANDS
@@ -64,6 +64,7 @@ from longrein.frontends.terminal.session_commands import SESSION_COMMANDS, rewin
 from longrein.frontends.terminal.task_rows import OPEN
 from longrein.options import MODES as EVERY_MODE
 from longrein.permissions.hook_protocol import hook_line
+from longrein.settings_schema import MODE_TEXTS
 from longrein.steps import human_text
 from longrein.steps.human_text import escape, escape_line, joined, key_argument
 from longrein.tools import SkillInfo
@@ -205,7 +206,8 @@ async def _login(context: CommandContext, argument: str) -> CommandResult:
     provider, _, word = argument.partition(" ")
     if not provider:
         rows = [_key_row(key_of(place, name)) for name in providers_with_keys(place)]
-        return CommandResult(choices=Choices("key of which provider?", rows))
+        lasts = "the key is kept until /logout removes it"
+        return CommandResult(choices=Choices("key of which provider?", rows, lasts=lasts))
     if word:
         told = prefer_key(place, provider, word.strip())
         return notice(f"{told}{_next_request(context, provider)}")
@@ -290,14 +292,35 @@ def _model(context: CommandContext, name: str) -> CommandResult:
         return CommandResult(message=SetModel(context.opened.full_model(name)))
     if not names:
         return notice("say which: /model PROVIDER/MODEL")
-    return CommandResult(choices=Choices("which model?", [Row(name, name) for name in names]))
+    present = context.opened.model
+    rows = [
+        Row(name, name, model_note(context.opened.app.budget(name)), is_present=name == present)
+        for name in names
+    ]
+    lasts = 'for this session; model = "PROVIDER/MODEL" in the settings makes it last'
+    return CommandResult(choices=Choices("which model?", rows, lasts=lasts))
+
+
+def model_note(budget: Budget) -> str:
+    """Return the window and the price of a model in words."""
+    window = f"{budget.window_tokens // 1_000:,}k window"
+    price = budget.price
+    if price is None:
+        return f"{window}, price not known"
+    if not price.input and not price.output:
+        return f"{window}, costs nothing"
+    return f"{window}, ${price.input:g} in and ${price.output:g} out per million tokens"
 
 
 def _mode(context: CommandContext, mode: str) -> CommandResult:
     if not mode:
-        return CommandResult(
-            choices=Choices("which mode?", [Row(mode, mode) for mode in EVERY_MODE])
-        )
+        present = context.session.state.mode
+        rows = [
+            Row(one, one, MODE_TEXTS[one].replace("`", ""), is_present=one == present)
+            for one in EVERY_MODE
+        ]
+        lasts = "for this session; permission_mode in the settings makes it last"
+        return CommandResult(choices=Choices("which mode?", rows, lasts=lasts))
     try:
         message = mode_message(mode)
     except UsageError as error:
@@ -464,8 +487,12 @@ def _theme(context: CommandContext, name: str) -> CommandResult:
         return notice("colours are not used here")
     if name not in themes.NOTES:
         unknown = f"there is no theme {escape_line(name)}; " if name else ""
-        rows = [Row(one, one, note) for one, note in themes.NOTES.items()]
-        return CommandResult(choices=Choices(f"{unknown}which theme?", rows))
+        present = context.window.theme
+        rows = [
+            Row(one, one, note, is_present=one == present) for one, note in themes.NOTES.items()
+        ]
+        lasts = 'until longrein ends; [terminal] theme = "NAME" in config.toml makes it last'
+        return CommandResult(choices=Choices(f"{unknown}which theme?", rows, lasts=lasts))
     context.window.choose_theme(name)
     return notice(f'theme {name}; [terminal] theme = "{name}" in config.toml keeps it')
 
@@ -476,7 +503,7 @@ def _keys(context: CommandContext, _: str) -> CommandResult:
     shown = [
         line(
             ("name", f"  {escape_line(key).ljust(wide)}  "),
-            what,
+            translate(what),
             ("dim", f"  {setting}" if setting else ""),
         )
         for key, what, setting in rows
@@ -587,9 +614,11 @@ def parse(
 ) -> ParsedCommand | None:
     """Parse `text` as a command; None when it is a message, such as `/usr/bin/x fails`.
 
-    A command of `custom` is a message, too: the session replaces it by its text. `added`: commands
-    of extensions.
+    `?` alone asks for the keys. A command of `custom` is a message, too: the session replaces it
+    by its text. `added`: commands of extensions.
     """
+    if text.strip() == SHORTCUTS:
+        return ParsedCommand(BY_NAME["keys"], "keys", "")
     name, _, argument = text[1:].partition(" ")
     found = BY_NAME.get(name)
     if found is None:

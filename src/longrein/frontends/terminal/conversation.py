@@ -46,6 +46,7 @@ from longrein.frontends.terminal.input_completion import (
     ProjectHistory,
 )
 from longrein.frontends.terminal.input_prefixes import UserCommands
+from longrein.frontends.terminal.keymap import SHORTCUTS, chosen_keys, shortcut_rows
 from longrein.frontends.terminal.live_area import figures, footer_line, state_word
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.screen import Screen
@@ -394,7 +395,7 @@ class Conversation:
 
     def close_chooser(self, *, chosen: bool) -> None:
         chooser, self.chooser = self.chooser, None
-        if chooser is not None and chosen:
+        if chooser is not None and chosen and chooser.rows:
             self._chosen(chooser.chosen)
         elif chooser is not None:
             self.leaving = None
@@ -554,6 +555,9 @@ class Conversation:
             room -= len(below)
             gap = [EMPTY] * (room > PANEL_ROWS_MIN)
             return [*gap, *panel.draw(width, room - len(gap)), *below]
+        if self.buffer.text == SHORTCUTS and not self.feedback:
+            keys = chosen_keys(self.opened.app.context.settings)
+            return shortcut_rows(keys, width, room)
         below = [
             *live_area.pinned_todos(
                 self.session.state.todos if self.todos_pinned else (), room, width

@@ -437,5 +437,7 @@ def _choice_lines(command: Command, choices: Choices) -> list[Line]:
     rows: list[Line] = []
     for row in choices.rows:
         details = [text for text in (row.label, row.note) if text and text != row.value]
+        details += ["(now)"] if row.is_present else []
         rows.append(line(escape_line("  ".join((f"/{command.name} {row.value}", *details)))))
-    return [*rows, line(choices.hint)] if choices.hint else rows
+    last = choices.hint or choices.lasts
+    return [*rows, line(last)] if last else rows

@@ -12,7 +12,9 @@ from longrein.app import AppSession
 from longrein.events import LongreinError
 from longrein.events.escape import one_line, shortened
 from longrein.frontends.terminal import event_lines
+from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import (
+    Choices,
     Command,
     CommandContext,
     CommandResult,
@@ -180,6 +182,13 @@ def _rule_line(n: int, row: "RuleRow") -> Line:
 
 def _remove_rule(context: CommandContext, rules: "Sequence[RuleRow]", wanted: str) -> CommandResult:
     n = number(wanted)
+    if not wanted and rules:
+        lists = [
+            Row(f"remove {n}", f"{row.kind} {row.rule}", row.origin)
+            for n, row in enumerate(rules, 1)
+        ]
+        lasts = "a rule of your settings is removed there, one of the session until it ends"
+        return CommandResult(choices=Choices("remove which rule?", lists, lasts=lasts))
     if not 0 < n <= len(rules):
         known = f"1 to {len(rules)}" if rules else "there are none"
         return notice(f"say which rule to remove by its number ({known}): /permissions remove 1")

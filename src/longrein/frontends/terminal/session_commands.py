@@ -136,11 +136,23 @@ def _add_dir(context: CommandContext, path: str) -> CommandResult:
     )
 
 
+EFFORT_NOTES = {
+    "none": "answers at once, where the model allows it",
+    "minimal": "hardly thinks: quick and cheap",
+    "low": "thinks briefly",
+    "medium": "thinks for usual tasks",
+    "high": "thinks long: hard tasks, more tokens",
+    "max": "thinks as long as the model allows",
+}
+
+
 def _effort(context: CommandContext, level: str) -> CommandResult:
     now = context.opened.effort or "the provider's default"
     if not level:
-        rows = [Row(one, one, "now" if one == now else "") for one in EFFORTS]
-        return CommandResult(choices=Choices(f"how much should the model think? now: {now}", rows))
+        rows = [Row(one, one, EFFORT_NOTES[one], is_present=one == now) for one in EFFORTS]
+        lasts = 'for this session; effort under [models."PROVIDER/MODEL"] in the settings lasts'
+        title = f"how much should the model think? now: {now}"
+        return CommandResult(choices=Choices(title, rows, lasts=lasts))
     if level not in EFFORTS:
         return notice(f"there is no effort {escape_line(level)}; it is one of {', '.join(EFFORTS)}")
     if level == now:
@@ -167,7 +179,7 @@ async def _sessions(context: CommandContext) -> CommandResult:
     async def preview(session: str) -> Sequence[str]:
         return await app.read(session, preview_lines)
 
-    return CommandResult(choices=Choices("which session?", others, search=True, preview=preview))
+    return CommandResult(choices=Choices("which session?", others, preview=preview))
 
 
 def _chosen(context: CommandContext, session: str) -> CommandResult:
@@ -237,7 +249,10 @@ def rewind(context: CommandContext, argument: str) -> MaybeAwaitable:
     )
     return CommandResult(
         choices=Choices(
-            "go back to before which of your words?", rows, partial(_rewind_ways, context), hint
+            "go back to before which of your words?",
+            rows,
+            partial(_rewind_ways, context),
+            hint,
         )
     )
 
@@ -249,7 +264,8 @@ async def _rewind_preview(context: CommandContext, to: int) -> CommandResult:
 
 async def _rewind_ways(context: CommandContext, seq: str) -> CommandResult:
     preview = await context.session.preview_rewind(number(seq) - 1)
-    return CommandResult(choices=Choices("what goes back?", ways_back(seq, preview)))
+    lasts = "/rewind undo takes it back"
+    return CommandResult(choices=Choices("what goes back?", ways_back(seq, preview), lasts=lasts))
 
 
 FILES_MAX = 200
