@@ -6,6 +6,7 @@ from typing import Any
 
 from longrein.context import LineReason, Report, ReportRow, State, arguments_text
 from longrein.events import ToolCall, ToolResult, text_of
+from longrein.frontends.localization import translate
 from longrein.steps.human_text import escape
 
 COLOURS = {
@@ -217,7 +218,7 @@ def item_rows(report: Report) -> list[str]:
     largest = sorted((row for row in report.shown if row.handle), key=lambda row: -row.tokens)[
         :ITEMS_SHOWN
     ]
-    rows = ["  largest items (· = the next compaction takes it)"] if largest else []
+    rows = [translate("  largest items (· = the next compaction takes it)")] if largest else []
     for row in largest:
         sign, name = "·" if row.goes else " ", row.name or row.kind
         price = f"${row.usd:.4f}" if row.usd else ""
@@ -231,9 +232,13 @@ def item_rows(report: Report) -> list[str]:
 def reason_rows(reasons: Sequence[LineReason]) -> list[str]:
     """A row per line of an item: keep or clear, probability of need, reason, beginning."""
     if not reasons:
-        return ["  nothing with that handle is shown; /context lists what is"]
+        return [translate("  nothing with that handle is shown; /context lists what is")]
     rows = [
-        f"  {'keep' if r.stays else 'clear'}  {r.chance:>6.1%}  {r.why:<38.38} {r.line[:40]}"
-        for r in reasons
+        f"  {translate('keep' if reason.stays else 'clear')}  {reason.chance:>6.1%}  "
+        f"{translate(reason.why):<38.38} {reason.line[:40]}"
+        for reason in reasons
     ]
-    return ["  at a clearing, how likely it is to be needed, and why:", *rows[:REASONS_SHOWN]]
+    return [
+        translate("  at a clearing, how likely it is to be needed, and why:"),
+        *rows[:REASONS_SHOWN],
+    ]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from longrein.events import PAID_EVENTS, Entry, Text, Usage, counts_of, text_of
+from longrein.frontends.localization import translate
 from longrein.steps import BreakStep, NoticeStep, PromptStep, RequestStep, SubagentStep, steps_of
 from longrein.steps.human_text import counted, joined, money, tokens
 from longrein.store import Reader
@@ -31,13 +32,12 @@ class CostRow(msgspec.Struct):
             if used.context_tokens
             else ""
         )
-        figures = (
-            f"{tokens(used.context_tokens)} in{cached}, {tokens(used.output_tokens)} out, "
-            f"{money(self.usd)}"
+        counts = translate(
+            f"{tokens(used.context_tokens)} in{cached}, {tokens(used.output_tokens)} out"
         )
-        return (
-            f"{self.model}  {self.purpose}: {counted(self.requests, 'request')}, {figures}".lstrip()
-        )
+        requests = translate(counted(self.requests, "request"))
+        purpose = translate(self.purpose)
+        return f"{self.model}  {purpose}: {requests}, {counts}, {money(self.usd)}".lstrip()
 
 
 def cost_rows(entries: Iterable[Entry]) -> Sequence[CostRow]:
@@ -106,9 +106,10 @@ def preview_lines(reader: Reader) -> Sequence[str]:
     prompts = steps_of(reader.of_kind("UserSpoke"))
     spoke = next((step.message for step in prompts if isinstance(step, PromptStep)), None)
     model = f"{prefix.provider}/{prefix.model}" if prefix else ""
-    sums = f"{tokens(usage.context_tokens + usage.output_tokens)} tokens"
+    sums = translate(f"{tokens(usage.context_tokens + usage.output_tokens)} tokens")
     more = "more than " if asked == REPLIES_MAX else ""
-    head = joined(model, f"{more}{counted(asked, 'request')}", sums, money(usd))
+    requests = translate(f"{more}{counted(asked, 'request')}")
+    head = joined(model, requests, sums, money(usd))
     said = _lines(text_of(spoke.typed)) if spoke is not None else []
     return [head, *(f"› {row}" for row in said[:1]), *_lines(answer)[:TEXT_LINES_MAX]]
 

@@ -299,9 +299,10 @@ def choices(question: Question) -> list[Choice]:
     what = rule_text(rules[0]) if len(rules) == 1 else translate(f"these {len(rules)} rules")
     found = [Choice("y", "yes, once", "yes")]
     if rules:
-        always = "always in this folder" if any(map(folder_of, rules)) else "always"
+        is_local = any(map(folder_of, rules))
+        always = f"always in this folder: {what}" if is_local else f"always: {what}"
         found.append(Choice("s", f"yes, for this session: {what}", "session", grants=True))
-        found.append(Choice("a", f"{always}: {what}", "always", grants=True))
+        found.append(Choice("a", always, "always", grants=True))
     if asked.exact:
         found.append(
             Choice(
@@ -347,7 +348,11 @@ def question_form(question: Question) -> QuestionForm | None:
 def rule_lines(question: Question) -> list[Line]:
     """The rules that the lasting answers grant, where there are several."""
     rules = question.asked.suggestion.splitlines()
-    return [line(("dim", "  rule: "), rule_text(rule)) for rule in rules] if len(rules) > 1 else []
+    return (
+        [line(("dim", translate("  rule: ")), rule_text(rule)) for rule in rules]
+        if len(rules) > 1
+        else []
+    )
 
 
 def answer(question: Question, key: str, message: str = "") -> Answer | None:
@@ -412,11 +417,16 @@ def content_lines(question: Question, file_text: FileText | None = None) -> list
 def question_page(question: Question, content: Sequence[Line]) -> Page:
     """The whole question: the reason, every answer with its rules, then the content."""
     asked = question.asked
-    keys = [line(("you", f" {choice.value} "), choice.label) for choice in choices(question)]
+    keys = [
+        line(("you", f" {choice.value} "), translate(choice.label)) for choice in choices(question)
+    ]
     subject = key_argument(question.arguments) or escape_line(asked.shown.partition("\n")[0])
-    head = Section(line(("warn", escape_line(asked.reason))), [*rule_lines(question), *keys, ()])
+    head = Section(
+        line(("warn", escape_line(translate(asked.reason)))), [*rule_lines(question), *keys, ()]
+    )
     return Page(
-        f"? {question.title}: {subject}", (head, Section(line(("dim", "it covers:")), content))
+        f"? {question.title}: {subject}",
+        (head, Section(line(("dim", translate("it covers:"))), content)),
     )
 
 

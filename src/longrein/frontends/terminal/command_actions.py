@@ -151,7 +151,9 @@ async def _ask_secret(conversation: Conversation, command: Command, result: Comm
     if question is None:
         return
     try:
-        text = await run_in_terminal(partial(read_secret, question.text), in_executor=True)
+        text = await run_in_terminal(
+            partial(read_secret, translate(question.text)), in_executor=True
+        )
         conversation.notice(question.keep(text))
         if result.follow_up is not None:
             _apply(conversation, command, result.follow_up())

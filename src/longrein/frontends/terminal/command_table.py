@@ -55,7 +55,7 @@ from longrein.frontends.terminal.command_types import (
 )
 from longrein.frontends.terminal.command_types import leave as _leave
 from longrein.frontends.terminal.command_types import number as _number
-from longrein.frontends.terminal.event_lines import Line, line
+from longrein.frontends.terminal.event_lines import Line, cells, line, pad
 from longrein.frontends.terminal.keymap import SHORTCUTS, chosen_keys, key_rows
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
@@ -81,7 +81,7 @@ TOO_LATE = "that message waits no more: it has been delivered"
 
 def _unknown(kind: str, wanted: str, known: Sequence[str]) -> str:
     names = escape_line(", ".join(known)) or "there are none"
-    return f"no {kind} {escape_line(wanted) or '(say which)'}; known: {names}"
+    return f"no {kind} {escape_line(wanted) or translate('(say which)')}; known: {names}"
 
 
 # --- Tasks, subagents, goals ----------------------------------------------------------------------
@@ -106,7 +106,7 @@ async def _tasks(context: CommandContext, argument: str) -> CommandResult:
         return notice(f"say how many lines: /tasks {view.id} 50")
     tail = await context.opened.task_tail(view.id, lines)
     rows = [line("  ", row) for row in escape(tail).expandtabs(4).splitlines()] or [
-        line(("dim", "  no output yet"))
+        line(("dim", translate("  no output yet")))
     ]
     return CommandResult(f"task {view.id}", [task_rows.task_line(view), *rows])
 
@@ -316,7 +316,7 @@ def _mode(context: CommandContext, mode: str) -> CommandResult:
     if not mode:
         present = context.session.state.mode
         rows = [
-            Row(one, one, MODE_TEXTS[one].replace("`", ""), is_present=one == present)
+            Row(one, one, translate(MODE_TEXTS[one]).replace("`", ""), is_present=one == present)
             for one in EVERY_MODE
         ]
         lasts = "for this session; permission_mode in the settings makes it last"
@@ -339,7 +339,7 @@ def _clear(_: CommandContext, __: str) -> CommandResult:
 
 def _compact(context: CommandContext, focus: str) -> CommandResult:
     if focus == "--dry-run":
-        rows = [line(escape_line(row)) for row in context.opened.compaction_analysis()]
+        rows = [line(escape_line(translate(row))) for row in context.opened.compaction_analysis()]
         return CommandResult("what a compaction would do now", rows)
     return _uncompact(context, "") if focus == "--undo" else CommandResult(message=Compact(focus))
 
@@ -394,7 +394,7 @@ def _unpin(context: CommandContext, number: str) -> CommandResult:
 def _hooks(context: CommandContext, _: str) -> CommandResult:
     rows = [
         line(
-            f"  {'' if runs else 'not confirmed: '}{escape_line(hook_line(hook))}  ",
+            f"  {'' if runs else translate('not confirmed: ')}{escape_line(hook_line(hook))}  ",
             ("dim", escape_line(hook.source)),
         )
         for hook, runs in context.opened.hooks()
@@ -450,7 +450,9 @@ async def _cost(context: CommandContext, _: str) -> CommandResult:
     rows = human_text.usage_rows(session.state, usd)
     costs = await context.opened.read_history(lambda past: cost_rows(past.entries()))
     by_model = [line("  ", escape_line(row.line)) for row in costs]
-    lines = [line(("dim", f"  {name:<20}"), value) for name, value in rows]
+    lines = [
+        line(("dim", f"  {pad(translate(name), 20)}"), translate(value)) for name, value in rows
+    ]
     return CommandResult("what this session used", [*lines, *by_model])
 
 
@@ -458,27 +460,23 @@ def context_lines(report: Report) -> list[Line]:
     """A bar for each module, the free space, then the largest items."""
     window = report.usable_tokens
     most = max(window, report.total_tokens, 1)
-    shares: list[tuple[str, int, str]] = [(*module, "run") for module in report.modules()]
-    shares.append(("free", max(window - report.total_tokens, 0), "dim"))
-    wide = max(5, *(len(name) for name, _, _ in shares))
+    shares = [(translate(name), count, "run") for name, count in report.modules()]
+    shares.append((translate("free"), max(window - report.total_tokens, 0), "dim"))
+    wide = max(5, *(cells(name) for name, _, _ in shares))
     rows = [
         line(
-            f"  {escape_line(name).ljust(wide)}  {human_text.tokens(count):>7} "
+            f"  {pad(escape_line(name), wide)}  {human_text.tokens(count):>7} "
             f"{100 * count / most:>3.0f}% ",
             (style, "█" * round(24 * count / most)),
         )
         for name, count, style in shares
     ]
-    total = f"{human_text.tokens(report.total_tokens):>7} of {human_text.tokens(window)} tokens"
-    rows.append(line(("bold", f"  {'all'.ljust(wide)}  {total}")))
-    rows.append(
-        line(
-            (
-                "dim",
-                f"  estimates are corrected by {report.factor:.2f} to match the provider's counts",
-            )
-        )
+    total = translate(
+        f"{human_text.tokens(report.total_tokens):>7} of {human_text.tokens(window)} tokens"
     )
+    rows.append(line(("bold", f"  {pad(translate('all'), wide)}  {total}")))
+    corrected = f"estimates are corrected by {report.factor:.2f} to match the provider's counts"
+    rows.append(line(("dim", f"  {translate(corrected)}")))
     return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
 
 
@@ -499,10 +497,10 @@ def _theme(context: CommandContext, name: str) -> CommandResult:
 
 def _keys(context: CommandContext, _: str) -> CommandResult:
     rows = key_rows(chosen_keys(context.opened.app.context.settings))
-    wide = max(len(key) for key, _, _ in rows)
+    wide = max(cells(key) for key, _, _ in rows)
     shown = [
         line(
-            ("name", f"  {escape_line(key).ljust(wide)}  "),
+            ("name", f"  {pad(escape_line(key), wide)}  "),
             translate(what),
             ("dim", f"  {setting}" if setting else ""),
         )
@@ -656,7 +654,11 @@ def help_lines(
         for command in (*COMMANDS, *added_commands(added))
     ]
     own = [(_shown(f"/{one.name} {one.argument_hint}".rstrip()), summary_of(one)) for one in custom]
-    files = [(), line(("dim", "  skills and commands of files")), *_two_columns(own)] if own else []
+    files = (
+        [(), line(("dim", translate("  skills and commands of files"))), *_two_columns(own)]
+        if own
+        else []
+    )
     keys_shown = [(key, what) for key, what, _ in key_rows(keys or {})]
     shown = [
         _two_columns([(name, translate(text)) for name, text in rows])
@@ -681,7 +683,7 @@ def _two_columns(rows: Sequence[tuple[str, str]]) -> list[Line]:
     lines: list[Line] = []
     for name, summary in rows:
         if len(name) <= HELP_CELLS:
-            lines.append(line(("name", f"  {name.ljust(HELP_CELLS)}  "), summary))
+            lines.append(line(("name", f"  {pad(name, HELP_CELLS)}  "), summary))
         else:
             lines += [line(("name", f"  {name}")), line(" " * (HELP_CELLS + 4), summary)]
     return lines

@@ -181,7 +181,7 @@ class Conversation:
         opened = self.opened
         cwd = escape_line(self.session.state.cwd)
         head = line(("bold", "longrein"), ("dim", f" {opened.app.version} · {cwd} · /help"))
-        chosen = line(("dim", escape_line(chosen_line(opened.model, opened.key_source))))
+        chosen = line(("dim", escape_line(translate(chosen_line(opened.model, opened.key_source)))))
         rows = [head, chosen, *map(event_lines.notice_line, start_notices(opened))]
         self.screen.write([text for row in rows for text in self._paint(row)])
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from longrein.frontends.localization import translate
-from longrein.frontends.terminal.event_lines import Line, cells, crop, line
+from longrein.frontends.terminal.event_lines import Line, cells, crop, line, pad
 from longrein.settings_schema import KeyOptions, Settings
 from longrein.steps.human_text import escape_line
 
@@ -188,7 +188,7 @@ def key_rows(chosen: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:
         if any(_is_wrong(key) for key in keys):
             keys = action.keys
         own.append((shown_keys(keys) or "no key", action.summary, f"keys.{action.name}"))
-    return [*own, *((key, summary, "") for key, summary in FIXED)]
+    return [*own, *((translate(key), summary, "") for key, summary in FIXED)]
 
 
 SHORTCUTS = "?"
@@ -204,6 +204,6 @@ def shortcut_rows(chosen: Mapping[str, Sequence[str]], width: int, room: int) ->
     rows = [(escape_line(key), translate(what)) for key, what, _ in key_rows(chosen)]
     wide = max(cells(key) for key, _ in rows)
     wide = wide if wide + MEANING_CELLS_MIN <= width else 0
-    shown = [line(("name", f"  {key.ljust(wide)}  "), ("dim", what)) for key, what in rows]
+    shown = [line(("name", f"  {pad(key, wide)}  "), ("dim", what)) for key, what in rows]
     last = line(("dim", translate("  Enter prints them all; /help has the commands too")))
     return [crop(row, width) for row in [*shown[: max(room - 1, 0)], last]][: max(room, 0)]

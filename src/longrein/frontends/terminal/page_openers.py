@@ -11,6 +11,7 @@ from prompt_toolkit.application import in_terminal
 from prompt_toolkit.input.typeahead import get_typeahead
 
 from longrein.events import LongreinError
+from longrein.frontends.localization import translate
 from longrein.frontends.terminal.approvals import Approval, choices, question_page
 from longrein.frontends.terminal.command_types import Outcome
 from longrein.frontends.terminal.conversation import QUIET_S, Conversation
@@ -79,7 +80,9 @@ def open_page(conversation: Conversation, page: Page) -> None:
 def _waiting(conversation: Conversation) -> Line:
     """A hint for the last row while a question waits below the page."""
     return (
-        line(("warn", "a question waits; q goes back to it")) if conversation.view.questions else ()
+        line(("warn", translate("a question waits; q goes back to it")))
+        if conversation.view.questions
+        else ()
     )
 
 
@@ -118,7 +121,7 @@ def open_question(conversation: Conversation, answer: Answering) -> None:
 def _answers(approval: Approval, ready: bool) -> Line:
     style = "you" if ready else "dim"
     spans = [
-        (style, choice.value + " ", choice.short or choice.label)
+        (style, choice.value + " ", translate(choice.short or choice.label))
         for choice in choices(approval.question)
     ]
     return line(*(span for key, name, label in spans for span in ((key, f" {name}"), label + " ")))

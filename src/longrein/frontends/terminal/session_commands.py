@@ -14,6 +14,7 @@ from longrein.app.run_context import CLOCK
 from longrein.config import shorten_home
 from longrein.events import Opened, SessionError
 from longrein.events.escape import one_line
+from longrein.frontends.localization import translate
 from longrein.frontends.reports.cost import preview_lines
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.clipboard import copy
@@ -61,9 +62,10 @@ async def session_rows(app: App) -> list[Row]:
 
 def _note(app: App, info: SessionInfo, now: int) -> str:
     """Return age, branch, size and, where it is so, that another process has it open."""
-    where = "open elsewhere" if info.open else ""
-    entries = "" if info.damaged else counted(info.entries, "entry")
-    return joined(age(now - info.updated_at), _branch(app, info), entries, where, by=" · ")
+    where = translate("open elsewhere") if info.open else ""
+    entries = "" if info.damaged else translate(counted(info.entries, "entry"))
+    old = translate(age(now - info.updated_at))
+    return joined(old, _branch(app, info), entries, where, by=" · ")
 
 
 def _branch(app: App, info: SessionInfo) -> str:
@@ -278,27 +280,37 @@ def preview_summary(preview: RewindPreview) -> str:
     gone = len(preview.removed)
     kept = len(preview.kept)
     if not back and not gone and not kept:
-        return "no file has changed since"
-    parts = [counted(back, "file") + " put back" if back else "", f"{gone} removed" if gone else ""]
-    return ", ".join(filter(None, [*parts, f"{kept} kept as they are" if kept else ""]))
+        return translate("no file has changed since")
+    parts = [
+        f"{counted(back, 'file')} put back" if back else "",
+        f"{gone} removed" if gone else "",
+        f"{kept} kept as they are" if kept else "",
+    ]
+    return ", ".join(translate(part) for part in parts if part)
 
 
 def preview_rows(preview: RewindPreview) -> list[Line]:
     """List every file with what becomes of it, and the notes."""
     rows = [line(("dim", preview_summary(preview)))]
     for what, paths in (("put back", preview.restored), ("removed", preview.removed)):
-        rows += [line(("dim", f"  {what}  "), escape_line(path)) for path in paths[:FILES_MAX]]
+        rows += [
+            line(("dim", f"  {translate(what)}  "), escape_line(path)) for path in paths[:FILES_MAX]
+        ]
         rows += (
-            [line(("dim", f"  … and {len(paths) - FILES_MAX} more"))]
+            [line(("dim", translate(f"  … and {len(paths) - FILES_MAX} more")))]
             if len(paths) > FILES_MAX
             else []
         )
     for put in preview.kept[:FILES_MAX]:
         rows.append(
-            line(("warn", "  kept  "), escape_line(put.path), ("dim", f"  {escape_line(put.why)}"))
+            line(
+                ("warn", translate("  kept  ")),
+                escape_line(put.path),
+                ("dim", f"  {escape_line(put.why)}"),
+            )
         )
     rows += [line(("dim", f"  {escape_line(note)}")) for note in preview.notes]
-    return [*rows, line(("dim", "  files that .gitignore excludes stay as they are"))]
+    return [*rows, line(("dim", translate("  files that .gitignore excludes stay as they are")))]
 
 
 def ways_back(seq: str, preview: RewindPreview) -> Sequence[Row]:

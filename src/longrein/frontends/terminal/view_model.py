@@ -26,6 +26,7 @@ from longrein.events import (
     unwrapped,
     without_attachments,
 )
+from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
 from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, line
@@ -291,7 +292,7 @@ class ViewModel:
         """Begin a turn with a message, or add a steering message to the open turn."""
         note = ""
         if spoke.origin == "steer" and self._in_turn:
-            note = f"delivered at step {self.steps + 1}"
+            note = translate(f"delivered at step {self.steps + 1}")
         else:
             self.steps = 0
             self.prompts.append(Prompt(seq, text_of(without_attachments(spoke.typed))))
@@ -336,8 +337,8 @@ class ViewModel:
 
     def _failed(self, failed: AskFailed) -> list[Piece]:
         self.pausing = None
-        why = escape_line(failed.message or failed.kind)
-        cut_off = line(("warn", "the reply above was cut off"), ("dim", f"  {why}"))
+        why = escape_line(translate(failed.message or failed.kind))
+        cut_off = line(("warn", translate("the reply above was cut off")), ("dim", f"  {why}"))
         lines = [cut_off] if self._streamed else []
         rest = self.finish_reply()
         self._enter("thinking" if self._in_turn else "idle")
@@ -383,7 +384,7 @@ class ViewModel:
             self._enter("running")
         if reply.stop in ("length", "refusal"):
             why = "cut by the output limit" if reply.stop == "length" else "refused by the model"
-            rows += self.spaced("note", [line(("warn", f"the reply was {why}"))])
+            rows += self.spaced("note", [line(("warn", translate(f"the reply was {why}")))])
         return rows
 
     # --- Calls ------------------------------------------------------------------------------------
