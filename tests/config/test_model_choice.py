@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from longrein.config import StoredKeys, choose_model, known_secrets
+from longrein.config.key_editing import keep_key
 from longrein.config.stored_keys import KeyEnvironment, provider_key
 from longrein.context import Price
 from longrein.events import ModelUnknown, SettingsError
+from longrein.frontends.provider_keys import ignored_key
 from longrein.models import ModelOptions, known_providers, look_up
 from tests.config.conftest import ConfigFolders
 
@@ -351,7 +353,7 @@ def test_which_key_is_used_and_where_it_comes_from(
     settings = folders.load(environ)
     kept = StoredKeys({}, str(folders.home), settings)
     if is_kept:
-        kept.keep("gemini", "kept-key-0123456789")
+        keep_key(kept, "gemini", settings, "kept-key-0123456789")
     if is_preferred:
         kept.preferred.add("gemini")
     given = KeyEnvironment(environ, kept)
@@ -359,8 +361,8 @@ def test_which_key_is_used_and_where_it_comes_from(
     shown = source.replace("FILE", kept.file)
     assert key.source == shown
     assert key.key == {"none": "", kept.file: "kept-key-0123456789"}.get(shown, KEY)
-    assert ignored.replace("FILE", kept.file) in key.ignored
-    assert bool(ignored) == bool(key.ignored)
+    assert ignored.replace("FILE", kept.file) in ignored_key(key)
+    assert bool(ignored) == bool(ignored_key(key))
     assert (shown in key.advice) == bool(key.key)
     if key.key:
         chosen = choose_model(settings, given, nobody, name="gemini/gemini-3-pro")

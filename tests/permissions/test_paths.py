@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.permissions import Call, Rules, Touched, is_read_denied, judge
-from longrein.permissions.rules import anchored_rule, path_pattern
+from longrein.permissions.rule_evaluation import anchored_rule
+from longrein.permissions.rules import path_pattern
 from tests.permissions.calls import HOME, ROOT, read, touched, verdict, write
 
 OUT = "/etc/passwd"

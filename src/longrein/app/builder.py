@@ -75,7 +75,6 @@ from longrein.events import (
 from longrein.extension_points import SESSION_PARTS_DOOR, absent_extensions
 from longrein.models import Model, ModelOptions, forget_encoded, look_up, open_model
 from longrein.permissions import Rules
-from longrein.permissions.rules import anchored_rule
 from longrein.settings_schema import MIB
 from longrein.store import (
     Goals,
@@ -358,6 +357,8 @@ def _model(
 
 def _remember_rules(run_context: RunContext, folder: str, rules: str) -> None:
     """Store rules, one a line, for all later sessions; a relative path holds in `folder` alone."""
+    from longrein.permissions.rule_evaluation import anchored_rule
+
     anchored = "\n".join(anchored_rule(rule, folder) for rule in rules.splitlines())
     remember_rule(anchored, run_context.environ, run_context.home)
 

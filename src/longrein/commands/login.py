@@ -9,6 +9,7 @@ from longrein.config import shorten_home, user_file
 from longrein.events import LongreinError
 from longrein.frontends.provider_keys import (
     forget_key,
+    ignored_key,
     key_of,
     key_question,
     providers_with_keys,
@@ -41,7 +42,7 @@ def _list(place: RunContext) -> int:
     for provider in providers_with_keys(place):
         found = key_of(place, provider)
         source = found.source if found.key else "no key"
-        note = f"  ({found.ignored})" if found.ignored else ""
+        note = f"  ({ignored_key(found)})" if ignored_key(found) else ""
         rows.append(f"{escape_line(provider):<12} {source}{note}\n")
     show("".join(rows))
     say(

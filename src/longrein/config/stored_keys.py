@@ -5,22 +5,18 @@ The file names the providers and where the key of each is. Keys are only ever gi
 the model and to the redaction; no environment of a process holds them.
 """
 
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 
 import msgspec
 
-from longrein.atomic_file import replace_file
 from longrein.config.settings_file import shorten_home
 from longrein.config.user_environment import config_dir
-from longrein.events import SettingsError, UsageError
-from longrein.models import known_provider, known_providers
+from longrein.events import SettingsError
+from longrein.models import known_provider
 from longrein.settings_schema import Settings
 
 IN_FILE = "file"
 FILE_BYTES_MAX = 1 << 20
-KEY_CHARS_MAX = 4_096
 
 
 class StoredKey(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,23 +52,6 @@ def read_stored(path: str) -> dict[str, StoredKey]:
         ) from None
 
 
-def write_stored(path: str, stored: Mapping[str, StoredKey]) -> None:
-    """Replace the file, with mode 0600; remove it where nothing is stored. Raises
-    `SettingsError`.
-    """
-    try:
-        if not stored:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
-            return
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        replace_file(
-            path, [msgspec.json.format(msgspec.json.encode(stored), indent=2), b"\n"], durable=True
-        )
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
-
-
 def key_variables(provider: str, settings: Settings) -> tuple[str, ...]:
     """Return the environment variables of a provider's key, the first that is set wins."""
     given, known = settings.providers.get(provider), known_provider(provider)
@@ -81,62 +60,31 @@ def key_variables(provider: str, settings: Settings) -> tuple[str, ...]:
     return known.keys if known is not None else ()
 
 
-def key_variable(provider: str, settings: Settings) -> str:
-    """Return the environment variable under which a provider's key is kept. Raises `UsageError`
-    for a provider that needs or has none.
-    """
-    given, known = settings.providers.get(provider), known_provider(provider)
-    if names := key_variables(provider, settings):
-        return names[0]
-    if known is not None:
-        raise UsageError(f"{provider} is a server on this machine, which needs no key")
-    if given is not None:
-        raise UsageError(
-            f"add api_key_env under [providers.{provider}]: the key is kept under that name"
-        )
-    every = ", ".join(one.name for one in known_providers() if one.keys)
-    raise UsageError(
-        f"no provider {provider!r}; known are {every}, and those of [providers.NAME] in your "
-        "settings"
-    )
-
-
-def checked_key(text: str) -> str:
-    """Return a key as it was entered, without blanks around it. Raises `UsageError` for what
-    cannot be one.
-    """
-    key = text.strip()
-    if not key:
-        raise UsageError("no key was entered, nothing is changed")
-    if not (key.isascii() and key.isprintable()) or " " in key or len(key) > KEY_CHARS_MAX:
-        raise UsageError(
-            "that is no key: it holds blanks or other characters that keys do not have; nothing "
-            "is changed"
-        )
-    return key
-
-
 class StoredKeys(Mapping[str, str]):
     """Variable -> key of the stored keys, each fetched when it is asked for."""
 
     def __init__(self, environ: Mapping[str, str], home: str, settings: Settings) -> None:
-        self._environ, self._settings = environ, settings
+        self.environ, self._settings = environ, settings
         self.path = credentials_file(environ, home)
         self.file = shorten_home(self.path, home)
         self.problem = ""
         """Why no key could be read; '' for none."""
-        self._fetched: dict[str, str] = {}
-        self._stored: dict[str, StoredKey] = {}
-        try:
-            self._stored = read_stored(self.path)
-        except SettingsError as error:
-            self.problem = str(error)
         self.preferred: set[str] = set()
         """Providers whose kept key comes before a variable, until this process ends."""
+        self._fetched: dict[str, str] = {}
+        self._stored: dict[str, StoredKey] = {}
         self._providers: dict[str, str] = {}
-        for provider in self._stored:
-            with suppress(UsageError):  # the settings do not name it any more
-                self._providers[key_variable(provider, settings)] = provider
+        try:
+            self.reload()
+        except SettingsError as error:
+            self.problem = str(error)
+
+    def reload(self) -> None:
+        """Read the file again. Raises `SettingsError`."""
+        self._stored = read_stored(self.path)
+        self._fetched.clear()
+        known = ((key_variables(one, self._settings)[:1], one) for one in self._stored)
+        self._providers = {name: provider for names, provider in known for name in names}
 
     @property
     def stored(self) -> Mapping[str, str]:
@@ -168,48 +116,13 @@ class StoredKeys(Mapping[str, str]):
     def _from_keyring(self, kept: str, provider: str) -> str:
         from longrein.workspace.system_keyring import load_secret
 
-        return load_secret(kept, provider, self._environ)
+        return load_secret(kept, provider, self.environ)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._providers)
 
     def __len__(self) -> int:
         return len(self._providers)
-
-    def keep(self, provider: str, key: str) -> str:
-        """Keep the key of a provider; return where. Raises `UsageError` and `SettingsError`."""
-        from longrein.workspace.system_keyring import store_secret
-
-        variable, key = key_variable(provider, self._settings), checked_key(key)
-        stored = read_stored(self.path)
-        kept = store_secret(provider, key, self._environ)
-        stored[provider] = StoredKey(kept) if kept else StoredKey(IN_FILE, key)
-        write_stored(self.path, stored)
-        self._stored, self._providers[variable], self._fetched[variable] = stored, provider, key
-        return self.source(variable)
-
-    def forget(self, provider: str) -> str:
-        """Remove the key of a provider; return where it was. Raises `UsageError` and
-        `SettingsError`.
-        """
-        from longrein.workspace.system_keyring import delete_secret
-
-        stored = read_stored(self.path)
-        if provider not in stored:
-            known = ", ".join(stored) or "there is none"
-            raise UsageError(f"no key of {provider!r} is kept; kept are: {known}")
-        one = stored.pop(provider)
-        if one.kept != IN_FILE and not delete_secret(one.kept, provider, self._environ):
-            raise SettingsError(f"{one.kept} did not remove the key of {provider}: remove it there")
-        write_stored(self.path, stored)
-        self._stored = stored
-        self.preferred.discard(provider)
-        for variable in [
-            variable for variable, named in self._providers.items() if named == provider
-        ]:
-            del self._providers[variable]
-            self._fetched.pop(variable, None)
-        return self.file if one.kept == IN_FILE else f"the keyring ({one.kept})"
 
 
 # --- Which key is used ----------------------------------------------------------------------------
@@ -257,25 +170,14 @@ class ProviderKey(msgspec.Struct, frozen=True):
         return self.variable or "none"
 
     @property
-    def ignored(self) -> str:
-        """Say which other key is not used; '' without another one."""
-        if not self.variable or not self.kept:
-            return ""
-        if self.uses_kept:
-            return f"{self.variable} is set too, and not used until longrein ends"
-        return f"{self.variable} is set and comes before the key kept in {self.kept}"
-
-    @property
     def advice(self) -> str:
         """Say what to do when the provider refuses the key; '' without a key."""
         session = f"in a session `/login {self.provider}`"
         if not self.key:
             return ""
         if self.uses_kept:
-            return (
-                f"it came from {self.kept}; `longrein login {self.provider}` replaces it, "
-                f"{session} does too"
-            )
+            login = f"`longrein login {self.provider}`"
+            return f"it came from {self.kept}; {login} replaces it, {session} does too"
         if self.kept:
             return (
                 f"it came from {self.variable}, which comes before the key kept in {self.kept}; "
@@ -292,19 +194,13 @@ def provider_key(provider: str, settings: Settings, environ: Mapping[str, str]) 
     key before the variable. The only place that decides this.
     """
     names = key_variables(provider, settings)
-    stored = environ.kept if isinstance(environ, KeyEnvironment) else None
+    kept = environ.kept if isinstance(environ, KeyEnvironment) else None
     variable = next((name for name in names if environ.get(name, "").strip()), "")
-    under = next((name for name in names if stored is not None and name in stored), "")
-    found = ProviderKey(provider, names, variable)
-    if stored is None or not under:
-        return _with_variable(found, environ)
-    found = msgspec.structs.replace(found, kept=stored.source(under))
-    if not variable or provider in stored.preferred:
-        key = stored[under].strip()
-        if key:
-            return msgspec.structs.replace(found, key=key, uses_kept=True)
-    return _with_variable(found, environ)
-
-
-def _with_variable(found: ProviderKey, environ: Mapping[str, str]) -> ProviderKey:
-    return msgspec.structs.replace(found, key=environ.get(found.variable, "").strip())
+    under = next((name for name in names if kept is not None and name in kept), "")
+    key = place = ""
+    if kept is not None and under:
+        place = kept.source(under)
+        if not variable or provider in kept.preferred:
+            key = kept[under].strip()
+    used = key or environ.get(variable, "").strip()
+    return ProviderKey(provider, names, variable, place, used, uses_kept=bool(key))

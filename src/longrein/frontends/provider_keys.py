@@ -2,7 +2,8 @@
 
 from longrein.app.run_context import RunContext
 from longrein.config import StoredKeys
-from longrein.config.stored_keys import ProviderKey, key_variable, provider_key
+from longrein.config.key_editing import keep_key, key_variable, remove_key
+from longrein.config.stored_keys import ProviderKey, provider_key
 from longrein.events import UsageError
 from longrein.frontends.secret_input import SecretQuestion
 from longrein.models import known_providers
@@ -13,7 +14,7 @@ def key_question(place: RunContext, provider: str) -> SecretQuestion:
     key_variable(provider, place.settings)
 
     def keep(text: str) -> str:
-        where = stored_keys(place).keep(provider, text)
+        where = keep_key(stored_keys(place), provider, place.settings, text)
         found = key_of(place, provider)
         removal = f"`longrein logout {provider}` removes it"
         if found.uses_kept:
@@ -30,6 +31,15 @@ def key_question(place: RunContext, provider: str) -> SecretQuestion:
 def key_of(place: RunContext, provider: str) -> ProviderKey:
     """Return the key that a provider gets, and where it comes from."""
     return provider_key(provider, place.settings, place.key_environ)
+
+
+def ignored_key(found: ProviderKey) -> str:
+    """Say which other key of a provider is not used; '' without another one."""
+    if not found.variable or not found.kept:
+        return ""
+    if found.uses_kept:
+        return f"{found.variable} is set too, and not used until longrein ends"
+    return f"{found.variable} is set and comes before the key kept in {found.kept}"
 
 
 KEPT = "kept"
@@ -89,4 +99,4 @@ def forget_key(place: RunContext, provider: str) -> str:
             f"which one? longrein logout PROVIDER; kept are: {', '.join(stored) or 'none'}"
         )
     provider = provider or next(iter(stored))
-    return f"the key of {provider} is removed from {stored_keys(place).forget(provider)}"
+    return f"the key of {provider} is removed from {remove_key(stored_keys(place), provider)}"

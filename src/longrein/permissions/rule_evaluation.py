@@ -28,6 +28,7 @@ from longrein.permissions.git_history_reads import text_prints_history
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import (
     FILE_RULES,
+    PATH_RULES,
     PROTECTED_ENDINGS,
     PROTECTED_NAMES,
     PROTECTED_PAIRS,
@@ -425,6 +426,15 @@ def _path_rule(call: Call) -> str:
         return ""
     name = call.rule_name if call.rule_name == ("Edit" if writes else "Read") else call.tool
     return f"{name}(/{path})"
+
+
+def anchored_rule(text: str, base: str) -> str:
+    """Return a rule whose path is relative to `base` with the absolute path, so that it holds
+    there alone; other rules as they are.
+    """
+    rule = parse_rule(text)
+    is_relative = rule.tool in PATH_RULES and rule.spec and rule.spec[0] not in "/~"
+    return f"{rule.tool}(/{base}/{rule.spec})" if is_relative else text
 
 
 # --- Verdict --------------------------------------------------------------------------------------

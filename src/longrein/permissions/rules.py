@@ -316,15 +316,6 @@ def _count_dots(path: str) -> int:
     return sum(name.startswith(".") for name in path.split("/"))
 
 
-def anchored_rule(text: str, base: str) -> str:
-    """Return a rule whose path is relative to `base` with the absolute path, so that it holds
-    there alone; other rules as they are.
-    """
-    rule = parse_rule(text)
-    is_relative = rule.tool in PATH_RULES and rule.spec and rule.spec[0] not in "/~"
-    return f"{rule.tool}(/{base}/{rule.spec})" if is_relative else text
-
-
 def _rooted(pattern: str, base: str, home: str) -> tuple[str | None, str, bool]:
     """Return (root folder, rest of the pattern, whether the rest starts exactly there)."""
     pattern = pattern.strip()

@@ -12,7 +12,7 @@ from longrein.events import LongreinError
 from longrein.extension_points import BUNDLED, absent_extensions, bundled_extensions
 from longrein.frontends.command_lookup import command_problems
 from longrein.frontends.localization import translate
-from longrein.frontends.provider_keys import key_of
+from longrein.frontends.provider_keys import ignored_key, key_of
 from longrein.models import look_up
 from longrein.permissions.hook_protocol import hook_line
 from longrein.settings_schema import SandboxOptions
@@ -171,7 +171,7 @@ def _model(place: RunContext) -> list[Finding]:
     key = translate(f"key from {options.key_source}" if options.api_key else "no key")
     name = f"{options.provider}/{options.model}"
     findings = [(True, "model", f"{name} ({options.wire}, {options.base_url}, {key})")]
-    if ignored := key_of(place, options.provider).ignored:
+    if ignored := ignored_key(key_of(place, options.provider)):
         findings.append((True, "key", ignored))
     price = (options.budget or look_up(options.provider, options.model)).price
     if price is None:

@@ -35,6 +35,7 @@ from longrein.frontends.provider_keys import (
     KEPT,
     VARIABLE,
     forget_key,
+    ignored_key,
     key_of,
     key_question,
     prefer_key,
@@ -225,7 +226,7 @@ async def _login(context: CommandContext, argument: str) -> CommandResult:
 
 def _key_row(found: ProviderKey) -> Row:
     source = found.source if found.key else "no key"
-    return Row(found.provider, found.provider, joined(source, found.ignored, by="; "))
+    return Row(found.provider, found.provider, joined(source, ignored_key(found), by="; "))
 
 
 def _next_request(context: CommandContext, provider: str) -> str:
