@@ -294,7 +294,7 @@ def choices(question: Question) -> list[Choice]:
             _NO[1],
         ]
     if asked.name == "AskUserQuestion":
-        return [Choice("o", "answer in words"), Choice("n", "no answer"), _NO[1]]
+        return [Choice("o", "answer in words", "words"), Choice("n", "no answer"), _NO[1]]
     rules = asked.suggestion.splitlines()
     what = rule_text(rules[0]) if len(rules) == 1 else translate(f"these {len(rules)} rules")
     found = [Choice("y", "yes, once", "yes")]
@@ -490,9 +490,10 @@ class Approval:
         rows = self.rows(max(width - 2, 8))
         head, keys = self._head(width), [] if self.explaining else self._keys(width)
         self._labels_seen = True
-        if len(head) + len(keys) + min(len(rows), 3) > height:
+        least = len(rows) if self.form is not None else min(len(rows), 3)
+        if len(head) + len(keys) + least > height:
             head = [self._title(width)]
-            if keys and len(head) + len(keys) + min(len(rows), 3) > height:
+            if keys and len(head) + len(keys) + least > height:
                 self._labels_seen = False
                 keys = self._short_keys(width)[: max((height - 1) // 2, 1)] if height > 1 else []
         room = height - len(head) - len(keys)
@@ -540,11 +541,10 @@ class Approval:
         beginning.
         """
         asked = self.question.asked
-        about = (
-            self._path
-            or key_argument(self.question.arguments)
-            or escape_line(asked.shown.partition("\n")[0])
-        )
+        about = ""
+        if self.form is None:
+            known = self._path or key_argument(self.question.arguments)
+            about = known or escape_line(asked.shown.partition("\n")[0])
         title = crop(line(("warn", "? "), ("bold", f"{self.question.title} ")), max(width // 2, 8))
         left = max(width - sum(cells(text) for _, text in title) - cells(self._number), 4)
         if self._path and cells(about) > left:
@@ -557,7 +557,9 @@ class Approval:
         last = min(self.top + self._shown, total)
         is_change = any(row and row[0][0] in ("add", "del") for row in self.content)
         change = f", {counts(self.content)}" if is_change else ""
-        where = translate(f"lines {self.top + 1}-{last} of {total}{change}")
+        where = translate(f"lines {self.top + 1}-{last} of {total}") + change
+        if self.form is not None:
+            return crop(line(("warn", "└ "), ("dim", where + translate("; ↑ ↓ move"))), width)
         for keys in (
             "; PgDn PgUp ↓ ↑ scroll, v shows and e prints all",
             "; ↓ ↑ scroll, v shows all",
@@ -586,7 +588,8 @@ class Approval:
         ]
         first = [label for label in labels if label[0] in "yno"]
         rest = [label for label in labels if label not in first]
-        return [crop(row, width) for row in self._key_rows([*first, ("v", "all"), *rest], width, 1)]
+        whole = [] if self.form is not None else [("v", translate("all"))]
+        return [crop(row, width) for row in self._key_rows([*first, *whole, *rest], width, 1)]
 
     def _key_rows(self, labels: Sequence[tuple[str, str]], width: int, gap: int) -> list[Line]:
         rows: list[Line] = [()]

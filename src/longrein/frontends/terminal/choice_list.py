@@ -25,6 +25,8 @@ class Row(msgspec.Struct, frozen=True):
 PREVIEW_ROWS_MAX = 8
 LIST_ROWS_MIN = 3
 """Rows of the list that what stands below it never takes."""
+LIST_SHARE = 4
+"""The text about how long the choice holds takes at most this part of the rows: a quarter."""
 NOTE_ROWS_MAX = 4
 """Rows of a note that does not fit beside its label."""
 HINTS = (
@@ -99,9 +101,10 @@ class Chooser:
             self._want(self.chosen)
         room = max(height - 2, 1)
         lasts = wrap(line(("dim", translate(self.lasts))), width) if self.lasts else []
-        lasts = lasts if len(lasts) + LIST_ROWS_MIN <= room else []
+        lasts = lasts[: max(room // LIST_SHARE, 0)]
         room -= len(lasts)
-        below = self._below(width)[: max(min(PREVIEW_ROWS_MAX, room - LIST_ROWS_MIN), 0)]
+        least = min(len(self.rows), LIST_ROWS_MIN, max(room // 2, 1))
+        below = self._below(width)[: max(min(PREVIEW_ROWS_MAX, room - least), 0)]
         shown = self._shown(room - len(below))
         rows = [head, *shown, *below, *lasts, line(("dim", self._hint(width)))]
         return [crop(row, width) for row in rows]
