@@ -10,7 +10,6 @@ import random
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -196,7 +195,7 @@ def _around(
         secrets=secrets,
         own_patterns=bool(settings.redact.patterns),
         nested=lambda folder, told: _nested(run_context, folder, told),
-        remember_rule=partial(_remember_rules, run_context, roots[0]),
+        remember_rule=lambda rule: remember_rule(rule, run_context.environ, run_context.home),
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
@@ -353,14 +352,6 @@ def _model(
         return given
     chosen = given or chosen_model(run_context, named)
     return open_model(chosen if name else _sized(chosen, additions), log.read_blob, CLOCK)
-
-
-def _remember_rules(run_context: RunContext, folder: str, rules: str) -> None:
-    """Store rules, one a line, for all later sessions; a relative path holds in `folder` alone."""
-    from longrein.permissions.rule_evaluation import anchored_rule
-
-    anchored = "\n".join(anchored_rule(rule, folder) for rule in rules.splitlines())
-    remember_rule(anchored, run_context.environ, run_context.home)
 
 
 def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:

@@ -28,7 +28,6 @@ from longrein.permissions.git_history_reads import text_prints_history
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import (
     FILE_RULES,
-    PATH_RULES,
     PROTECTED_ENDINGS,
     PROTECTED_NAMES,
     PROTECTED_PAIRS,
@@ -38,7 +37,6 @@ from longrein.permissions.rules import (
     folded,
     glob,
     names,
-    names_dotfiles,
     parse_rule,
     path_pattern,
 )
@@ -78,11 +76,28 @@ def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
         forms = (touched.path, touched.real)
         if not regex or not all(map(regex.match, forms)):
             continue
-        if not touched.writes or all(
-            names_dotfiles(rule.spec, form, rules.base, rules.home) for form in forms
-        ):
+        if not any(_leaves_out(rule.spec, form, rules) for form in forms):
             return text
     return ""
+
+
+NO_DOTFILE = "[!.]*"
+"""Name of a path pattern for all but dotfiles, there and in all folders below."""
+
+
+def _leaves_out(spec: str, path: str, rules: Rules) -> bool:
+    """Return True if a pattern with `NO_DOTFILE` leaves out a path that it matches otherwise: one
+    with a name that begins with a dot, and that the pattern does not name.
+    """
+    if NO_DOTFILE not in spec:
+        return False
+    folder = rules.home if spec.startswith("~") else rules.base
+    whole = spec if spec.startswith("//") else f"{folder}/{spec}"
+    return _count_dotfiles(path) > _count_dotfiles(whole)
+
+
+def _count_dotfiles(path: str) -> int:
+    return sum(name.startswith(".") and bool(name.strip(".")) for name in path.split("/"))
 
 
 def _surely_concerns_access(rule: Rule, call: Call, writes: bool) -> bool:
@@ -428,13 +443,19 @@ def _path_rule(call: Call) -> str:
     return f"{name}(/{path})"
 
 
-def anchored_rule(text: str, base: str) -> str:
-    """Return a rule whose path is relative to `base` with the absolute path, so that it holds
-    there alone; other rules as they are.
+def granted_rule(text: str, base: str) -> str:
+    """Return the rule that a yes to a suggested one grants: that for a folder of `base` holds in
+    `base` alone and leaves out dotfiles, others are as they are.
     """
-    rule = parse_rule(text)
-    is_relative = rule.tool in PATH_RULES and rule.spec and rule.spec[0] not in "/~"
-    return f"{rule.tool}(/{base}/{rule.spec})" if is_relative else text
+    folder = suggested_folder(text)
+    return f"Edit(/{base}/{folder}/{NO_DOTFILE})" if folder else text
+
+
+def suggested_folder(text: str) -> str:
+    """Return the folder of a suggested rule such as `Edit(src/**)`; '' for other rules."""
+    folder = text.removeprefix("Edit(").removesuffix("/**)")
+    is_folder = text == f"Edit({folder}/**)" and "/" not in folder and folder[:1] != "~"
+    return folder if is_folder else ""
 
 
 # --- Verdict --------------------------------------------------------------------------------------

@@ -303,19 +303,6 @@ def path_pattern(pattern: str, base: str, home: str, loose: bool) -> PathPattern
     return PathPattern(root, [*deep, *parts, _name_pattern(last, loose)], below=folder_only)
 
 
-def names_dotfiles(pattern: str, path: str, base: str, home: str) -> bool:
-    """Return True if a path pattern names every name of `path` that begins with a dot: its `*`
-    stands for no dot at the beginning, as in the shell.
-    """
-    root, rest, _ = _rooted(pattern, base, home)
-    below = path[len((root or "").rstrip("/")) :]
-    return _count_dots(below) <= _count_dots(rest)
-
-
-def _count_dots(path: str) -> int:
-    return sum(name.startswith(".") for name in path.split("/"))
-
-
 def _rooted(pattern: str, base: str, home: str) -> tuple[str | None, str, bool]:
     """Return (root folder, rest of the pattern, whether the rest starts exactly there)."""
     pattern = pattern.strip()

@@ -299,7 +299,9 @@ def choices(question: Question) -> list[Choice]:
     what = rule_text(rules[0]) if len(rules) == 1 else translate(f"these {len(rules)} rules")
     found = [Choice("y", "yes, once", "yes")]
     if rules:
-        is_local = any(map(folder_of, rules))
+        from longrein.permissions.rule_evaluation import suggested_folder
+
+        is_local = any(map(suggested_folder, rules))
         always = f"always in this folder: {what}" if is_local else f"always: {what}"
         found.append(Choice("s", f"yes, for this session: {what}", "session", grants=True))
         found.append(Choice("a", always, "always", grants=True))
@@ -320,17 +322,11 @@ ALL_EDITS = "m"
 """Key that allows the edit and changes the mode to `acceptEdits`."""
 
 
-def folder_of(rule: str) -> str:
-    """Return the folder of a rule such as `Edit(src/**)`, relative to the session's; '' for other
-    rules.
-    """
-    folder = rule.removeprefix("Edit(").removesuffix("/**)")
-    return folder if rule == f"Edit({folder}/**)" and folder[:1] not in ("/", "~") else ""
-
-
 def rule_text(rule: str) -> str:
     """Return a rule, escaped, with what it covers where the rule alone does not say it all."""
-    shown, folder = escape_line(rule), escape_line(folder_of(rule))
+    from longrein.permissions.rule_evaluation import suggested_folder
+
+    shown, folder = escape_line(rule), escape_line(suggested_folder(rule))
     if not folder:
         return shown
     covers = translate(f"all files below {folder}/ but dotfiles and protected ones")
