@@ -431,6 +431,12 @@ def test_the_rule_that_always_would_store(call: Call, rule: str) -> None:
         assert verdict(call, allow=rule).kind == "allow"
 
 
+@pytest.mark.parametrize("base", ["", "/"])
+def test_no_rule_for_a_folder_of_the_whole_file_system_is_offered(base: str) -> None:
+    asked = judge(write("src/a.py"), Rules(base=base, home=HOME), "default", ROOT)
+    assert asked.suggestions == ("Edit(//work/repo/src/a.py)",)
+
+
 ALPHABET = (
     *("src", "tests", "a.py", "b.ts", ".env", ".envrc", ".git", ".github", "workflows"),
     *(".longrein", ".hidden", "node_modules", ".bin", "hooks", "SRC", "sub"),

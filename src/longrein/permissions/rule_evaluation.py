@@ -417,6 +417,8 @@ def _folder_rule(call: Call, base: str) -> str:
     where a path lies elsewhere, is protected, or holds a name that begins with a dot.
     """
     root = base.rstrip("/") + "/"
+    if root == "/":
+        return ""
     folders = set[str]()
     for touched in call.touched:
         if not (touched.writes and touched.inside) or protected_name(touched, base):
