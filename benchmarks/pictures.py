@@ -29,8 +29,8 @@ from longrein.extensions.inspector.page import render
 from longrein.testing.loopback import Call, Turn
 
 IMAGES = Path(__file__).parent.parent / "docs/images"
-COLUMNS, ROWS = 92, 38
-PROMPT = "The tests fail. Find out why and mend it."
+COLUMNS, ROWS = 92, 40
+PROMPT = "The check fails. Find out why and mend it."
 FILES = {
     "ledger/amounts.py": '''"""Amounts in cents."""
 
@@ -39,37 +39,34 @@ from decimal import Decimal
 
 def parse(text: str) -> int:
     """Return the cents that `text` says: 1,234.50 is 123450."""
-    return int(Decimal(text.replace(",", "")) * 100)
+    return int(Decimal(text.strip("()").replace(",", "")) * 100)
 ''',
-    "test_amounts.py": """import unittest
+    "check.py": """from ledger.amounts import parse
 
-from ledger.amounts import parse
-
-
-class Amounts(unittest.TestCase):
-    def test_plain(self):
-        self.assertEqual(parse("1,234.50"), 123450)
-
-    def test_refund(self):
-        self.assertEqual(parse("(12.00)"), -1200)
+wrong = 0
+for text, cents in {"0.05": 5, "1,234.50": 123450, "(12.00)": -1200}.items():
+    found = parse(text)
+    wrong += found != cents
+    print("ok    " if found == cents else "WRONG ", f"{text:>8} is {found} cents")
+raise SystemExit(wrong)
 """,
     "NOTES.md": "# Notes\n\nParentheses mean a refund: the amount is negative.\n",
 }
-OLD = '    return int(Decimal(text.replace(",", "")) * 100)\n'
+OLD = '    return int(Decimal(text.strip("()").replace(",", "")) * 100)\n'
 NEW = """    sign = -1 if text.startswith("(") else 1
     return sign * int(Decimal(text.strip("()").replace(",", "")) * 100)
 """
 TURNS = (
     Turn(
-        text="I run them first.",
-        calls=(Call("Bash", {"command": "python3 -m unittest"}),),
+        text="I run it first.",
+        calls=(Call("Bash", {"command": "python3 check.py"}),),
     ),
     Turn(
         text="One amount stands in parentheses. What do the notes say about that?",
         calls=(
             Call("Grep", {"pattern": "parentheses|refund", "-i": True, "output_mode": "content"}),
             Call("Read", {"file_path": "ledger/amounts.py"}),
-            Call("Read", {"file_path": "test_amounts.py"}),
+            Call("Read", {"file_path": "check.py"}),
         ),
     ),
     Turn(
@@ -101,7 +98,7 @@ def screen(folder: Path) -> PseudoTerminal:
     with Provider(*TURNS) as provider:
         (settings / "config.toml").write_text(
             'model = "anthropic/claude-sonnet-4-5"\n'
-            '[permissions]\nallow = ["Bash(python3 -m unittest)"]\n'
+            '[permissions]\nallow = ["Bash(python3 check.py)"]\n'
             f'[providers.anthropic]\nbase_url = "{provider.url}"\n'
         )
         terminal = PseudoTerminal(

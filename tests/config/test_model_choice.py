@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
-from longrein.config import choose_model, known_secrets
+from longrein.config import StoredKeys, choose_model, known_secrets
+from longrein.config.key_editing import keep_key
+from longrein.config.stored_keys import KeyEnvironment, provider_key
 from longrein.context import Price
 from longrein.events import ModelUnknown, SettingsError
+from longrein.frontends.provider_keys import ignored_key
 from longrein.models import ModelOptions, known_providers, look_up
 from tests.config.conftest import ConfigFolders
 
@@ -78,12 +81,15 @@ def test_a_provider_of_the_users_own(folders: ConfigFolders) -> None:
     options = found(folders, {"MOCK_KEY": KEY}, text)
     assert options == ModelOptions(
         *("mock", "small", "openai-chat", "http://127.0.0.1:9/v1", KEY),
+        key_source="MOCK_KEY",
+        key_advice=options.key_advice,
         text_tools=True,
         headers=(("A", "b"),),
         budget=msgspec.structs.replace(look_up("mock", "small"), is_local=True),
         idle_timeout_s=7.0,
         content_timeout_s=70.0,
     )
+    assert options.key_advice.startswith("it came from MOCK_KEY; set another there, or ")
     plain = found(folders, {}, MOCK, "mock/small")
     assert (plain.api_key, plain.idle_timeout_s, plain.content_timeout_s) == ("", 120.0, 900.0)
 
@@ -306,3 +312,54 @@ def test_S069_known_secrets(folders: ConfigFolders) -> None:
         "plainvalue",
         "s3cr3t!!",
     )
+
+
+# --- Which key is used ----------------------------------------------------------------------------
+
+
+SET = {"GEMINI_API_KEY": KEY}
+OTHER_SET = {"GOOGLE_API_KEY": KEY}
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_kept", "is_preferred", "source", "ignored"),
+    [
+        ({}, False, False, "none", ""),
+        (SET, False, False, "GEMINI_API_KEY", ""),
+        (OTHER_SET, False, False, "GOOGLE_API_KEY", ""),
+        ({**SET, **OTHER_SET}, False, False, "GEMINI_API_KEY", ""),
+        ({"GEMINI_API_KEY": " ", **OTHER_SET}, False, True, "GOOGLE_API_KEY", ""),
+        ({}, True, False, "FILE", ""),
+        ({"GEMINI_API_KEY": " "}, True, False, "FILE", ""),
+        (SET, True, False, "GEMINI_API_KEY", "is set and comes before the key kept in FILE"),
+        (OTHER_SET, True, False, "GOOGLE_API_KEY", "is set and comes before the key kept in FILE"),
+        (SET, True, True, "FILE", "GEMINI_API_KEY is set too, and not used until longrein ends"),
+        (OTHER_SET, True, True, "FILE", "GOOGLE_API_KEY is set too, and not used"),
+    ],
+)
+def test_which_key_is_used_and_where_it_comes_from(
+    folders: ConfigFolders,
+    environ: Mapping[str, str],
+    is_kept: bool,
+    is_preferred: bool,
+    source: str,
+    ignored: str,
+) -> None:
+    settings = folders.load(environ)
+    kept = StoredKeys({}, str(folders.home), settings)
+    if is_kept:
+        keep_key(kept, "gemini", settings, "kept-key-0123456789")
+    if is_preferred:
+        kept.preferred.add("gemini")
+    given = KeyEnvironment(environ, kept)
+    key = provider_key("gemini", settings, given)
+    shown = source.replace("FILE", kept.file)
+    assert key.source == shown
+    assert key.key == {"none": "", kept.file: "kept-key-0123456789"}.get(shown, KEY)
+    assert ignored.replace("FILE", kept.file) in ignored_key(key)
+    assert bool(ignored) == bool(ignored_key(key))
+    assert (shown in key.advice) == bool(key.key)
+    if key.key:
+        chosen = choose_model(settings, given, nobody, name="gemini/gemini-3-pro")
+        assert (chosen.api_key, chosen.key_source) == (key.key, key.source)
+    assert "kept-key-0123456789" not in given.values(), "no process may get it"

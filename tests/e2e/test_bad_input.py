@@ -302,7 +302,8 @@ def test_a_refused_key_is_one_line_on_each_wire(wire: str, cli: CliHarness) -> N
     assert (ran.code, ran.text) == (1, "")
     assert ran.err.startswith("longrein: the provider refused the key (HTTP 40")
     assert ran.err.endswith(
-        "; check the key (`longrein login` keeps another) or use another provider\n"
+        "; it came from SERVED_KEY; set another there, or in a session `/login served` asks for "
+        "one and offers to use it\n"
     )
     assert ran.err.count("\n") == 1
     assert "wrong-key-of-mine" not in ran.err

@@ -212,6 +212,76 @@ def test_a_refused_key_is_replaced_within_the_session(cli: CliHarness) -> None:
             assert KEY not in tty.text()
 
 
+def two_keys(cli: CliHarness, provider: Provider) -> None:
+    """Settings of a provider whose variable will hold a wrong key."""
+    named = provider.settings("anthropic") + 'api_key_env = "SERVED_KEY"\n'
+    cli.config.write_text('model = "served/one"\n' + named)
+
+
+def test_a_variable_that_wins_is_named_and_the_kept_key_can_be_used_now(cli: CliHarness) -> None:
+    with Provider(Loopback(text="Hello there."), keys=(KEY,)) as provider:
+        two_keys(cli, provider)
+        with on_terminal(cli, SERVED_KEY="wrong-key-0123456789") as tty:
+            tty.ask("go").until("it came from SERVED_KEY").until("idle")
+            assert "in a session `/login served`" in " ".join(tty.text().split())
+            tty.ask("/login served").until("Key of served").settle().send(f"{KEY}\r")
+            tty.until("SERVED_KEY is set and comes first; use which key now?")
+            assert "the next request uses it" not in tty.text()
+            assert "until longrein ends; unset SERVED_KEY" in tty.text()
+            tty.settle().send("\r").until("the next request uses it")
+            said = " ".join(tty.text().split())
+            assert "the next start takes SERVED_KEY again, unless you unset it" in said
+            tty.until("say something").send("go on\r").until("Hello there.").until("idle")
+            tty.send("/status\r").until("key from ~/.config/longrein/credentials.json")
+            tty.send("/login served variable\r").until("uses the key from SERVED_KEY")
+            assert KEY not in tty.text()
+            assert "wrong-key" not in tty.text()
+
+
+def test_a_variable_that_wins_is_named_everywhere(cli: CliHarness) -> None:
+    with Provider(Loopback(text="Hello there."), keys=(KEY,)) as provider:
+        two_keys(cli, provider)
+        cli.env["SERVED_KEY"] = "wrong-key-0123456789"
+        refused = cli.run("-p", "go").err
+        assert "it came from SERVED_KEY; set another there" in refused
+        kept = cli.run("login", "served", stdin=KEY.encode()).err
+        assert "but SERVED_KEY is set and comes first: unset SERVED_KEY" in kept
+        assert "uses served/one, key from SERVED_KEY" in kept
+        first = "SERVED_KEY is set and comes before the key kept in ~/.config/longrein/"
+        assert f"served       SERVED_KEY  ({first}" in cli.run("login").text
+        told = cli.run("doctor").text
+        assert "key from SERVED_KEY" in told
+        assert first in told
+        assert "comes before the key kept in" in cli.run("-p", "go").err
+        del cli.env["SERVED_KEY"]
+        assert cli.run("-p", "go").text == "Hello there.\n"
+        assert "key from ~/.config/longrein/credentials.json" in cli.run("doctor").text
+
+
+def test_the_kept_key_can_be_chosen_in_the_plain_terminal(cli: CliHarness) -> None:
+    with Provider(Loopback(text="Hello there."), keys=(KEY,)) as provider:
+        two_keys(cli, provider)
+        with on_terminal(cli, "--plain", SERVED_KEY="wrong-key-0123456789") as tty:
+            tty.until("/help lists commands").send("/login served\r")
+            tty.until("Key of served").settle().send(f"{KEY}\r")
+            tty.until("/login served kept").send("/login served kept\r")
+            tty.until("the next request uses it").send("go\r").until("Hello there.")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("openai kept", "no key of openai is kept"),
+        ("openai variable", "none of OPENAI_API_KEY is set"),
+        ("openai maybe", "say /login openai,"),
+    ],
+)
+def test_a_choice_of_a_key_that_is_not_there(cli: CliHarness, words: str, said: str) -> None:
+    cli.plays({"text": "Hello."})
+    with on_terminal(cli) as tty:
+        tty.ask(f"/login {words}").until(said)
+
+
 def test_login_in_the_plain_terminal(cli: CliHarness) -> None:
     cli.plays({"text": "Hello."})
     with on_terminal(cli, "--plain") as tty:

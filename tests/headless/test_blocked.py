@@ -13,7 +13,7 @@ WAYS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     # call, flags of the run, what the last line says; the sandbox is off
     (bash("echo > a"), (), EDITS),
     (call("Write", file_path="a", content="x"), (), EDITS),
-    (bash("touch a"), (), "--permission-mode acceptEdits or --allowedTools 'Bash(touch a:*)'"),
+    (bash("touch a"), (), "--permission-mode acceptEdits or --allowedTools 'Bash(touch a)'"),
     (bash("git commit -m x"), (), "allow it with --allowedTools 'Bash(git commit:*)'"),
     (bash("npm test > a"), (), "--allowedTools 'Edit(/{project}/a),Bash(npm test:*)'"),
     (bash("rm $X"), (), "allow it with --allowedTools Bash, as every command is (`rm $X` is"),

@@ -749,6 +749,12 @@ SUGGESTED = [
     ("git add . && git commit -m 'a b'", "Bash(git add:*) + Bash(git commit:*)"),
     ("gh pr view 5", "Bash(gh pr view:*)"),
     ("pytest -q tests", "Bash(pytest:*)"),
+    ("prettier a.ts", "Bash(prettier:*)"),  # a file is no verb
+    ("rm -rf build", "Bash(rm -rf build)"),  # never every file
+    ("mv old.txt new.txt", "Bash(mv old.txt new.txt)"),
+    ("chmod +x run.sh", "Bash(chmod +x run.sh)"),
+    ("echo hi > src/a/x.txt", "Edit(src/**)"),
+    ("echo hi > x.txt", "Edit(//work/repo/x.txt)"),
     ("timeout 60 pytest -q", "Bash(pytest:*)"),
     ("python3 -m json.tool", "Bash(python3 -m json.tool)"),
     # never a rule that would cover anything

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.permissions import Call, Rules, Touched, is_read_denied, judge
+from longrein.permissions.rule_evaluation import granted_rule
 from longrein.permissions.rules import path_pattern
 from tests.permissions.calls import HOME, ROOT, read, touched, verdict, write
 
@@ -394,6 +395,25 @@ SUGGESTIONS = [
     (write("a.py"), "Edit(//work/repo/a.py)"),
     (write("a.py", tool="Edit"), "Edit(//work/repo/a.py)"),
     (read(OUT), "Read(//etc/passwd)"),
+    (write("src/a.py"), "Edit(src/**)"),
+    (write("src/deep/er/a.py", tool="Edit"), "Edit(src/**)"),
+    (write("my docs/a.md"), "Edit(my docs/**)"),
+    (write("src/a*[0].py"), "Edit(src/**)"),
+    (write("src/link", f"{ROOT}/src/real.py"), "Edit(src/**)"),
+    (write("src/link", f"{ROOT}/other/real.py"), ""),
+    (write("src/link", OUT), ""),
+    (write("src/.env"), "Edit(//work/repo/src/.env)"),
+    (write(".env"), "Edit(//work/repo/.env)"),
+    (write(".config/a/b"), "Edit(//work/repo/.config/a/b)"),
+    (write("src/.git/config"), ""),
+    (write(".longrein/config.toml"), ""),
+    (write("*/a.py"), ""),
+    (write("!src/a.py"), ""),
+    (write("#src/a.py"), ""),
+    (write("src\u202e/a.py"), ""),
+    (write("日本/a.py"), "Edit(//work/repo/日本/a.py)"),
+    (write("/work/repo-evil/src/a.py"), "Edit(//work/repo-evil/src/a.py)"),
+    (write("src/a.py", tool="mcp__x__put"), "mcp__x__put(//work/repo/src/a.py)"),
     (write("a*.py"), ""),
     (write("a b.py"), "Edit(//work/repo/a b.py)"),
     (write("link", OUT), ""),
@@ -409,6 +429,90 @@ def test_the_rule_that_always_would_store(call: Call, rule: str) -> None:
     assert verdict(call).suggestions == ((rule,) if rule else ())
     if rule:
         assert verdict(call, allow=rule).kind == "allow"
+
+
+@pytest.mark.parametrize("base", ["", "/"])
+def test_no_rule_for_a_folder_of_the_whole_file_system_is_offered(base: str) -> None:
+    asked = judge(write("src/a.py"), Rules(base=base, home=HOME), "default", ROOT)
+    assert asked.suggestions == ("Edit(//work/repo/src/a.py)",)
+
+
+ALPHABET = (
+    *("src", "tests", "a.py", "b.ts", ".env", ".envrc", ".git", ".github", "workflows"),
+    *(".longrein", ".hidden", "node_modules", ".bin", "hooks", "SRC", "sub"),
+    *("x.code-workspace", "Jenkinsfile"),
+)
+NAMES = st.sampled_from(ALPHABET)
+
+
+@given(st.lists(NAMES, min_size=1, max_size=5), st.lists(NAMES, min_size=1, max_size=5))
+def test_an_offered_rule_covers_its_call_and_never_what_is_hidden_protected_or_outside(
+    asked: list[str], other: list[str]
+) -> None:
+    """The rule for the changes below one folder, granted, allows the call that it was offered for;
+    no call elsewhere, on a dotfile or a protected file; and a deny rule still wins.
+    """
+    offered = verdict(write("/".join(asked))).suggestions
+    if not offered:
+        return
+    rule = granted_rule(offered[0], ROOT)
+    assert verdict(write("/".join(asked)), allow=rule).kind == "allow"
+    assert verdict(write("/".join(asked)), allow=rule, mode="plan").kind == "deny"
+    for deny in (f"Edit(/{'/'.join(asked)})", "Edit", f"Edit({asked[0]}/**)"):
+        assert verdict(write("/".join(asked)), allow=rule, deny=deny).kind == "deny"
+    assert verdict(write("/".join(asked)), allow=rule, ask="Edit").kind == "ask"
+    if not offered[0].endswith("/**)"):
+        return
+    is_below = other[0] == asked[0] and len(other) > 1
+    hidden = any(name.startswith(".") for name in other)
+    covered = verdict(write("/".join(other)), allow=rule).kind == "allow"
+    assert not covered or (is_below and not hidden)
+    path = "/".join((*asked[:1], *other))
+    assert verdict(write(f"/work/other/{path}"), allow=rule).kind == "ask"
+    assert verdict(write(f"../{path}"), allow=rule).kind == "ask"
+    assert verdict(write(path, OUT), allow=rule).kind == "ask"
+
+
+DOTS = [
+    ("Edit(src/[!.]*)", "src/.env", "ask"),
+    ("Edit(src/[!.]*)", "src/a/.env", "ask"),
+    ("Edit(src/[!.]*)", "src/.a/b", "ask"),
+    ("Edit(src/[!.]*)", "src/a/b", "allow"),
+    ("Edit(//work/repo/src/[!.]*)", "src/a/.env/b", "ask"),
+    ("Edit(//work/repo/src/[!.]*)", "src/a/b", "allow"),
+    ("Edit(.github/[!.]*)", ".github/notes.md", "allow"),
+    ("Edit(.github/[!.]*)", ".github/.hidden", "ask"),
+    ("Edit(src/**)", "src/.env", "allow"),
+    ("Edit(.env)", "sub/.env", "allow"),
+    ("Edit", "src/.env", "allow"),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "expected"), DOTS)
+def test_a_pattern_may_leave_out_dotfiles_at_any_depth(rule: str, path: str, expected: str) -> None:
+    assert verdict(write(path), allow=rule).kind == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "stored"),
+    [
+        ("Edit(src/**)", "Edit(//work/repo/src/[!.]*)"),
+        ("Edit(//x/src/**)", "Edit(//x/src/**)"),
+        ("Edit(//work/repo/a.py)", "Edit(//work/repo/a.py)"),
+        ("Edit(~/x/**)", "Edit(~/x/**)"),
+        ("Read(//etc/passwd)", "Read(//etc/passwd)"),
+        ("Bash(git commit:*)", "Bash(git commit:*)"),
+        ("WebFetch(domain:a.com)", "WebFetch(domain:a.com)"),
+        ("Edit", "Edit"),
+    ],
+)
+def test_a_rule_that_is_stored_for_all_projects_holds_in_one_folder(rule: str, stored: str) -> None:
+    assert granted_rule(rule, ROOT) == stored
+    if rule.startswith("Edit(src"):
+        assert verdict(write("src/a"), allow=stored).kind == "allow"
+        elsewhere = Rules(allow=(stored,), base="/work/other", home=HOME)
+        other = Call("Write", {}, "write", (touched("/work/other/src/a", writes=True),), "Edit")
+        assert judge(other, elsewhere, "default", "/work/other").kind == "ask"
 
 
 REASONS = [

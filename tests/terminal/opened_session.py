@@ -10,7 +10,7 @@ from longrein.app.attachments import Attachments
 from longrein.app.file_names import FilesFound
 from longrein.app.run_context import CLOCK, RunContext
 from longrein.config import TrustedFolders
-from longrein.context import Budget, Report, ReportRow
+from longrein.context import Budget, Price, Report, ReportRow
 from longrein.events import Entry, Image
 from longrein.options import Options
 from longrein.permissions.hook_protocol import Hook
@@ -87,6 +87,9 @@ class ScriptedApp(App):
 
     def models(self, present: str) -> Sequence[str]:
         return (present, "mock/large")
+
+    def budget(self, name: str) -> Budget:
+        return Budget(200_000, 0, Price(3.0, 15.0))
 
     def is_first_run(self) -> bool:
         return False

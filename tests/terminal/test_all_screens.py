@@ -87,6 +87,7 @@ NUMBERED = "\n".join(
 TEXT = MARKDOWN.split("| ")[0].replace("👩‍👩‍👧", "")
 """A reply without the emoji whose cells each library counts in its own way."""
 OF_SMALL_WINDOWS = [
+    *("│", "type,", "↑", "↓,", "Enter,", "Esc"),  # of a list: the whole row, and short keys
     "v",
     "all",
     "yes",

@@ -174,6 +174,26 @@ def test_I13_always_exactly_this_stores_a_rule_for_this_command_alone(
     assert "push:*" not in settings
 
 
+@pytest.mark.parametrize("key", ["s", "a"])
+def test_a_yes_to_a_folder_covers_its_files_and_no_dotfile(tmp_path: Path, key: str) -> None:
+    def change(path: str) -> dict[str, Any]:
+        arguments = {"file_path": path, "content": "x\n"}
+        return {"calls": [{"name": "Write", "arguments": arguments}]}
+
+    asked = change("src/a.py")
+    project = home(tmp_path, asked, change("src/b/c.py"), change("src/.env"), {"text": "Done.\n"})
+    with open_at(project, 80, 24) as tty:
+        tty.until("s yes, for this session: Edit(src/**), all files below src/ but dotfiles")
+        tty.until("a always in this folder: Edit(src/**), all files below src/ but dotfiles")
+        tty.until(tty.keys_count).send(key).until("? Write: it changes src/.env")
+        assert (project / "src/b/c.py").read_text() == "x\n"
+        tty.until(tty.keys_count).send("n").until("idle")
+    assert not (project / "src/.env").exists()
+    settings = (tmp_path / "home" / ".config" / "longrein" / "config.toml").read_text()
+    assert (f'"Edit(/{project}/src/[!.]*)"' in settings) == (key == "a")
+    assert "src/**" not in settings
+
+
 def test_I13_several_questions_are_numbered(tmp_path: Path) -> None:
     with PseudoTerminal("three", tmp_path) as tty:
         tty.ask("go").until("(1 of 3)").until(tty.keys_count).send("y").until("(1 of 2)").send("y")

@@ -157,7 +157,7 @@ def test_B14_leaving_asks_what_becomes_of_running_tasks(
 ) -> None:
     with PseudoTerminal("company", tmp_path, 100, 40) as tty:
         tty.ask("wait").until("3 tasks, 2 agents").send("\x04")
-        tty.until("3 tasks still run (b1 npm run dev,").until("1 of 3; ↑ ↓ move")
+        tty.until("3 tasks still run (b1 npm run dev,").until("1 of 3; type to search, ↑ ↓ move")
         for key in (keys[:-1], keys[-1]) if keys.endswith("\r") else (keys,):
             tty.send(key)
         tty.exits(0)

@@ -301,10 +301,43 @@ def test_a_command_becomes_a_message_and_keeps_its_order(tmp_path: Path) -> None
 def test_a_list_is_chosen_from_or_left(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.ask("/model").until("which model?").send("\x1b")
-        tty.ask("/model").until("› mock/small").until("1 of 2; ↑ ↓ move, Enter chooses, Esc leaves")
-        tty.send("\x1b[B").until("› mock/large").send("\r")
+        tty.ask("/model").until("› mock/small  (now)  200k window, $3 in and $15 out")
+        tty.until('for this session; model = "PROVIDER/MODEL" in the settings makes it last')
+        tty.until("1 of 2; type to search, ↑ ↓ move, Enter chooses, Esc leaves")
+        tty.send("lar").until("which model?  lar").until("› mock/large").send("\x7f" * 3)
+        tty.until("› mock/small").send("zz").until("nothing fits").send("\x7f\x7f")
+        tty.until("1 of 2").send("\x1b[B").until("› mock/large").send("\r")
         tty.until("model: mock/large").until("idle · mock/large")
         assert tty.leave() == [{"type": "SetModel", "model": "mock/large"}]
+
+
+def test_a_list_of_modes_explains_each_and_begins_at_the_present_one(tmp_path: Path) -> None:
+    with PseudoTerminal("echo", tmp_path) as tty:
+        tty.ask("/mode plan").until("idle · mock/small · plan").send("/mode\r")
+        tty.until("› plan  (now)  changes nothing; ends with a plan")
+        tty.until("default  asks before it changes files")
+        tty.until("for this session; permission_mode in the settings makes it last")
+        tty.send("accept folders").until("1 of 1").send("\r").until(
+            "idle · mock/small · acceptEdits"
+        )
+
+
+def test_a_narrow_list_shows_the_whole_note_of_the_marked_row(tmp_path: Path) -> None:
+    with PseudoTerminal("echo", tmp_path, 40, 14) as tty:
+        tty.ask("/mode").until("› default  (now)  asks before").until("  │ asks before it changes")
+        tty.until("  │ before commands that no sandbox").until("1 of 6; type, ↑ ↓, Enter, Esc")
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 12)])
+def test_a_question_mark_alone_shows_the_keys_and_costs_nothing(
+    tmp_path: Path, columns: int, rows: int
+) -> None:
+    with PseudoTerminal("echo", tmp_path, columns, rows) as tty:
+        tty.until("say something").send("?").until("send into the turn that").until("Enter prints")
+        tty.send("\r").until("say something").until(lambda: "Esc Esc" in tty.text())
+        tty.send("?").until("Enter prints").send(" why\r").until("You said 5 char")
+        [said] = tty.leave()
+        assert said["parts"] == [{"type": "text", "text": "? why"}]
 
 
 def test_shift_tab_goes_through_the_modes(tmp_path: Path) -> None:

@@ -164,11 +164,19 @@ def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path) -> None:
 
 def test_a_list_is_shown_as_the_commands_to_type(tmp_path: Path) -> None:
     out = play("echo", tmp_path, "/model\n/mode\n/resume\n")
-    assert (
-        "\n/model mock/small\n/model mock/large\n/mode default\n/mode acceptEdits\n/mode plan\n"
-        in out
-    )
+    price = "200k window, $3 in and $15 out per million tokens"
+    assert f"\n/model mock/small  {price}  (now)\n/model mock/large  {price}\nfor this" in out
+    assert "\n/mode acceptEdits  as default, and changes files inside the folders" in out
+    assert "\n/mode plan  changes nothing; ends with a plan\n" in out
+    assert "\nfor this session; permission_mode in the settings makes it last\n" in out
     assert "/resume 11111111-aaaa  mend the parser  1 day ago · 12 entries\n" in out
+
+
+def test_a_question_mark_alone_shows_the_keys(tmp_path: Path) -> None:
+    out = play("echo", tmp_path, "?\n? why\n")
+    assert "alone on the line: show these keys" in out
+    assert out.count("You said") == 1
+    assert "You said 5 characters" in out
 
 
 def test_a_session_is_left_for_another(tmp_path: Path) -> None:

@@ -262,6 +262,9 @@ SIZES = {
         (("2", "13\r"), "Which colour?\nblue\n\nWhich sizes?\nS, L"),
         (("omauve\r", "2\r"), "Which colour?\nmauve\n\nWhich sizes?\nM"),
         (("1", "11oall\r"), "Which colour?\nred\n\nWhich sizes?\nall"),
+        (("b", "aC\r"), "Which colour?\nblue\n\nWhich sizes?\nS, L"),
+        (("\x1b[B\x1b[B\x1b[A\r", "\x1b[B \x1b[B \r"), "Which colour?\nblue\n\nWhich sizes?\nM, L"),
+        (("\r", "\x1b[B\r"), "Which colour?\nred\n\nWhich sizes?\nM"),
     ],
 )
 def test_the_user_answers_questions_of_the_model(
@@ -278,11 +281,39 @@ def test_the_user_answers_questions_of_the_model(
     assert result_of(tmp_path, "AskUserQuestion").endswith(said)
 
 
-def test_the_user_answers_questions_of_the_model_by_lines(tmp_path: Path) -> None:
+def has_keys(tty: PseudoTerminal) -> bool:
+    """Whether the short keys of a question count: they are bold then."""
+    rows = [y for y, row in enumerate(tty.lines()) if row.startswith(" o words")]
+    return any(tty.screen.buffer[y][1].bold for y in rows)
+
+
+def test_a_question_of_the_model_fits_a_small_window(tmp_path: Path) -> None:
+    ask = {"calls": [{"name": "AskUserQuestion", "arguments": {"questions": [COLOURS, SIZES]}}]}
+    project = home(tmp_path, ask, {"text": "Fine."})
+    environ = {"HOME": str(tmp_path / "home"), "LONGREIN_STATE_DIR": str(tmp_path / "state")}
+    with PseudoTerminal("", project, 40, 12, LONGREIN_SANDBOX_MODE="off", **environ) as tty:
+        tty.ask("go").until("│ › 1 red  warm").until("│   3 green").until(
+            "1-3, a-c or Enter choose, ↑ ↓ move"
+        )
+        tty.until(" o words  n no answer  f why not").until(lambda: has_keys(tty))
+        tty.send("\x1b[B\x1b[B")
+        tty.until("│ › 3 green").send("\r").until("(2 of 2) Which sizes?")
+        tty.until("lines 1-4 of 6; ↑ ↓ move").send("\x1b[B ").until("│ › 2 [x] M")
+        tty.send("c").until("│   3 [x] L").send("\r").until("Fine.")
+    said = "Which colour?\ngreen\n\nWhich sizes?\nM, L"
+    assert result_of(tmp_path, "AskUserQuestion").endswith(said)
+
+
+@pytest.mark.parametrize("lines", [("3", "1 2"), ("c", "a,b")])
+def test_the_user_answers_questions_of_the_model_by_lines(
+    tmp_path: Path, lines: tuple[str, str]
+) -> None:
     ask = {"calls": [{"name": "AskUserQuestion", "arguments": {"questions": [COLOURS, SIZES]}}]}
     with open_it(home(tmp_path, ask, {"text": "Fine."}), "--plain") as tty:
-        tty.until(">").send("go\n").until("(1 of 2) Which colour?").until("answer>").send("3\n")
-        tty.until("(2 of 2) Which sizes?").send("1 2\n").until("Fine.")
+        tty.until(">").send("go\n").until("(1 of 2) Which colour?").until("answer>")
+        tty.send(f"{lines[0]}\n").until("(2 of 2) Which sizes?").send(f"{lines[1]}\n").until(
+            "Fine."
+        )
     assert result_of(tmp_path, "AskUserQuestion").endswith(
         "Which colour?\ngreen\n\nWhich sizes?\nS, M"
     )

@@ -24,9 +24,8 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.frontends.reports.cost import cost_rows
-from longrein.frontends.terminal.choice_list import Row
+from longrein.frontends.terminal.choice_list import Chooser, Row
 from longrein.frontends.terminal.clipboard import copy, osc52, programs, takes_osc52
-from longrein.frontends.terminal.command_actions import SearchList
 from longrein.frontends.terminal.event_lines import plain
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.steps.human_text import age
@@ -106,7 +105,7 @@ ROWS = [
 
 def test_a_list_is_narrowed_by_words_in_any_order() -> None:
     wanted: list[str] = []
-    found = SearchList("which?", ROWS, wanted.append)
+    found = Chooser("which?", ROWS, want=wanted.append)
     found.previews["1111"] = ["mock/small, 3 requests", "› mend it"]
     assert texts(found.draw(80, 20)) == [
         "which?  ▏",
@@ -138,7 +137,7 @@ def test_a_list_is_narrowed_by_words_in_any_order() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(24, 8), (40, 12), (200, 60), (10, 3)])
 def test_a_list_fits_its_room(width: int, height: int) -> None:
-    found = SearchList("which session?", ROWS * 40, lambda _: None)
+    found = Chooser("which session?", ROWS * 40, want=lambda _: None)
     found.previews = {row.value: ["x" * 300] * 20 for row in ROWS}
     for _ in range(50):
         found.move(1)

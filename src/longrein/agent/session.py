@@ -381,9 +381,12 @@ class Session:
             or not {*rules} <= {*proposed}
         ):
             return msgspec.structs.replace(answer, scope="once", rule="")
+        from longrein.permissions.rule_evaluation import granted_rule
+
+        rules = [granted_rule(rule, self.deps.rules.base) for rule in rules]
         if answer.scope == "always":
             try:
-                self.deps.remember_rule(answer.rule)
+                self.deps.remember_rule("\n".join(rules))
             except LongreinError as error:
                 self.notice(str(error))
                 return msgspec.structs.replace(answer, scope="once", rule="")

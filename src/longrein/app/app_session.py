@@ -16,7 +16,7 @@ from longrein.config import door_points, full_model_name, home_folder, own_comma
 from longrein.context import Budget, Report, next_compacted, report
 from longrein.events import Document, Image, LongreinError, UsageError
 from longrein.extension_points import OBSERVERS_DOOR
-from longrein.models import Model, ModelOptions, open_model
+from longrein.models import Model, ModelOptions, key_source, open_model
 from longrein.permissions.hook_protocol import Hook
 from longrein.settings_schema import Settings
 from longrein.store import USER, Goals, HistoryReader, SessionHistory, SessionLog, project_key
@@ -45,15 +45,13 @@ class AppSession:
         session: OpenSession,
         deps: Dependencies,
         log: SessionLog,
-        key_source: str,
         notes: tuple[str, ...],
     ) -> None:
-        """`key_source` names the place of the model's key; `notes` are lines for the user."""
+        """`notes` are lines for the user."""
         self.app = app
         self.session = session
         self.deps = deps
         self.log = log
-        self.key_source = key_source
         self.notes = notes
         self.finishes: tuple[Finish, ...] = ()
         self._effort = ""
@@ -83,6 +81,11 @@ class AppSession:
     def model(self) -> str:
         """`provider/model` of the present model."""
         return self.deps.model.name
+
+    @property
+    def key_source(self) -> str:
+        """Place of the present model's key: a variable, the keyring, a file; `none` without one."""
+        return key_source(self.deps.model)
 
     @property
     def budget(self) -> Budget:
@@ -196,9 +199,12 @@ class AppSession:
         waiting = self.app.context.hooks.changed
         return [*((hook, True) for hook in running), *((hook, False) for hook in waiting)]
 
-    def use_key(self, provider: str, key: str) -> bool:
-        """Mask a new key of a provider from now on; return True if the next request uses it."""
+    def hide_key(self, key: str) -> None:
+        """Mask a new key of a provider from now on."""
         self.session.hide([key])
+
+    def renew_key(self, provider: str) -> bool:
+        """Look for the key of a provider again; return True if the next request goes there."""
         is_present = self.model.partition("/")[0] == provider
         if is_present:
             self.deps.model = self.deps.open_model(self.model)

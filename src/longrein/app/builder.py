@@ -46,7 +46,6 @@ from longrein.app.run_context import (
     found_in,
     found_notes,
     kept_keys,
-    key_source,
     session_of,
     stored_model,
     sweep_orphans,
@@ -158,7 +157,7 @@ def _around(
     state = resumed_state(log)
     settings = run_context.settings
     allowed = run_context.settings.permissions
-    model, key_from = _model(run_context, log, state, given, additions)
+    model = _model(run_context, log, state, given, additions)
     roots = run_context.roots  # never those of the log, which could be edited
     opened, nonce = _opened(run_context, log.session, state)
     secrets = (
@@ -186,7 +185,7 @@ def _around(
         workspace=workspace,
         tools=offer.tools,
         model=model,
-        open_model=lambda name: _model(run_context, log, state, None, additions, name)[0],
+        open_model=lambda name: _model(run_context, log, state, None, additions, name),
         prefix=offer.prefix,
         history=lambda first, last: log.reader.entries(first - 1, last),
         rules=Rules(allowed.allow, allowed.ask, allowed.deny, roots[0], run_context.home),
@@ -239,7 +238,7 @@ def _around(
         *_left_behind(ended, roots, state),
     )
     notes = _notes(run_context, session, log, later)
-    return AppSession(app, session, deps, log, key_from, notes)
+    return AppSession(app, session, deps, log, notes)
 
 
 def _extension_parts(run_context: RunContext, additions: Additions) -> tuple[ExtensionPart, ...]:
@@ -345,18 +344,14 @@ def _model(
     given: Model | ModelOptions | None,
     additions: Additions,
     name: str = "",
-) -> tuple[Model, str]:
-    """Return the model that was given, or `name`, or the one asked for, or the session's; and
-    the source of its key.
-    """
+) -> Model:
+    """Return the model that was given, or `name`, or the one asked for, or the session's."""
     named = name or stored_model(run_context, state)
     given = given or additions.plugins.open_model(named or run_context.settings.model)
     if given is not None and not isinstance(given, ModelOptions):
-        return given, "none"
+        return given
     chosen = given or chosen_model(run_context, named)
-    return open_model(
-        chosen if name else _sized(chosen, additions), log.read_blob, CLOCK
-    ), key_source(run_context, chosen)
+    return open_model(chosen if name else _sized(chosen, additions), log.read_blob, CLOCK)
 
 
 def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:

@@ -4,7 +4,6 @@ import os
 import time
 import uuid
 from asyncio import sleep
-from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,13 +26,13 @@ from longrein.config import (
     state_dir,
 )
 from longrein.config.claude_settings import OtherSettings, read_given
+from longrein.config.stored_keys import KeyEnvironment, provider_key
 from longrein.config.user_environment import read_bounded
 from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.models import (
     ModelOptions,
     known_models,
-    known_provider,
     known_providers,
     look_up,
     offered_models,
@@ -166,13 +165,8 @@ def read_run_context(
 
 
 def with_keys(environ: Mapping[str, str], keys: StoredKeys | None) -> Mapping[str, str]:
-    """Return `environ` with the kept keys behind it, to be read only: a variable that is set
-    comes first.
-    """
-    if not keys:
-        return environ
-    given = {name: value for name, value in environ.items() if value or name not in keys}
-    return ChainMap(given, keys)  # type: ignore[arg-type]
+    """Return `environ` with the kept keys beside it, to be read only."""
+    return KeyEnvironment(environ, keys) if keys else environ
 
 
 def _hooks(
@@ -380,7 +374,9 @@ def model_names(run_context: RunContext, present: str) -> Sequence[str]:
     """Return the present model, those of the settings, then those of providers with a key."""
     environ = run_context.key_environ
     with_key = [
-        known.name for known in known_providers() if any(environ.get(key) for key in known.keys)
+        known.name
+        for known in known_providers()
+        if provider_key(known.name, run_context.settings, environ).key
     ]
     offered = [
         f"{name}/{model}"
@@ -406,30 +402,6 @@ def named_budget(run_context: RunContext, name: str) -> Budget:
         configured = None  # its provider is no longer in the settings
     provider, _, model = name.partition("/")
     return configured or look_up(provider, model)
-
-
-def key_source(run_context: RunContext, chosen: ModelOptions) -> str:
-    """Return the variable that the key came from, or where `longrein login` keeps it; `none`
-    without a key.
-    """
-    known, given = (
-        known_provider(chosen.provider),
-        run_context.settings.providers.get(chosen.provider),
-    )
-    names = ((given.api_key_env,) if given and given.api_key_env else ()) + (
-        known.keys if known else ()
-    )
-    if not chosen.api_key:
-        return "none"
-    for name in names:
-        if run_context.environ.get(name, "").strip() == chosen.api_key:
-            return name
-    keys = run_context.keys
-    return (
-        next((keys.source(name) for name in names if name in keys), "none")
-        if keys is not None
-        else "none"
-    )
 
 
 def kept_keys(run_context: RunContext) -> tuple[str, ...]:

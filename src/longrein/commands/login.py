@@ -4,19 +4,18 @@
 
 from collections.abc import Sequence
 
-from longrein.app.run_context import RunContext, chosen_model, key_source
+from longrein.app.run_context import RunContext, chosen_model
 from longrein.config import shorten_home, user_file
-from longrein.config.stored_keys import key_variable
 from longrein.events import LongreinError
 from longrein.frontends.provider_keys import (
     forget_key,
+    ignored_key,
+    key_of,
     key_question,
     providers_with_keys,
-    stored_keys,
 )
 from longrein.frontends.secret_input import read_secret
 from longrein.frontends.stdio import say, show
-from longrein.models import known_provider
 from longrein.steps.human_text import escape_line
 
 
@@ -41,12 +40,10 @@ def _list(place: RunContext) -> int:
     """List the providers and where the key of each is."""
     rows = []
     for provider in providers_with_keys(place):
-        variable = key_variable(provider, place.settings)
-        known = known_provider(provider)
-        names = (variable, *(known.keys if known else ()))
-        set_now = next((name for name in names if place.environ.get(name, "").strip()), "")
-        kept = stored_keys(place).source(variable) if variable in stored_keys(place) else ""
-        rows.append(f"{escape_line(provider):<12} {set_now or kept or 'no key'}\n")
+        found = key_of(place, provider)
+        source = found.source if found.key else "no key"
+        note = f"  ({ignored_key(found)})" if ignored_key(found) else ""
+        rows.append(f"{escape_line(provider):<12} {source}{note}\n")
     show("".join(rows))
     say(
         "`longrein login PROVIDER` asks for a key and keeps it; `longrein login PROVIDER < FILE` "
@@ -61,9 +58,7 @@ def _advice(place: RunContext, provider: str) -> list[str]:
         chosen = chosen_model(place)
     except LongreinError as error:
         return [str(error)]
-    lines = [
-        f"`longrein` uses {chosen.provider}/{chosen.model}, key from {key_source(place, chosen)}"
-    ]
+    lines = [f"`longrein` uses {chosen.provider}/{chosen.model}, key from {chosen.key_source}"]
     if chosen.provider != provider:
         file = shorten_home(user_file(place.environ, place.home), place.home)
         lines.append(

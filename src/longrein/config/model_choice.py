@@ -9,6 +9,7 @@ from math import isfinite
 import msgspec
 
 from longrein.config.settings_file import nearest, shorten_home
+from longrein.config.stored_keys import ProviderKey, provider_key
 from longrein.config.user_environment import home_folder, user_file
 from longrein.context import Budget, Price
 from longrein.events import LongreinError, ModelUnknown, SettingsError
@@ -61,7 +62,7 @@ def choose_model(
     if name:
         return _named(name, settings, environ)
     for known in known_providers():
-        if known.model and _key(known, settings.providers.get(known.name), environ)[0]:
+        if known.model and provider_key(known.name, settings, environ).key:
             return _options(known.name, known.model, settings, environ)
     for known in known_providers():
         if known.local:
@@ -135,12 +136,15 @@ def _options(
             f"{where}: the base_url of {provider} must start with http:// or https://, not {url!r}"
         )
     figures = settings.models.get(f"{provider}/{model}")
+    key = _needed_key(provider_key(provider, settings, environ), given, url)
     return ModelOptions(
         provider=provider,
         model=model,
         wire=wire,
         base_url=_home(url, environ) if wire == "scripted" else url,
-        api_key=_needed_key(provider, known, given, url, environ),
+        api_key=key.key,
+        key_source=key.source,
+        key_advice=key.advice,
         budget=_budget(provider, model, figures, settings, is_own=_is_private(url)),
         text_tools=given.text_tools,
         headers=given.headers,
@@ -187,27 +191,15 @@ def provider_address(provider: str, settings: Settings, environ: Mapping[str, st
     return url.rstrip("/") + ("/v1" if known.local and not url.rstrip("/").endswith("/v1") else "")
 
 
-def _key(
-    known: Known | None, given: Provider | None, environ: Mapping[str, str]
-) -> tuple[str, tuple[str, ...]]:
-    """Return the key ('' for none) and the variables that were read."""
-    names = known.keys if known else ()
-    if given and given.api_key_env:
-        names = (given.api_key_env,)
-    return next((environ[v].strip() for v in names if environ.get(v, "").strip()), ""), names
-
-
-def _needed_key(
-    provider: str, known: Known | None, given: Provider, url: str, environ: Mapping[str, str]
-) -> str:
-    key, names = _key(known, given, environ)
-    optional = not names or (not given.api_key_env and is_loopback(url))
-    if not key and not optional:
+def _needed_key(found: ProviderKey, given: Provider, url: str) -> ProviderKey:
+    """Return the key. Raises `ModelUnknown` without one where the address needs one."""
+    optional = not found.names or (not given.api_key_env and is_loopback(url))
+    if not found.key and not optional:
         raise ModelUnknown(
-            f"No key for {provider}: `longrein login {provider}` keeps one,\n"
-            f"or set {names[0]}, or use another with --model PROVIDER/MODEL.\n{DEMO}"
+            f"No key for {found.provider}: `longrein login {found.provider}` keeps one,\n"
+            f"or set {found.names[0]}, or use another with --model PROVIDER/MODEL.\n{DEMO}"
         )
-    return key
+    return found
 
 
 def _budget(
@@ -322,9 +314,7 @@ def full_model_name(name: str, settings: Settings, environ: Mapping[str, str]) -
     if not name or "/" in name:
         return name
     keyed = (
-        k.name
-        for k in known_providers()
-        if k.model and _key(k, settings.providers.get(k.name), environ)[0]
+        k.name for k in known_providers() if k.model and provider_key(k.name, settings, environ).key
     )
     provider = next(
         (one for one in (settings.model.partition("/")[0], *keyed) if known_provider(one)), ""

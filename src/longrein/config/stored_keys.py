@@ -5,22 +5,18 @@ The file names the providers and where the key of each is. Keys are only ever gi
 the model and to the redaction; no environment of a process holds them.
 """
 
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 
 import msgspec
 
-from longrein.atomic_file import replace_file
 from longrein.config.settings_file import shorten_home
 from longrein.config.user_environment import config_dir
-from longrein.events import SettingsError, UsageError
-from longrein.models import known_provider, known_providers
+from longrein.events import SettingsError
+from longrein.models import known_provider
 from longrein.settings_schema import Settings
 
 IN_FILE = "file"
 FILE_BYTES_MAX = 1 << 20
-KEY_CHARS_MAX = 4_096
 
 
 class StoredKey(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,79 +52,39 @@ def read_stored(path: str) -> dict[str, StoredKey]:
         ) from None
 
 
-def write_stored(path: str, stored: Mapping[str, StoredKey]) -> None:
-    """Replace the file, with mode 0600; remove it where nothing is stored. Raises
-    `SettingsError`.
-    """
-    try:
-        if not stored:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
-            return
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        replace_file(
-            path, [msgspec.json.format(msgspec.json.encode(stored), indent=2), b"\n"], durable=True
-        )
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
-
-
-def key_variable(provider: str, settings: Settings) -> str:
-    """Return the environment variable of a provider's key. Raises `UsageError` for one that
-    needs or has none.
-    """
+def key_variables(provider: str, settings: Settings) -> tuple[str, ...]:
+    """Return the environment variables of a provider's key, the first that is set wins."""
     given, known = settings.providers.get(provider), known_provider(provider)
     if given is not None and given.api_key_env:
-        return given.api_key_env
-    if known is not None and known.keys:
-        return known.keys[0]
-    if known is not None:
-        raise UsageError(f"{provider} is a server on this machine, which needs no key")
-    if given is not None:
-        raise UsageError(
-            f"add api_key_env under [providers.{provider}]: the key is kept under that name"
-        )
-    names = ", ".join(one.name for one in known_providers() if one.keys)
-    raise UsageError(
-        f"no provider {provider!r}; known are {names}, and those of [providers.NAME] in your "
-        "settings"
-    )
-
-
-def checked_key(text: str) -> str:
-    """Return a key as it was entered, without blanks around it. Raises `UsageError` for what
-    cannot be one.
-    """
-    key = text.strip()
-    if not key:
-        raise UsageError("no key was entered, nothing is changed")
-    if not (key.isascii() and key.isprintable()) or " " in key or len(key) > KEY_CHARS_MAX:
-        raise UsageError(
-            "that is no key: it holds blanks or other characters that keys do not have; nothing "
-            "is changed"
-        )
-    return key
+        return (given.api_key_env,)
+    return known.keys if known is not None else ()
 
 
 class StoredKeys(Mapping[str, str]):
     """Variable -> key of the stored keys, each fetched when it is asked for."""
 
     def __init__(self, environ: Mapping[str, str], home: str, settings: Settings) -> None:
-        self._environ, self._settings = environ, settings
+        self.environ, self._settings = environ, settings
         self.path = credentials_file(environ, home)
         self.file = shorten_home(self.path, home)
         self.problem = ""
         """Why no key could be read; '' for none."""
+        self.preferred: set[str] = set()
+        """Providers whose kept key comes before a variable, until this process ends."""
         self._fetched: dict[str, str] = {}
         self._stored: dict[str, StoredKey] = {}
+        self._providers: dict[str, str] = {}
         try:
-            self._stored = read_stored(self.path)
+            self.reload()
         except SettingsError as error:
             self.problem = str(error)
-        self._providers: dict[str, str] = {}
-        for provider in self._stored:
-            with suppress(UsageError):  # the settings do not name it any more
-                self._providers[key_variable(provider, settings)] = provider
+
+    def reload(self) -> None:
+        """Read the file again. Raises `SettingsError`."""
+        self._stored = read_stored(self.path)
+        self._fetched.clear()
+        known = ((key_variables(one, self._settings)[:1], one) for one in self._stored)
+        self._providers = {name: provider for names, provider in known for name in names}
 
     @property
     def stored(self) -> Mapping[str, str]:
@@ -160,7 +116,7 @@ class StoredKeys(Mapping[str, str]):
     def _from_keyring(self, kept: str, provider: str) -> str:
         from longrein.workspace.system_keyring import load_secret
 
-        return load_secret(kept, provider, self._environ)
+        return load_secret(kept, provider, self.environ)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._providers)
@@ -168,36 +124,83 @@ class StoredKeys(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._providers)
 
-    def keep(self, provider: str, key: str) -> str:
-        """Keep the key of a provider; return where. Raises `UsageError` and `SettingsError`."""
-        from longrein.workspace.system_keyring import store_secret
 
-        variable, key = key_variable(provider, self._settings), checked_key(key)
-        stored = read_stored(self.path)
-        kept = store_secret(provider, key, self._environ)
-        stored[provider] = StoredKey(kept) if kept else StoredKey(IN_FILE, key)
-        write_stored(self.path, stored)
-        self._stored, self._providers[variable], self._fetched[variable] = stored, provider, key
-        return self.source(variable)
+# --- Which key is used ----------------------------------------------------------------------------
 
-    def forget(self, provider: str) -> str:
-        """Remove the key of a provider; return where it was. Raises `UsageError` and
-        `SettingsError`.
-        """
-        from longrein.workspace.system_keyring import delete_secret
 
-        stored = read_stored(self.path)
-        if provider not in stored:
-            known = ", ".join(stored) or "there is none"
-            raise UsageError(f"no key of {provider!r} is kept; kept are: {known}")
-        one = stored.pop(provider)
-        if one.kept != IN_FILE and not delete_secret(one.kept, provider, self._environ):
-            raise SettingsError(f"{one.kept} did not remove the key of {provider}: remove it there")
-        write_stored(self.path, stored)
-        self._stored = stored
-        for variable in [
-            variable for variable, named in self._providers.items() if named == provider
-        ]:
-            del self._providers[variable]
-            self._fetched.pop(variable, None)
-        return self.file if one.kept == IN_FILE else f"the keyring ({one.kept})"
+class KeyEnvironment(Mapping[str, str]):
+    """The environment for the choice of a model, with the kept keys beside it. No process may get
+    those.
+    """
+
+    def __init__(self, environ: Mapping[str, str], kept: StoredKeys) -> None:
+        self._environ = environ
+        self.kept = kept
+
+    def __getitem__(self, variable: str) -> str:
+        return self._environ[variable]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._environ)
+
+    def __len__(self) -> int:
+        return len(self._environ)
+
+
+class ProviderKey(msgspec.Struct, frozen=True):
+    """The key of a provider, and where else there is one."""
+
+    provider: str
+    names: tuple[str, ...]
+    """Variables that were looked at."""
+    variable: str = ""
+    """Variable that is set; '' for none."""
+    kept: str = ""
+    """Place of the kept key, for display; '' for none."""
+    key: str = ""
+    """The key that is used; '' for none."""
+    uses_kept: bool = False
+    """True if that is the kept key."""
+
+    @property
+    def source(self) -> str:
+        """Place of the key that is used, for display; `none` without a key."""
+        if self.uses_kept:
+            return self.kept
+        return self.variable or "none"
+
+    @property
+    def advice(self) -> str:
+        """Say what to do when the provider refuses the key; '' without a key."""
+        session = f"in a session `/login {self.provider}`"
+        if not self.key:
+            return ""
+        if self.uses_kept:
+            login = f"`longrein login {self.provider}`"
+            return f"it came from {self.kept}; {login} replaces it, {session} does too"
+        if self.kept:
+            return (
+                f"it came from {self.variable}, which comes before the key kept in {self.kept}; "
+                f"unset {self.variable}, or {session} offers to use the kept one"
+            )
+        return (
+            f"it came from {self.variable}; set another there, or {session} asks for one and "
+            "offers to use it"
+        )
+
+
+def provider_key(provider: str, settings: Settings, environ: Mapping[str, str]) -> ProviderKey:
+    """Find the key of a provider: the variable that is set, else the kept key; a preferred kept
+    key before the variable. The only place that decides this.
+    """
+    names = key_variables(provider, settings)
+    kept = environ.kept if isinstance(environ, KeyEnvironment) else None
+    variable = next((name for name in names if environ.get(name, "").strip()), "")
+    under = next((name for name in names if kept is not None and name in kept), "")
+    key = place = ""
+    if kept is not None and under:
+        place = kept.source(under)
+        if not variable or provider in kept.preferred:
+            key = kept[under].strip()
+    used = key or environ.get(variable, "").strip()
+    return ProviderKey(provider, names, variable, place, used, uses_kept=bool(key))

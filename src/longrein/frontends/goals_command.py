@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from longrein.events import Goal, LongreinError
+from longrein.frontends.localization import translate
 from longrein.steps.human_text import escape, escape_line, joined
 from longrein.tools import GoalPort
 
@@ -25,13 +26,18 @@ async def goal_rows(port: GoalPort, argument: str) -> Sequence[str]:
 async def _rows(port: GoalPort, word: str, rest: str) -> Sequence[str]:
     if word in ("", "all", "list"):
         goals = await port.goals(every=word == "all")
-        return [goal_line(goal) for goal in goals] or ["no goals yet; /goals add TITLE makes one"]
+        return [goal_line(goal) for goal in goals] or [
+            translate("no goals yet; /goals add TITLE makes one")
+        ]
     if word == "add" and rest:
         title, blocked_by = _after(rest)
         return [goal_line(await port.add(title, "", blocked_by))]
     if word in _STATUSES and _number(rest):
         goal, freed = await port.update(_number(rest), status=_STATUSES[word])
-        return [goal_line(goal), *(f"can begin now: {goal_line(goal)}" for goal in freed)]
+        return [
+            goal_line(goal),
+            *(translate(f"can begin now: {goal_line(goal)}") for goal in freed),
+        ]
     number, _, text = rest.partition(" ")
     if word == "title" and _number(number) and text.strip():
         goal, _ = await port.update(_number(number), title=text.strip())
@@ -44,7 +50,7 @@ async def _rows(port: GoalPort, word: str, rest: str) -> Sequence[str]:
                 goal_line(goal),
                 *(f"  {row}" for row in escape(goal.body).expandtabs(4).splitlines()),
             ]
-    return [f"there is no goal {escape_line(word)}; /goals all lists them"]
+    return [translate(f"there is no goal {escape_line(word)}; /goals all lists them")]
 
 
 def _after(rest: str) -> tuple[str, list[int]]:
@@ -64,10 +70,9 @@ def _number(text: str) -> int:
 
 def goal_line(goal: Goal) -> str:
     """Line of a goal: mark, id, title, owner, blocking goals."""
-    owner = f"by {escape_line(goal.owner)}" if goal.owner else ""
-    after = (
-        f"after {', '.join(f'#{number}' for number in goal.blocked_by)}" if goal.blocked_by else ""
-    )
+    owner = translate(f"by {escape_line(goal.owner)}") if goal.owner else ""
+    goals = ", ".join(f"#{number}" for number in goal.blocked_by)
+    after = translate(f"after {goals}") if goals else ""
     details = joined(owner, after, by="; ")
     head = f"{MARKS.get(goal.status, '[ ]')} #{goal.id} {escape_line(goal.title)}"
     return f"{head}  ({details})" if details else head

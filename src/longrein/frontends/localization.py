@@ -12,6 +12,10 @@ from functools import lru_cache
 import msgspec
 
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
+TEXTS_WITHIN = ("why", "what", "how", "place")
+"""Placeholders for texts of longrein, which are translated too; others stand for names, figures
+and what a user or a model wrote.
+"""
 VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 """Variables that name the language, the strongest first."""
 
@@ -22,7 +26,7 @@ class Catalogue(msgspec.Struct, frozen=True):
     texts: Mapping[str, str]
     """English text without placeholders -> its translation."""
     patterns: tuple[tuple["re.Pattern[str]", str], ...]
-    """(pattern of the English text, translation with placeholders), the longest text first."""
+    """(pattern of the English text, translation with placeholders), in the order of trial."""
 
 
 _NONE = Catalogue({}, ())
@@ -78,17 +82,31 @@ def _looked_up(text: str) -> str:
 
 
 def _filled(shown: str, match: "re.Match[str]") -> str:
-    return PLACEHOLDER.sub(lambda name: match[name[1]], shown)
+    return PLACEHOLDER.sub(
+        lambda name: translate(match[name[1]]) if name[1] in TEXTS_WITHIN else match[name[1]],
+        shown,
+    )
 
 
 def _catalogue(texts: Mapping[str, str]) -> Catalogue:
     with_places = sorted(
-        (key for key in texts if PLACEHOLDER.search(key)), key=lambda key: -len(key)
+        (key for key in texts if PLACEHOLDER.search(key)),
+        key=lambda key: (_rank(key), -len(key)),
     )
     return Catalogue(
         {key: shown for key, shown in texts.items() if key not in with_places},
         tuple((_pattern(key), texts[key]) for key in with_places),
     )
+
+
+def _rank(key: str) -> int:
+    """Return 0 for a key that begins with another text, 1 for one that begins with words, 2 for one
+    that begins with a name: the first is the outermost, the last matches most.
+    """
+    first = PLACEHOLDER.match(key)
+    if first is None:
+        return 1
+    return 0 if first[1] in TEXTS_WITHIN else 2
 
 
 def _pattern(key: str) -> "re.Pattern[str]":

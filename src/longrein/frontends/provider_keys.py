@@ -2,7 +2,8 @@
 
 from longrein.app.run_context import RunContext
 from longrein.config import StoredKeys
-from longrein.config.stored_keys import key_variable
+from longrein.config.key_editing import keep_key, key_variable, remove_key
+from longrein.config.stored_keys import ProviderKey, provider_key
 from longrein.events import UsageError
 from longrein.frontends.secret_input import SecretQuestion
 from longrein.models import known_providers
@@ -10,21 +11,67 @@ from longrein.models import known_providers
 
 def key_question(place: RunContext, provider: str) -> SecretQuestion:
     """Return the question for the key of a provider. Raises `UsageError` for one without a key."""
-    variable = key_variable(provider, place.settings)
+    key_variable(provider, place.settings)
 
     def keep(text: str) -> str:
-        where = stored_keys(place).keep(provider, text)
-        first = (
-            f"; but {variable} is set, too, and comes first"
-            if place.environ.get(variable, "").strip()
-            else ""
-        )
+        where = keep_key(stored_keys(place), provider, place.settings, text)
+        found = key_of(place, provider)
+        removal = f"`longrein logout {provider}` removes it"
+        if found.uses_kept:
+            return f"the key of {provider} is kept in {where}; {removal}"
         return (
-            f"the key of {provider} is kept in {where}{first}; `longrein logout {provider}` "
-            "removes it"
+            f"the key of {provider} is kept in {where}; but {found.variable} is set and comes "
+            f"first: unset {found.variable}, or `/login {provider} kept` in a session uses the "
+            f"kept key there; {removal}"
         )
 
     return SecretQuestion(f"Key of {provider} (it is not shown): ", keep)
+
+
+def key_of(place: RunContext, provider: str) -> ProviderKey:
+    """Return the key that a provider gets, and where it comes from."""
+    return provider_key(provider, place.settings, place.key_environ)
+
+
+def ignored_key(found: ProviderKey) -> str:
+    """Say which other key of a provider is not used; '' without another one."""
+    if not found.variable or not found.kept:
+        return ""
+    if found.uses_kept:
+        return f"{found.variable} is set too, and not used until longrein ends"
+    return f"{found.variable} is set and comes before the key kept in {found.kept}"
+
+
+KEPT = "kept"
+"""Word of `/login PROVIDER kept`, which prefers the kept key to a variable."""
+VARIABLE = "variable"
+"""Word of `/login PROVIDER variable`, which takes that back."""
+
+
+def prefer_key(place: RunContext, provider: str, word: str) -> str:
+    """Use the kept key or the variable of a provider until longrein ends; return the line to show.
+    Raises `UsageError`.
+    """
+    preferred = stored_keys(place).preferred
+    if word not in (KEPT, VARIABLE):
+        raise UsageError(f"say /login {provider}, /login {provider} {KEPT} or {VARIABLE}")
+    if word == KEPT:
+        preferred.add(provider)
+    else:
+        preferred.discard(provider)
+    found = key_of(place, provider)
+    if word == KEPT and not found.uses_kept:
+        preferred.discard(provider)
+        raise UsageError(f"no key of {provider} is kept; /login {provider} asks for one")
+    if word == VARIABLE and not found.variable:
+        raise UsageError(f"none of {', '.join(found.names)} is set")
+    told = f"{provider} uses the key from {found.source}"
+    if not found.uses_kept or not found.variable:
+        return told
+    return (
+        f"{told} until longrein ends; the next start takes {found.variable} again, unless you "
+        "unset it"
+    )
 
 
 def providers_with_keys(place: RunContext) -> list[str]:
@@ -52,4 +99,4 @@ def forget_key(place: RunContext, provider: str) -> str:
             f"which one? longrein logout PROVIDER; kept are: {', '.join(stored) or 'none'}"
         )
     provider = provider or next(iter(stored))
-    return f"the key of {provider} is removed from {stored_keys(place).forget(provider)}"
+    return f"the key of {provider} is removed from {remove_key(stored_keys(place), provider)}"

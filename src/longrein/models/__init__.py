@@ -31,6 +31,7 @@ from longrein.models.model_port import (
     TextDelta,
     ThinkingDelta,
     forget_encoded,
+    key_source,
 )
 from longrein.models.wire_base import WEB_SEARCH, can_search_web, family, wire_call_id
 
@@ -66,6 +67,7 @@ __all__ = [
     "family",
     "forget_encoded",
     "is_trained_on_patches",
+    "key_source",
     "kind_of",
     "known_models",
     "known_provider",

@@ -183,12 +183,21 @@ class RetryHeaders(msgspec.Struct, frozen=True):
     """
 
 
-def failure_of_status(status: int, body: str, headers: RetryHeaders, wall_s: float) -> Failure:
-    """Make a failure of an error answer. `wall_s` is the present time in seconds UTC."""
+KEY_ADVICE = "check the key (`longrein login` keeps another) or use another provider"
+
+
+def failure_of_status(
+    status: int, body: str, headers: RetryHeaders, wall_s: float, key_advice: str = ""
+) -> Failure:
+    """Make a failure of an error answer. `wall_s` is the present time in seconds UTC.
+
+    `key_advice` says what to do when the key is refused; '' for the usual advice.
+    """
     message = error_text(body) or f"HTTP {status}"
     kind = kind_of(status, body)
     limit = limit_tokens(body) if kind == "overflow" else 0
-    message, asked_s = _with_hint(kind, status, message), retry_after_s(headers, wall_s)
+    message = _with_hint(kind, status, message, key_advice or KEY_ADVICE)
+    asked_s = retry_after_s(headers, wall_s)
     if kind in RETRYABLE and asked_s > RETRY_AFTER_MAX_S:
         message += (
             f"; it asks for a wait of {asked_s:,.0f} s, longrein waits "
@@ -296,11 +305,10 @@ def _with_raw(said: str, value: dict[str, object]) -> str:
     return f"{said}: {error_text(raw)}" if isinstance(raw, str) and raw else said
 
 
-def _with_hint(kind: str, status: int, message: str) -> str:
+def _with_hint(kind: str, status: int, message: str, key_advice: str) -> str:
     match kind:
         case "auth":
-            advice = "check the key (`longrein login` keeps another) or use another provider"
-            return f"the provider refused the key (HTTP {status}: {message}); {advice}"
+            return f"the provider refused the key (HTTP {status}: {message}); {key_advice}"
         case "billing":
             return (
                 f"the provider wants money first (HTTP {status}: {message}); top up the "

@@ -123,6 +123,7 @@ class HttpModel:
         self.model = options.model
         self.wire = wire.name
         self.budget = budget
+        self.key_source = options.key_source
         self._wire = wire
         self._options = options
         self._clock = clock
@@ -247,7 +248,8 @@ class HttpModel:
             )
             return Failure("invalid", said, response.status)
         text, now_s = body.decode("utf-8", "replace"), self._clock.wall_us() / 1e6
-        failure = failure_of_status(response.status, text, headers, now_s)
+        advice = self._options.key_advice
+        failure = failure_of_status(response.status, text, headers, now_s, advice)
         if response.status not in NOT_FOUND_STATUSES:
             return failure
         said = f"{failure.message}; asked was {self._url}: are base_url and model right?"

@@ -112,6 +112,10 @@ class ModelOptions(msgspec.Struct, frozen=True):
     """Without a trailing slash; for `scripted` the path of the script."""
     api_key: str = ""
     """May be empty for local servers."""
+    key_source: str = "none"
+    """Place of the key, for display: a variable, the keyring, a file; `none` without a key."""
+    key_advice: str = ""
+    """What to do when the provider refuses the key; '' for the usual advice."""
     budget: Budget | None = None
     """Budget from the settings; None: the figures of the catalog."""
     text_tools: bool = False
@@ -154,6 +158,11 @@ class Clock(Protocol):
 
 ReadBlob = Callable[[str], bytes]
 """Read a blob by its hash, for images and documents."""
+
+
+def key_source(model: Model) -> str:
+    """Return the place of the key that a model sends, for display; `none` without a key."""
+    return str(getattr(model, "key_source", "none"))
 
 
 def forget_encoded(model: Model) -> None:

@@ -30,6 +30,7 @@ from longrein.models.model_port import (
     Reply,
     TextDelta,
     forget_encoded,
+    key_source,
 )
 from longrein.models.wire_base import SessionCaches, own_tools
 from longrein.models.wire_content import TextPiece, content_pieces, exact_json, read_arguments
@@ -317,6 +318,7 @@ class TextToolModel:
         self.provider = inner.provider
         self.model = inner.model
         self.wire, self.budget = inner.wire, inner.budget
+        self.key_source = key_source(inner)
         self._inner = inner
         self._sessions = SessionCaches(_RewrittenSession)
 

@@ -33,7 +33,7 @@ __getattr__ = names_at_first_use(
         "bash_parser": "Part Word join_path word_set",
         "command_rules": "Command glob_base read_command read_folders",
         "program_table": "Effect",
-        "rule_evaluation": ("is_read_denied judge protected_name read_deny_rule"),
+        "rule_evaluation": "is_read_denied judge protected_name read_deny_rule",
     },
 )
 

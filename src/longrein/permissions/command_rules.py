@@ -289,6 +289,14 @@ SUGGESTION_LENGTH_MAX = 200
 """Longest suggested rule, in characters."""
 
 
+CHANGING_PROGRAMS = word_set(
+    "rm rmdir mv cp ln install touch mkdir tee truncate dd chmod chown chgrp patch shred unlink"
+)
+"""Programs that change files, whatever their arguments are. A rule `Bash(rm:*)` would cover every
+file of the machine, so that only the exact command is suggested.
+"""
+
+
 def suggest_part_rule(part: Part) -> str:
     """Return `Bash(program verb:*)` where that is safe, else the exact command; '' for none."""
     if not part.program or part.problem or set(part.wrappers) & {"sudo", "doas", "ssh", "su"}:
@@ -297,10 +305,11 @@ def suggest_part_rule(part: Part) -> str:
         return ""
     verb = part.words[1] if len(part.words) > 1 else None
     is_verb = (
-        verb is not None and verb.kind == "literal" and re.fullmatch(r"[a-z][\w:.-]*", verb.text)
+        verb is not None and verb.kind == "literal" and re.fullmatch(r"[a-z][\w:-]*", verb.text)
     )
     name = part.program.rpartition("/")[2]
-    if verb is not None and is_verb and (name == "git" or name not in _MAY_RUN_ANYTHING):
+    may_do_anything = name in _MAY_RUN_ANYTHING or name in CHANGING_PROGRAMS
+    if verb is not None and is_verb and (name == "git" or not may_do_anything):
         pair = part.words[2] if name in _SUBCOMMANDED and len(part.words) > 2 else None
         third = (
             f" {pair.text}"
@@ -308,7 +317,7 @@ def suggest_part_rule(part: Part) -> str:
             else ""
         )
         spec = f"{part.program} {verb.text}{third}:*"
-    elif name not in _MAY_RUN_ANYTHING and not re.search(r"[*()]", part.program):
+    elif not may_do_anything and not re.search(r"[*()]", part.program):
         spec = f"{part.program}:*"
     else:
         words = [word.text for word in part.words]

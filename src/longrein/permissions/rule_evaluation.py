@@ -12,6 +12,7 @@ import msgspec
 from longrein.events.escape import plain_name
 from longrein.permissions.bash_parser import LENGTH_MAX, Part, Word, join_path, word_set
 from longrein.permissions.command_rules import (
+    CHANGING_PROGRAMS,
     RAW_WORDS_MAX,
     SUGGESTION_LENGTH_MAX,
     SUGGESTIONS_MAX,
@@ -72,9 +73,31 @@ def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
                 return text
             continue
         regex = path_pattern(rule.spec, rules.base, rules.home, False)
-        if regex and regex.match(touched.path) and regex.match(touched.real):
+        forms = (touched.path, touched.real)
+        if not regex or not all(map(regex.match, forms)):
+            continue
+        if not any(_leaves_out(rule.spec, form, rules) for form in forms):
             return text
     return ""
+
+
+NO_DOTFILE = "[!.]*"
+"""Name of a path pattern for all but dotfiles, there and in all folders below."""
+
+
+def _leaves_out(spec: str, path: str, rules: Rules) -> bool:
+    """Return True if a pattern with `NO_DOTFILE` leaves out a path that it matches otherwise: one
+    with a name that begins with a dot, and that the pattern does not name.
+    """
+    if NO_DOTFILE not in spec:
+        return False
+    folder = rules.home if spec.startswith("~") else rules.base
+    whole = spec if spec.startswith("//") else f"{folder}/{spec}"
+    return _count_dotfiles(path) > _count_dotfiles(whole)
+
+
+def _count_dotfiles(path: str) -> int:
+    return sum(name.startswith(".") and bool(name.strip(".")) for name in path.split("/"))
 
 
 def _surely_concerns_access(rule: Rule, call: Call, writes: bool) -> bool:
@@ -345,17 +368,17 @@ _SHORT_NAMES = {
 """
 
 
-# --- Suggested rules: the narrowest rule that "always" may store ----------------------------------
+# --- Suggested rules: what "always" may store -----------------------------------------------------
 
 
 _HOST = r"(?i)https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#]|\Z)"
 
 
-def suggest_rule(call: Call) -> str:
-    """Return the narrowest rule that covers a call that runs no command; '' when no rule is
-    safe.
+def suggest_rule(call: Call, base: str = "") -> str:
+    """Return the rule that a person would name for a call that runs no command: changes below one
+    folder of `base`, one file elsewhere, one domain. '' when no rule is safe.
     """
-    rule = _rule(call)
+    rule = _rule(call, base)
     safe = (
         rule.isprintable()
         and len(rule) <= SUGGESTION_LENGTH_MAX
@@ -364,9 +387,9 @@ def suggest_rule(call: Call) -> str:
     return rule if rule and safe else ""
 
 
-def _rule(call: Call) -> str:
+def _rule(call: Call, base: str) -> str:
     if call.touched:
-        return _path_rule(call)
+        return _folder_rule(call, base) or _path_rule(call)
     if call.tool == "WebFetch":
         match = re.compile(_HOST).match(str(call.arguments.get("url", "")))
         return f"WebFetch(domain:{match[1].lower().rstrip('.')})" if match else ""
@@ -385,18 +408,56 @@ def _rule(call: Call) -> str:
     return ""
 
 
+_SPECIAL = r"[*?\[\]\\!#]|\s$|\s\)|^\s|/$"
+"""Characters that a pattern would not take as they are."""
+
+
+def _folder_rule(call: Call, base: str) -> str:
+    """Return the rule for all changes in a folder directly below `base`, as `Edit(src/**)`; ''
+    where a path lies elsewhere, is protected, or holds a name that begins with a dot.
+    """
+    root = base.rstrip("/") + "/"
+    if root == "/":
+        return ""
+    folders = set[str]()
+    for touched in call.touched:
+        if not (touched.writes and touched.inside) or protected_name(touched, base):
+            return ""
+        for path in (touched.path, touched.real):
+            folder, slash, rest = path.removeprefix(root).partition("/")
+            if not (path.startswith(root) and slash and rest) or "/." in path[len(root) - 1 :]:
+                return ""
+            folders.add(folder)
+    folder = folders.pop()
+    is_plain = not re.search(_SPECIAL, base) and re.fullmatch(r"[\w@+][\w@+ .-]*", folder)
+    if folders or not is_plain or not folder.isascii() or call.rule_name != "Edit":
+        return ""
+    return f"Edit({folder}/**)"
+
+
 def _path_rule(call: Call) -> str:
     paths = {t.path for t in call.touched} | {t.real for t in call.touched}
     writes = any(t.writes for t in call.touched)
     path = call.touched[0].path
-    if (
-        len(paths) > 1
-        or re.search(r"[*?\[\]\\!#]|\s$|\s\)|^\s|/$", path)
-        or not path.startswith("/")
-    ):
+    if len(paths) > 1 or re.search(_SPECIAL, path) or not path.startswith("/"):
         return ""
     name = call.rule_name if call.rule_name == ("Edit" if writes else "Read") else call.tool
     return f"{name}(/{path})"
+
+
+def granted_rule(text: str, base: str) -> str:
+    """Return the rule that a yes to a suggested one grants: that for a folder of `base` holds in
+    `base` alone and leaves out dotfiles, others are as they are.
+    """
+    folder = suggested_folder(text)
+    return f"Edit(/{base}/{folder}/{NO_DOTFILE})" if folder else text
+
+
+def suggested_folder(text: str) -> str:
+    """Return the folder of a suggested rule such as `Edit(src/**)`; '' for other rules."""
+    folder = text.removeprefix("Edit(").removesuffix("/**)")
+    is_folder = text == f"Edit({folder}/**)" and "/" not in folder and folder[:1] != "~"
+    return folder if is_folder else ""
 
 
 # --- Verdict --------------------------------------------------------------------------------------
@@ -486,16 +547,12 @@ def _judge_command(call: Call, command: Command, rules: Rules, mode: str, cwd: s
         return _ask(call, problem)
     done = [part.text for part, _, _, reason in judged if not reason and part.words]
     reason = f"{pending[0][3]}{_others(done, len(pending) - 1)}"
-    suggestions = _suggestions([(part, fact) for part, _, fact, _ in pending])
+    suggestions = _suggestions([(part, fact) for part, _, fact, _ in pending], rules.base)
     exact = _exact_rule(call, command, rules, mode)
     exact = "" if (exact,) == suggestions else exact
     return Verdict("ask", reason, "", suggestions, shown_call(call.arguments), exact)
 
 
-_CHANGING = word_set(
-    "rm rmdir mv cp ln install touch mkdir tee truncate dd chmod chown chgrp patch shred unlink"
-)
-"""Programs that change files, whatever their arguments are."""
 _CHANGING_WORDS = {
     "git": word_set(
         "add am apply checkout cherry-pick clean commit merge mv pull rebase reset restore revert "
@@ -517,24 +574,25 @@ def _says_change(part: Part, effect: Effect, facts: PartFacts, _: str) -> bool:
         return any(t.inside or not t.path.startswith("/") for t in changed)
     name = part.program.rpartition("/")[2]
     said = _CHANGING_WORDS.get(name, frozenset())
-    return name in _CHANGING or any(word.text in said for word in part.words)
+    return name in CHANGING_PROGRAMS or any(word.text in said for word in part.words)
 
 
-def _suggestions(pending: Sequence[tuple[Part, PartFacts]]) -> tuple[str, ...]:
+def _suggestions(pending: Sequence[tuple[Part, PartFacts]], base: str) -> tuple[str, ...]:
     """Return the narrow rules that together cover parts of a command; () when there are too many,
     or one part has none.
     """
     rules = [
-        (suggest_part_rule(part),) if part.words else _file_rules(fact) for part, fact in pending
+        (suggest_part_rule(part),) if part.words else _file_rules(fact, base)
+        for part, fact in pending
     ]
     found = tuple(dict.fromkeys(rule for some in rules for rule in some))
     return found if all(rules) and all(found) and len(found) <= SUGGESTIONS_MAX else ()
 
 
-def _file_rules(fact: PartFacts) -> tuple[str, ...]:
+def _file_rules(fact: PartFacts, base: str) -> tuple[str, ...]:
     """Return the rules that cover the files of a redirect; () when one of them has none."""
     named = [("Edit" if touched.writes else "Read", touched) for touched in fact.touched]
-    rules = tuple(suggest_rule(Call(name, {}, "write", (t,), name)) for name, t in named)
+    rules = tuple(suggest_rule(Call(name, {}, "write", (t,), name), base) for name, t in named)
     return rules if all(rules) else ()
 
 
@@ -639,13 +697,13 @@ def _by_rule_or_mode(call: Call, rules: Rules, mode: str) -> Verdict:
             call.access == "read" and not call.tool.startswith(_NETWORK_TOOLS)
         ):
             return Verdict("allow", "it changes nothing outside the session")
-        return _ask(call, f"no rule allows {visible(call.tool)}", suggest=True)
+        return _ask(call, f"no rule allows {visible(call.tool)}", suggestion=suggest_rule(call))
     deciding = ""
     for touched in call.touched:
         free = _is_free(call, touched, mode)
         rule = "" if free else allow_rule_for_path(call, touched, rules)
         if not free and not rule:
-            return _ask(call, _why_path(touched), suggest=True)
+            return _ask(call, _why_path(touched), suggestion=suggest_rule(call, rules.base))
         deciding = rule or deciding
     return Verdict(
         "allow",
@@ -676,8 +734,6 @@ def _why_path(touched: Touched) -> str:
     return f"it {verb} {visible(touched.path)}{real}, outside the session's folders"
 
 
-def _ask(call: Call, reason: str, rule: str = "", *, suggest: bool = False) -> Verdict:
-    suggestion = suggest_rule(call) if suggest else ""
-    return Verdict(
-        "ask", reason, rule, (suggestion,) if suggestion else (), shown_call(call.arguments)
-    )
+def _ask(call: Call, reason: str, rule: str = "", *, suggestion: str = "") -> Verdict:
+    suggestions = (suggestion,) if suggestion else ()
+    return Verdict("ask", reason, rule, suggestions, shown_call(call.arguments))

@@ -6,6 +6,7 @@ from typing import Any
 
 from longrein.context import LineReason, Report, ReportRow, State, arguments_text
 from longrein.events import ToolCall, ToolResult, text_of
+from longrein.frontends.localization import translate
 from longrein.steps.human_text import escape
 
 COLOURS = {
@@ -221,7 +222,7 @@ def item_rows(report: Report) -> list[tuple[str, str]]:
     largest = sorted((row for row in report.shown if row.handle), key=lambda row: -row.tokens)[
         :ITEMS_SHOWN
     ]
-    title = ("  ", "largest items (· = the next compaction takes it)")
+    title = ("  ", translate("largest items (· = the next compaction takes it)"))
     rows = [title] if largest else []
     priced = any(row.usd for row in largest)
     for row in largest:
@@ -246,10 +247,14 @@ def reason_rows(reasons: Sequence[LineReason]) -> list[tuple[str, str]]:
     reason and the beginning.
     """
     if not reasons:
-        return [("  ", "nothing with that handle is shown; /context lists what is")]
+        nothing = "nothing with that handle is shown; /context lists what is"
+        return [("  ", translate(nothing))]
     rows = [
-        (f"  {'keep' if r.stays else 'clear':<5}  {r.chance:>6.1%}  ", f"{r.why}: {r.line[:40]}")
-        for r in reasons
+        (
+            f"  {translate('keep' if reason.stays else 'clear'):<5}  {reason.chance:>6.1%}  ",
+            f"{translate(reason.why)}: {reason.line[:40]}",
+        )
+        for reason in reasons
     ]
-    title = ("  ", "at a clearing, how likely it is to be needed, and why:")
+    title = ("  ", translate("at a clearing, how likely it is to be needed, and why:"))
     return [title, *rows[:REASONS_SHOWN]]

@@ -6,6 +6,7 @@ import msgspec
 
 from longrein.context import State
 from longrein.events import PAID_EVENTS, Entry, Text, Usage, counts_of, text_of
+from longrein.frontends.localization import translate
 from longrein.steps import (
     BreakStep,
     NoticeStep,
@@ -48,7 +49,7 @@ class CostRow(msgspec.Struct):
     @property
     def name(self) -> str:
         """Model and purpose: `anthropic/x  turn`."""
-        return f"{self.model}  {self.purpose}".lstrip()
+        return f"{self.model}  {translate(self.purpose)}".lstrip()
 
     @property
     def figures(self) -> str:
@@ -59,10 +60,11 @@ class CostRow(msgspec.Struct):
             if used.context_tokens
             else ""
         )
-        return (
-            f"{counted(self.requests, 'request')}, {tokens(used.context_tokens)} in{cached}, "
-            f"{tokens(used.output_tokens)} out, {money(self.usd)}"
+        counts = translate(
+            f"{tokens(used.context_tokens)} in{cached}, {tokens(used.output_tokens)} out"
         )
+        requests = translate(counted(self.requests, "request"))
+        return f"{requests}, {counts}, {money(self.usd)}"
 
 
 class CostTable:
@@ -145,9 +147,10 @@ def preview_lines(reader: Reader) -> Sequence[str]:
     prompts = steps_of(reader.of_kind("UserSpoke"))
     spoke = next((step.message for step in prompts if isinstance(step, PromptStep)), None)
     model = f"{prefix.provider}/{prefix.model}" if prefix else ""
-    sums = f"{tokens(usage.context_tokens + usage.output_tokens)} tokens"
+    sums = translate(f"{tokens(usage.context_tokens + usage.output_tokens)} tokens")
     more = "more than " if asked == REPLIES_MAX else ""
-    head = joined(model, f"{more}{counted(asked, 'request')}", sums, money(usd))
+    requests = translate(f"{more}{counted(asked, 'request')}")
+    head = joined(model, requests, sums, money(usd))
     said = _lines(text_of(spoke.typed)) if spoke is not None else []
     return [head, *(f"› {row}" for row in said[:1]), *_lines(answer)[:TEXT_LINES_MAX]]
 

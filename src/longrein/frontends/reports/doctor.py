@@ -11,6 +11,8 @@ from longrein.config import Plugins, SkillFiles, load_plugins
 from longrein.events import LongreinError
 from longrein.extension_points import BUNDLED, absent_extensions, bundled_extensions
 from longrein.frontends.command_lookup import command_problems
+from longrein.frontends.localization import translate
+from longrein.frontends.provider_keys import ignored_key, key_of
 from longrein.models import look_up
 from longrein.permissions.hook_protocol import hook_line
 from longrein.settings_schema import SandboxOptions
@@ -33,8 +35,9 @@ def finding_lines(findings: Sequence[Finding]) -> list[str]:
     """Return a line for each finding; further lines of its text are indented."""
     rows = []
     for well, what, told in findings:
-        first, *more = told.splitlines() or [""]
-        rows += [f"{_mark(well, what)}  {what:<14} {first}", *(f"{'':<9}{one}" for one in more)]
+        first, *more = map(translate, told.splitlines() or [""])
+        head = f"{translate(_mark(well, what))}  {translate(what):<14} {first}"
+        rows += [head, *(f"{'':<9}{one}" for one in more)]
     return rows
 
 
@@ -87,7 +90,7 @@ def _sandbox(place: RunContext) -> list[Finding]:
         problem = network_problem(options, rung)
         told = (
             f"{rung.name} ({rung.reason}), "
-            f"{f'no network: {problem}' if problem else _network(options)}"
+            f"{translate(f'no network: {problem}' if problem else _network(options))}"
         )
         missing = unenforced(SandboxPolicy(())) if rung.name == "landlock" else ()
         return [
@@ -117,7 +120,7 @@ def _state(place: RunContext) -> list[Finding]:
     writable = os.path.isdir(folder) and os.access(folder, os.W_OK)
     count = len(list_sessions(place.state_dir)) if writable else 0
     told = (
-        f"{place.state_dir}, {counted(count, 'session')}"
+        f"{place.state_dir}, {translate(counted(count, 'session'))}"
         if writable
         else f"{folder} is no folder to write in: set LONGREIN_STATE_DIR"
     )
@@ -173,9 +176,11 @@ def _model(place: RunContext) -> list[Finding]:
         options = chosen_model(place)
     except LongreinError as error:
         return [(False, "model", str(error))]
-    key = "a key is set" if options.api_key else "no key"
+    key = translate(f"key from {options.key_source}" if options.api_key else "no key")
     name = f"{options.provider}/{options.model}"
     findings = [(True, "model", f"{name} ({options.wire}, {options.base_url}, {key})")]
+    if ignored := ignored_key(key_of(place, options.provider)):
+        findings.append((True, "key", ignored))
     price = (options.budget or look_up(options.provider, options.model)).price
     if price is None:
         unknown = (

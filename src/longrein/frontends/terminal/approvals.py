@@ -27,6 +27,8 @@ from longrein.permissions import unseen_note
 from longrein.steps.human_text import escape, escape_line, file_patches, key_argument
 
 OPTIONS_MAX = 9
+OPTION_LETTERS = "abcdghijk"
+"""Letters of the options; those that answer a question otherwise are left out."""
 
 
 class QuestionForm:
@@ -41,6 +43,8 @@ class QuestionForm:
         self._answers: dict[str, str] = {}
         self._marked: list[int] = []
         """Chosen options of the present question, where several may be."""
+        self.at = 0
+        """Option that the arrows are at, from 0."""
         self.writing = False
         """True while the user types an answer in words."""
 
@@ -81,49 +85,82 @@ class QuestionForm:
         else:
             self._marked.append(number)
 
+    def move(self, by: int) -> None:
+        self.at = max(min(self.at + by, len(self._labels) - 1), 0)
+
+    def toggle(self) -> None:
+        """Mark or unmark the option that the arrows are at, where several may be chosen."""
+        if self.takes_several:
+            self.choose(self.at + 1)
+
     def confirm(self) -> None:
-        if self._marked:
-            self.say(", ".join(self._labels[number - 1] for number in sorted(self._marked)))
+        """Answer with the marked options, else with the one that the arrows are at."""
+        chosen = sorted(self._marked) or [self.at + 1]
+        if self._labels:
+            self.say(", ".join(self._labels[number - 1] for number in chosen))
 
     def say(self, text: str) -> None:
         self._answers[self._text(self._asked)] = text
-        self._marked, self.writing = [], False
+        self._marked, self.at, self.writing = [], 0, False
 
     def take(self, text: str) -> None:
-        """Answer with a typed line: numbers of options such as `2` or `1,3`, or words."""
-        numbers = text.replace(",", " ").split()
-        if numbers and all(
-            one.isdecimal() and 0 < int(one) <= len(self._labels) for one in numbers
-        ):
+        """Answer with a typed line: numbers or letters of options such as `2` or `a,c`, or
+        words.
+        """
+        words = text.replace(",", " ").split()
+        numbers = [self._number(word) for word in words]
+        if numbers and all(numbers):
             chosen = numbers if self.takes_several else numbers[:1]
-            self.say(", ".join(self._labels[int(one) - 1] for one in chosen))
+            self.say(", ".join(self._labels[number - 1] for number in chosen))
         elif text.strip():
             self.say(text.strip())
+
+    def _number(self, word: str) -> int:
+        """Return the number of the option that a digit or a letter names; 0 for none."""
+        letter = OPTION_LETTERS.find(word.lower()) + 1 if len(word) == 1 else 0
+        number = int(word) if word.isdecimal() else letter
+        return number if number <= len(self._labels) else 0
 
     def arguments(self) -> dict[str, Any]:
         return {**self._arguments, "answers": dict(self._answers)}
 
-    def lines(self) -> list[Line]:
-        """The present question with its numbered options."""
+    def lines(self, *, keys: bool = False) -> list[Line]:
+        """The present question with its options; with `keys`, the marked one and a line about the
+        keys.
+        """
         options = [one for one in self._asked.get("options") or () if isinstance(one, dict)][
             :OPTIONS_MAX
         ]
-        head = (
-            f"({len(self._answers) + 1} of {len(self._questions)}) "
-            if len(self._questions) > 1
-            else ""
-        )
+        total = len(self._questions)
+        head = translate(f"({len(self._answers) + 1} of {total})") + " " if total > 1 else ""
         rows = [line(("dim", head), ("bold", escape_line(self._text(self._asked))))]
-        for number, option in enumerate(options, 1):
+        for n, option in enumerate(options):
             mark = ""
             if self.takes_several:
-                mark = "[x] " if number in self._marked else "[ ] "
+                mark = "[x] " if n + 1 in self._marked else "[ ] "
             note = escape_line(str(option.get("description") or ""))
             label = escape_line(str(option.get("label", "")))
+            is_at = keys and n == self.at
             rows.append(
-                line(("you", f" {number} "), mark + label, ("dim", f"  {note}" if note else ""))
+                line(
+                    ("you", f"{'›' if is_at else ' ' * keys} {n + 1} "),
+                    ("bold" if is_at else "", mark + label),
+                    ("dim", f"  {note}" if note else ""),
+                )
             )
-        return rows
+        if not keys or not options:
+            return rows
+        last = f"1-{len(options)}, a-{OPTION_LETTERS[len(options) - 1]}"
+        how = (
+            f"{last} or Space mark, ↑ ↓ move, Enter sends"
+            if self.takes_several
+            else f"{last} or Enter choose, ↑ ↓ move"
+        )
+        return [*rows, line(("dim", f" {translate(how)}"))]
+
+    def row_of_option(self, width: int) -> int:
+        """Return the index of the row of the option that the arrows are at, wrapped to `width`."""
+        return sum(len(wrap(row, width)) for row in self.lines(keys=True)[: self.at + 1])
 
 
 # --- Change that an approval covers ---------------------------------------------------------------
@@ -259,13 +296,17 @@ def choices(question: Question) -> list[Choice]:
             _NO[1],
         ]
     if asked.name == "AskUserQuestion":
-        return [Choice("o", "answer in words"), Choice("n", "no answer"), _NO[1]]
+        return [Choice("o", "answer in words", "words"), Choice("n", "no answer"), _NO[1]]
     rules = asked.suggestion.splitlines()
-    what = escape_line(rules[0]) if len(rules) == 1 else f"these {len(rules)} rules"
+    what = rule_text(rules[0]) if len(rules) == 1 else translate(f"these {len(rules)} rules")
     found = [Choice("y", "yes, once", "yes")]
     if rules:
+        from longrein.permissions.rule_evaluation import suggested_folder
+
+        is_local = any(map(suggested_folder, rules))
+        always = f"always in this folder: {what}" if is_local else f"always: {what}"
         found.append(Choice("s", f"yes, for this session: {what}", "session", grants=True))
-        found.append(Choice("a", f"always: {what}", "always", grants=True))
+        found.append(Choice("a", always, "always", grants=True))
     if asked.exact:
         found.append(
             Choice(
@@ -283,6 +324,17 @@ ALL_EDITS = "m"
 """Key that allows the edit and changes the mode to `acceptEdits`."""
 
 
+def rule_text(rule: str) -> str:
+    """Return a rule, escaped, with what it covers where the rule alone does not say it all."""
+    from longrein.permissions.rule_evaluation import suggested_folder
+
+    shown, folder = escape_line(rule), escape_line(suggested_folder(rule))
+    if not folder:
+        return shown
+    covers = translate(f"all files below {folder}/ but dotfiles and protected ones")
+    return f"{shown}, {covers}"
+
+
 def question_form(question: Question) -> QuestionForm | None:
     """The form for questions of the model to the user; None for other calls."""
     if question.asked.name != "AskUserQuestion" or not question.arguments:
@@ -295,7 +347,9 @@ def rule_lines(question: Question) -> list[Line]:
     """The rules that the lasting answers grant, where there are several."""
     rules = question.asked.suggestion.splitlines()
     return (
-        [line(("dim", "  rule: "), escape_line(rule)) for rule in rules] if len(rules) > 1 else []
+        [line(("dim", translate("  rule: ")), rule_text(rule)) for rule in rules]
+        if len(rules) > 1
+        else []
     )
 
 
@@ -363,11 +417,16 @@ def content_lines(question: Question, file_text: FileText | None = None) -> list
 def question_page(question: Question, content: Sequence[Line]) -> Page:
     """The whole question: the reason, every answer with its rules, then the content."""
     asked = question.asked
-    keys = [line(("you", f" {choice.value} "), choice.label) for choice in choices(question)]
+    keys = [
+        line(("you", f" {choice.value} "), translate(choice.label)) for choice in choices(question)
+    ]
     subject = key_argument(question.arguments) or escape_line(asked.shown.partition("\n")[0])
-    head = Section(line(("warn", escape_line(asked.reason))), [*rule_lines(question), *keys, ()])
+    head = Section(
+        line(("warn", escape_line(translate(asked.reason)))), [*rule_lines(question), *keys, ()]
+    )
     return Page(
-        f"? {question.title}: {subject}", (head, Section(line(("dim", "it covers:")), content))
+        f"? {question.title}: {subject}",
+        (head, Section(line(("dim", translate("it covers:"))), content)),
     )
 
 
@@ -407,7 +466,8 @@ class Approval:
     def rows(self, width: int) -> Sequence[Line]:
         """The content wrapped to `width`; never cropped, so that nothing is hidden."""
         if self.form is not None:
-            self._rows = [row for full in self.form.lines() for row in wrap(full, width)]
+            full_rows = self.form.lines(keys=True)
+            self._rows = [row for full in full_rows for row in wrap(full, width)]
         else:
             self._lines.wrap(width)
             self._rows = self._lines.rows
@@ -453,15 +513,19 @@ class Approval:
         self._is_cropped = width < 10
         head, keys = self._head(width), [] if self.explaining else self._keys(width)
         self._labels_seen = True
-        if len(head) + len(keys) + min(len(rows), 3) > height:
+        least = len(rows) if self.form is not None else min(len(rows), 3)
+        if len(head) + len(keys) + least > height:
             head = [self._title(width)]
-            if keys and len(head) + len(keys) + min(len(rows), 3) > height:
+            if keys and len(head) + len(keys) + least > height:
                 self._labels_seen = False
                 keys = self._short_keys(width)[: max((height - 1) // 2, 1)] if height > 1 else []
         room = height - len(head) - len(keys)
         folded = len(rows) > room
         says_where = folded and room > 1
         self._shown = max(room - says_where, 0) if folded else len(rows)
+        if self.form is not None:
+            at = self.form.row_of_option(max(width - 2, 8))
+            self.top = min(max(self.top, at - self._shown + 1), at)
         self.scroll(0)
         body = [line(("warn", "│ "), *row) for row in rows[self.top : self.top + self._shown]]
         self._body = len(head), len(body)
@@ -499,11 +563,10 @@ class Approval:
         beginning.
         """
         asked = self.question.asked
-        about = (
-            self._path
-            or key_argument(self.question.arguments)
-            or escape_line(asked.shown.partition("\n")[0])
-        )
+        about = ""
+        if self.form is None:
+            known = self._path or key_argument(self.question.arguments)
+            about = known or escape_line(asked.shown.partition("\n")[0])
         title = crop(line(("warn", "? "), ("bold", f"{self.question.title} ")), max(width // 2, 8))
         left = max(width - sum(cells(text) for _, text in title) - cells(self._number), 4)
         if self._path and cells(about) > left:
@@ -516,7 +579,9 @@ class Approval:
         last = min(self.top + self._shown, total)
         is_change = any(row and row[0][0] in ("add", "del") for row in self.content)
         change = f", {counts(self.content)}" if is_change else ""
-        where = translate(f"lines {self.top + 1}-{last} of {total}{change}")
+        where = translate(f"lines {self.top + 1}-{last} of {total}") + change
+        if self.form is not None:
+            return crop(line(("warn", "└ "), ("dim", where + translate("; ↑ ↓ move"))), width)
         for keys in (
             "; PgDn PgUp ↓ ↑ scroll, v shows and e prints all",
             "; ↓ ↑ scroll, v shows all",
@@ -545,7 +610,8 @@ class Approval:
         ]
         first = [label for label in labels if label[0] in "yno"]
         rest = [label for label in labels if label not in first]
-        return [crop(row, width) for row in self._key_rows([*first, ("v", "all"), *rest], width, 1)]
+        whole = [] if self.form is not None else [("v", translate("all"))]
+        return [crop(row, width) for row in self._key_rows([*first, *whole, *rest], width, 1)]
 
     def _key_rows(self, labels: Sequence[tuple[str, str]], width: int, gap: int) -> list[Line]:
         rows: list[Line] = [()]

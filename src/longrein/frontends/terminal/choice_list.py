@@ -1,11 +1,11 @@
-"""A list to choose one row from: sessions, prompts, models."""
+"""A list to choose one row from: sessions, prompts, models. Typing narrows it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from longrein.frontends.localization import translate
-from longrein.frontends.terminal.event_lines import Line, crop, line
+from longrein.frontends.terminal.event_lines import Line, cells, crop, line, wrap
 from longrein.steps.human_text import escape_line
 
 
@@ -17,55 +17,48 @@ class Row(msgspec.Struct, frozen=True):
     note: str = ""
     """Dim text after the label."""
     group: str = ""
-    """Heading above the first row of a group, in lists that can be searched."""
+    """Heading above the first row of a group."""
+    is_present: bool = False
+    """True for what is in force now."""
+
+
+PREVIEW_ROWS_MAX = 8
+LIST_ROWS_MIN = 3
+"""Rows of the list that what stands below it never takes."""
+LIST_SHARE = 4
+"""The text about how long the choice holds takes at most this part of the rows: a quarter."""
+NOTE_ROWS_MAX = 4
+"""Rows of a note that does not fit beside its label."""
+HINTS = (
+    "; type to search, ↑ ↓ move, Enter chooses, Esc leaves",
+    "; type, ↑ ↓, Enter, Esc",
+    "",
+)
+"""What the keys do, the longest text that fits is shown."""
 
 
 class Chooser:
-    """A list with one row marked."""
+    """A list with one row marked, at first the present choice. Typing narrows it to the rows that
+    hold all words of `query`.
+    """
 
-    def __init__(self, title: str, rows: Sequence[Row]) -> None:
+    def __init__(
+        self,
+        title: str,
+        rows: Sequence[Row],
+        lasts: str = "",
+        want: Callable[[str], None] | None = None,
+    ) -> None:
+        """`lasts` says how long the choice holds. `want` is called with the value of the marked
+        row when its preview is not known yet.
+        """
         self.title = title
-        self.rows = rows
-        self.at = 0
-
-    @property
-    def chosen(self) -> str:
-        return self.rows[self.at].value
-
-    def move(self, by: int) -> None:
-        self.at = min(max(self.at + by, 0), len(self.rows) - 1)
-
-    def draw(self, width: int, height: int) -> list[Line]:
-        """The list in at most `height` rows; the marked one is among them."""
-        room = max(height - 2, 1)
-        top = min(max(self.at - room // 2, 0), max(len(self.rows) - room, 0))
-        shown = [self._row(n) for n in range(top, min(top + room, len(self.rows)))]
-        hint = f"{self.at + 1} of {len(self.rows)}; ↑ ↓ move, Enter chooses, Esc leaves"
-        return [
-            crop(row, width)
-            for row in [
-                line(("bold", translate(self.title))),
-                *shown,
-                line(("dim", translate(hint))),
-            ]
-        ]
-
-    def _row(self, n: int) -> Line:
-        row, marked = self.rows[n], n == self.at
-        label = ("bold" if marked else "", escape_line(row.label))
-        return line(
-            ("you", "› ") if marked else "  ",
-            label,
-            ("dim", f"  {escape_line(translate(row.note))}" if row.note else ""),
-        )
-
-
-class TypedList(Chooser):
-    """A list that typing narrows to the rows that hold all words of `query`."""
-
-    def __init__(self, title: str, rows: Sequence[Row]) -> None:
-        super().__init__(title, rows)
-        self.every, self.query = rows, ""
+        self.every = self.rows = rows
+        self.query = ""
+        self.lasts = lasts
+        self.previews: dict[str, Sequence[str]] = {}
+        self.at = next((n for n, row in enumerate(rows) if row.is_present), 0)
+        self._want = want
 
     @property
     def chosen(self) -> str:
@@ -91,5 +84,66 @@ class TypedList(Chooser):
         ]
 
     def searched_text(self, row: Row) -> str:
-        """Text of a row in which the words are looked for."""
-        return f"{row.label} {row.note} {row.value} {row.group}"
+        """Text of a row that the filter searches, in English and in the user's language."""
+        shown = f"{translate(row.label)} {translate(row.note)}"
+        return f"{row.label} {row.note} {row.value} {row.group} {shown}"
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        """The list in at most `height` rows: title with the query, rows under their headings, what
+        is known of the marked row, how long the choice holds, keys.
+        """
+        title = escape_line(translate(self.title))
+        head = line(("bold", title), ("you", f"  {escape_line(self.query)}▏"))
+        if not self.rows:
+            hint = line(("dim", translate("nothing fits; Backspace, or Esc leaves")))
+            return [crop(row, width) for row in (head, hint)][: max(height, 1)]
+        if self._want is not None and self.chosen not in self.previews:
+            self._want(self.chosen)
+        room = max(height - 2, 1)
+        lasts = wrap(line(("dim", translate(self.lasts))), width) if self.lasts else []
+        lasts = lasts[: max(room // LIST_SHARE, 0)]
+        room -= len(lasts)
+        least = min(len(self.rows), LIST_ROWS_MIN, max(room // 2, 1))
+        below = self._below(width)[: max(min(PREVIEW_ROWS_MAX, room - least), 0)]
+        shown = self._shown(room - len(below))
+        rows = [head, *shown, *below, *lasts, line(("dim", self._hint(width)))]
+        return [crop(row, width) for row in rows]
+
+    def _below(self, width: int) -> list[Line]:
+        """The note of the marked row, where it does not fit beside the label, and the preview."""
+        row = self.rows[self.at]
+        bar = ("dim", "  │ ")
+        rows = []
+        if sum(cells(text) for _, text in self._row(self.at)) > width:
+            note = line(("dim", escape_line(translate(row.note))))
+            rows = [line(bar, *part) for part in wrap(note, max(width - 4, 8))[:NOTE_ROWS_MAX]]
+        preview = self.previews.get(row.value, ())
+        return [*rows, *(line(bar, ("dim", escape_line(text))) for text in preview)]
+
+    def _hint(self, width: int) -> str:
+        where = translate(f"{self.at + 1} of {len(self.rows)}")
+        texts = (where + translate(hint) for hint in HINTS)
+        return next((text for text in texts if cells(text) <= width), where)
+
+    def _shown(self, room: int) -> list[Line]:
+        """The rows around the marked one, with the headings that fit."""
+        lines: list[tuple[int, Line]] = []
+        group = self.rows[0].group
+        for n, row in enumerate(self.rows):
+            if row.group != group:
+                group = row.group
+                heading = f"  ── {escape_line(translate(group))} ──"
+                lines.append((-1, line(("dim", heading))))
+            lines.append((n, self._row(n)))
+        at = next(i for i, (n, _) in enumerate(lines) if n == self.at)
+        top = min(max(at - room // 2, 0), max(len(lines) - room, 0))
+        return [drawn for _, drawn in lines[top : top + room]]
+
+    def _row(self, n: int) -> Line:
+        row, marked = self.rows[n], n == self.at
+        return line(
+            ("you", "› ") if marked else "  ",
+            ("bold" if marked else "", escape_line(translate(row.label))),
+            ("ok", f"  {translate('(now)')}" if row.is_present else ""),
+            ("dim", f"  {escape_line(translate(row.note))}" if row.note else ""),
+        )

@@ -11,8 +11,8 @@ from longrein.agent import SessionPort
 from longrein.events import LongreinError
 from longrein.events.escape import shortened
 from longrein.frontends.localization import translate
-from longrein.frontends.secret_input import SecretQuestion, read_secret
-from longrein.frontends.terminal.choice_list import Row, TypedList
+from longrein.frontends.secret_input import read_secret
+from longrein.frontends.terminal.choice_list import Chooser, Row
 from longrein.frontends.terminal.command_table import (
     NOTHING_RUNS,
     TOO_LATE,
@@ -27,7 +27,7 @@ from longrein.frontends.terminal.command_types import (
     Outcome,
 )
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.event_lines import Line, crop, line
+from longrein.frontends.terminal.event_lines import line
 from longrein.frontends.terminal.external_editor import open_in_editor
 from longrein.frontends.terminal.page_openers import open_page
 from longrein.frontends.terminal.task_rows import RunningTask
@@ -58,12 +58,11 @@ def exit_choices(count: int) -> tuple[Row, ...]:
     """Answers to it for `count` tasks."""
     them, takes = ("it", "takes it up") if count == 1 else ("them", "takes them up")
     how = f"`longrein tasks` lists and stops {them}; `longrein -c` {takes} again"
-    rows = (
+    return (
         Row("stop", f"stop {them} and leave"),
         Row("keep", f"leave {them} running", how),
         Row("stay", "stay"),
     )
-    return tuple(structs.replace(row, label=translate(row.label)) for row in rows)
 
 
 async def choose_task_fate(session: SessionPort, outcome: Outcome, choice: str) -> Outcome:
@@ -135,28 +134,29 @@ def _apply(conversation: Conversation, command: Command, result: CommandResult) 
         conversation.edit(result.edit)
     if result.edit_file:
         conversation.spawn(open_in_editor(conversation, result.edit_file))
-    if choices := result.choices:
-        follow_up = choices.chosen or partial(command.run, conversation.context)
-        conversation.choose(
-            choices.title,
-            choices.rows,
-            lambda value: _run(conversation, command, lambda: follow_up(value)),
-        )
-        make_searchable(conversation, choices)
+    if result.choices is not None:
+        _choose(conversation, command, result.choices)
     if result.page is not None:
         open_page(conversation, result.page)
     if result.secret is not None:
-        conversation.spawn(_ask_secret(conversation, result.secret))
+        conversation.spawn(_ask_secret(conversation, command, result))
     if result.outcome is not None:
         request_exit(conversation, result.outcome)
     conversation.request_redraw()
 
 
-async def _ask_secret(conversation: Conversation, question: SecretQuestion) -> None:
+async def _ask_secret(conversation: Conversation, command: Command, result: CommandResult) -> None:
     """Ask for a secret below the scrollback, without an echo; the conversation never holds it."""
+    question = result.secret
+    if question is None:
+        return
     try:
-        text = await run_in_terminal(partial(read_secret, question.text), in_executor=True)
+        text = await run_in_terminal(
+            partial(read_secret, translate(question.text)), in_executor=True
+        )
         conversation.notice(question.keep(text))
+        if result.follow_up is not None:
+            _apply(conversation, command, result.follow_up())
     except LongreinError as error:
         conversation.notice(str(error))
 
@@ -208,83 +208,28 @@ async def _finish_exit(conversation: Conversation, outcome: Outcome, choice: str
     conversation.leave(outcome)
 
 
-# --- Lists that can be searched -------------------------------------------------------------------
+# --- Lists ----------------------------------------------------------------------------------------
 
 
-PREVIEW_ROWS_MAX = 8
-LIST_ROWS_MIN = 3
-"""Rows of the list that a preview never takes."""
-
-
-class SearchList(TypedList):
-    """A list of rows that typing narrows, with a preview of the marked row."""
-
-    def __init__(self, title: str, rows: Sequence[Row], want: Callable[[str], None]) -> None:
-        """`want` is called with the value of the marked row when its preview is not known yet."""
-        super().__init__(title, rows)
-        self.previews: dict[str, Sequence[str]] = {}
-        self._want = want
-
-    def draw(self, width: int, height: int) -> list[Line]:
-        """The list in at most `height` rows: title with the query, rows under their headings,
-        preview, hint.
-        """
-        head = line(("bold", self.title), ("you", f"  {escape_line(self.query)}▏"))
-        if not self.rows:
-            hint = line(("dim", "nothing fits; Backspace, or Esc leaves"))
-            return [crop(row, width) for row in (head, hint)][: max(height, 1)]
-        if self.chosen not in self.previews:
-            self._want(self.chosen)
-        room = max(height - 2, 1)
-        below = list(self.previews.get(self.chosen, ()))[
-            : max(min(PREVIEW_ROWS_MAX, room - LIST_ROWS_MIN), 0)
-        ]
-        preview = [line(("dim", f"  │ {escape_line(text)}")) for text in below]
-        shown = self._shown(room - len(preview))
-        hint = line(
-            (
-                "dim",
-                (
-                    f"{self.at + 1} of {len(self.rows)}; type to search, ↑ ↓ move, Enter chooses, "
-                    "Esc "
-                    "leaves"
-                ),
-            )
-        )
-        return [crop(row, width) for row in [head, *shown, *preview, hint]]
-
-    def _shown(self, room: int) -> list[Line]:
-        """The rows around the marked one, with the headings that fit."""
-        lines: list[tuple[int, Line]] = []
-        group = self.rows[0].group
-        for n, row in enumerate(self.rows):
-            if row.group != group:
-                group = row.group
-                lines.append((-1, line(("dim", f"  ── {escape_line(group)} ──"))))
-            lines.append((n, self._row(n)))
-        at = next(i for i, (n, _) in enumerate(lines) if n == self.at)
-        top = min(max(at - room // 2, 0), max(len(lines) - room, 0))
-        return [drawn for _, drawn in lines[top : top + room]]
-
-
-def make_searchable(conversation: Conversation, choices: Choices) -> None:
-    """Replace the list that is open by one that can be searched, if `choices` asks for it."""
-    if not choices.search or conversation.chooser is None:
-        return
+def _choose(conversation: Conversation, command: Command, choices: Choices) -> None:
+    """Open the list of a command."""
+    follow_up = choices.chosen or partial(command.run, conversation.context)
     wanted: set[str] = set()
 
     def want(value: str) -> None:
         if choices.preview is not None and value not in wanted:
             wanted.add(value)
-            conversation.spawn(_load(conversation, found, value, choices.preview))
+            conversation.spawn(_load(conversation, chooser, value, choices.preview))
 
-    found = conversation.chooser = SearchList(choices.title, choices.rows, want)
-    conversation.redraw()
+    chooser = Chooser(choices.title, choices.rows, choices.lasts, want)
+    conversation.open_chooser(
+        chooser, lambda value: _run(conversation, command, lambda: follow_up(value))
+    )
 
 
 async def _load(
     conversation: Conversation,
-    found: SearchList,
+    found: Chooser,
     value: str,
     preview: Callable[[str], Awaitable[Sequence[str]]],
 ) -> None:

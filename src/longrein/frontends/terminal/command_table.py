@@ -25,12 +25,22 @@ from longrein.agent import (
 from longrein.agent.extension_part import SlashCommand
 from longrein.agent.schedules import describe, split_when
 from longrein.app.user_requests import mode_message, pin_message, unpin_message
-from longrein.context import Report, State
+from longrein.config.stored_keys import ProviderKey
+from longrein.context import Budget, Report, State
 from longrein.events import Text, ToolCall, UsageError
 from longrein.events.escape import shortened
 from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.localization import translate
-from longrein.frontends.provider_keys import forget_key, key_question, providers_with_keys
+from longrein.frontends.provider_keys import (
+    KEPT,
+    VARIABLE,
+    forget_key,
+    ignored_key,
+    key_of,
+    key_question,
+    prefer_key,
+    providers_with_keys,
+)
 from longrein.frontends.reports.context import item_rows, reason_rows
 from longrein.frontends.reports.cost import cost_rows, usage_rows
 from longrein.frontends.secret_input import SecretQuestion
@@ -46,8 +56,8 @@ from longrein.frontends.terminal.command_types import (
 )
 from longrein.frontends.terminal.command_types import leave as _leave
 from longrein.frontends.terminal.command_types import number as _number
-from longrein.frontends.terminal.event_lines import COLUMN, OPTIONAL, Line, line
-from longrein.frontends.terminal.keymap import chosen_keys, key_rows
+from longrein.frontends.terminal.event_lines import COLUMN, OPTIONAL, Line, cells, line, pad
+from longrein.frontends.terminal.keymap import SHORTCUTS, chosen_keys, key_rows
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
 from longrein.frontends.terminal.report_commands import REPORT_COMMANDS
@@ -55,8 +65,9 @@ from longrein.frontends.terminal.session_commands import SESSION_COMMANDS, rewin
 from longrein.frontends.terminal.task_rows import OPEN
 from longrein.options import MODES as EVERY_MODE
 from longrein.permissions.hook_protocol import hook_line
+from longrein.settings_schema import MODE_TEXTS
 from longrein.steps import human_text
-from longrein.steps.human_text import escape, escape_line, key_argument
+from longrein.steps.human_text import escape, escape_line, joined, key_argument
 from longrein.tools import SkillInfo
 
 MODES = ("default", "acceptEdits", "plan", "auto")
@@ -71,7 +82,7 @@ TOO_LATE = "that message waits no more: it has been delivered"
 
 def _unknown(kind: str, wanted: str, known: Sequence[str]) -> str:
     names = escape_line(", ".join(known)) or "there are none"
-    return f"no {kind} {escape_line(wanted) or '(say which)'}; known: {names}"
+    return f"no {kind} {escape_line(wanted) or translate('(say which)')}; known: {names}"
 
 
 # --- Tasks, subagents, goals ----------------------------------------------------------------------
@@ -96,7 +107,7 @@ async def _tasks(context: CommandContext, argument: str) -> CommandResult:
         return notice(f"say how many lines: /tasks {view.id} 50")
     tail = await context.opened.task_tail(view.id, lines)
     rows = [line("  ", row) for row in escape(tail).expandtabs(4).splitlines()] or [
-        line(("dim", "  no output yet"))
+        line(("dim", translate("  no output yet")))
     ]
     return CommandResult(f"task {view.id}", [task_rows.task_line(view), *rows])
 
@@ -190,21 +201,56 @@ async def _goals(context: CommandContext, argument: str) -> CommandResult:
     return CommandResult("goals", [line(f"  {row}") for row in rows])
 
 
-async def _login(context: CommandContext, provider: str) -> CommandResult:
+async def _login(context: CommandContext, argument: str) -> CommandResult:
     opened = context.opened
     place = opened.app.context
+    provider, _, word = argument.partition(" ")
     if not provider:
-        rows = [Row(name, name) for name in providers_with_keys(place)]
-        return CommandResult(choices=Choices("key of which provider?", rows))
+        rows = [_key_row(key_of(place, name)) for name in providers_with_keys(place)]
+        lasts = "the key is kept until /logout removes it"
+        return CommandResult(choices=Choices("key of which provider?", rows, lasts=lasts))
+    if word:
+        told = prefer_key(place, provider, word.strip())
+        return notice(f"{told}{_next_request(context, provider)}")
     question = key_question(place, provider)
 
     def keep(text: str) -> str:
         told = question.keep(text)
-        if opened.use_key(provider, text.strip()):
-            return f"{told}; the next request uses it"
-        return f"{told}; /model chooses a model of {provider}"
+        opened.hide_key(text.strip())
+        is_used = key_of(place, provider).uses_kept
+        return f"{told}{_next_request(context, provider)}" if is_used else told
 
-    return CommandResult(secret=SecretQuestion(question.text, keep))
+    secret = SecretQuestion(question.text, keep)
+    return CommandResult(secret=secret, follow_up=lambda: _which_key(context, provider))
+
+
+def _key_row(found: ProviderKey) -> Row:
+    source = found.source if found.key else "no key"
+    return Row(found.provider, found.provider, joined(source, ignored_key(found), by="; "))
+
+
+def _next_request(context: CommandContext, provider: str) -> str:
+    if context.opened.renew_key(provider):
+        return "; the next request uses it"
+    return f"; /model chooses a model of {provider}"
+
+
+def _which_key(context: CommandContext, provider: str) -> CommandResult:
+    """Offer to use the key that was just kept, where a variable comes first."""
+    found = key_of(context.opened.app.context, provider)
+    if found.uses_kept or not found.variable:
+        return CommandResult()
+    rows = [
+        Row(
+            f"{provider} {KEPT}",
+            "the key that you just entered",
+            f"until longrein ends; unset {found.variable} to make it last",
+        ),
+        Row(f"{provider} {VARIABLE}", f"the key from {found.variable}", "as before"),
+    ]
+    return CommandResult(
+        choices=Choices(f"{found.variable} is set and comes first; use which key now?", rows)
+    )
 
 
 async def _logout(context: CommandContext, provider: str) -> CommandResult:
@@ -247,14 +293,35 @@ def _model(context: CommandContext, name: str) -> CommandResult:
         return CommandResult(message=SetModel(context.opened.full_model(name)))
     if not names:
         return notice("say which: /model PROVIDER/MODEL")
-    return CommandResult(choices=Choices("which model?", [Row(name, name) for name in names]))
+    present = context.opened.model
+    rows = [
+        Row(name, name, model_note(context.opened.app.budget(name)), is_present=name == present)
+        for name in names
+    ]
+    lasts = 'for this session; model = "PROVIDER/MODEL" in the settings makes it last'
+    return CommandResult(choices=Choices("which model?", rows, lasts=lasts))
+
+
+def model_note(budget: Budget) -> str:
+    """Return the window and the price of a model in words."""
+    window = f"{budget.window_tokens // 1_000:,}k window"
+    price = budget.price
+    if price is None:
+        return f"{window}, price not known"
+    if not price.input and not price.output:
+        return f"{window}, costs nothing"
+    return f"{window}, ${price.input:g} in and ${price.output:g} out per million tokens"
 
 
 def _mode(context: CommandContext, mode: str) -> CommandResult:
     if not mode:
-        return CommandResult(
-            choices=Choices("which mode?", [Row(mode, mode) for mode in EVERY_MODE])
-        )
+        present = context.session.state.mode
+        rows = [
+            Row(one, one, translate(MODE_TEXTS[one]).replace("`", ""), is_present=one == present)
+            for one in EVERY_MODE
+        ]
+        lasts = "for this session; permission_mode in the settings makes it last"
+        return CommandResult(choices=Choices("which mode?", rows, lasts=lasts))
     try:
         message = mode_message(mode)
     except UsageError as error:
@@ -273,7 +340,7 @@ def _clear(_: CommandContext, __: str) -> CommandResult:
 
 def _compact(context: CommandContext, focus: str) -> CommandResult:
     if focus == "--dry-run":
-        rows = [line(escape_line(row)) for row in context.opened.compaction_analysis()]
+        rows = [line(escape_line(translate(row))) for row in context.opened.compaction_analysis()]
         return CommandResult("what a compaction would do now", rows)
     return _uncompact(context, "") if focus == "--undo" else CommandResult(message=Compact(focus))
 
@@ -331,7 +398,7 @@ def _hooks(context: CommandContext, _: str) -> CommandResult:
         line(
             "  ",
             COLUMN,
-            f"{'' if runs else 'not confirmed: '}{escape_line(hook_line(hook))}  ",
+            f"{'' if runs else translate('not confirmed: ')}{escape_line(hook_line(hook))}  ",
             ("dim", escape_line(hook.source)),
         )
         for hook, runs in context.opened.hooks()
@@ -387,7 +454,10 @@ async def _cost(context: CommandContext, _: str) -> CommandResult:
     rows = usage_rows(session.state, usd)
     costs = await context.opened.read_history(lambda past: cost_rows(past.entries()))
     by_model = [line(f"  {escape_line(row.name)}: ", COLUMN, row.figures) for row in costs]
-    lines = [line(("dim", f"  {name:<20}"), COLUMN, value) for name, value in rows]
+    lines = [
+        line(("dim", f"  {pad(translate(name), 20)}"), COLUMN, translate(value))
+        for name, value in rows
+    ]
     return CommandResult("what this session used", [*lines, *by_model])
 
 
@@ -399,31 +469,23 @@ def context_lines(report: Report) -> list[Line]:
     """A bar for each module, the free space, then the largest items."""
     window = report.usable_tokens
     most = max(window, report.total_tokens, 1)
-    shares: list[tuple[str, int, str]] = [(*module, "run") for module in report.modules()]
-    shares.append(("free", max(window - report.total_tokens, 0), "dim"))
-    wide = max(5, *(len(name) for name, _, _ in shares))
+    shares = [(translate(name), count, "run") for name, count in report.modules()]
+    shares.append((translate("free"), max(window - report.total_tokens, 0), "dim"))
+    wide = max(5, *(cells(name) for name, _, _ in shares))
     rows = [
         line(
-            f"  {escape_line(name).ljust(wide)}  {human_text.tokens(count):>7} "
+            f"  {pad(escape_line(name), wide)}  {human_text.tokens(count):>7} "
             f"{100 * count / most:>3.0f}% ",
             OPTIONAL,
             (style, ("█" * round(BAR_CELLS * count / most)).ljust(BAR_CELLS)),
         )
         for name, count, style in shares
     ]
-    total = f"  {'all'.ljust(wide)}  {human_text.tokens(report.total_tokens):>7}"
-    of_window = f" of {human_text.tokens(window)}"
-    rows.append(line(("bold", total + of_window), OPTIONAL, ("bold", " tokens")))
-    rows.append(
-        line(
-            "  ",
-            COLUMN,
-            (
-                "dim",
-                f"estimates are corrected by {report.factor:.2f} to match the provider's counts",
-            ),
-        )
-    )
+    total = f"  {pad(translate('all'), wide)}  {human_text.tokens(report.total_tokens):>7}"
+    of_window = translate(f"of {human_text.tokens(window)}")
+    rows.append(line(("bold", f"{total} {of_window}"), OPTIONAL, ("bold", " tokens")))
+    corrected = f"estimates are corrected by {report.factor:.2f} to match the provider's counts"
+    rows.append(line("  ", COLUMN, ("dim", translate(corrected))))
     items = [
         line(("dim", escape_line(head)), COLUMN, ("dim", escape_line(rest)))
         for head, rest in item_rows(report)
@@ -436,20 +498,24 @@ def _theme(context: CommandContext, name: str) -> CommandResult:
         return notice("colours are not used here")
     if name not in themes.NOTES:
         unknown = f"there is no theme {escape_line(name)}; " if name else ""
-        rows = [Row(one, one, note) for one, note in themes.NOTES.items()]
-        return CommandResult(choices=Choices(f"{unknown}which theme?", rows))
+        present = context.window.theme
+        rows = [
+            Row(one, one, note, is_present=one == present) for one, note in themes.NOTES.items()
+        ]
+        lasts = 'until longrein ends; [terminal] theme = "NAME" in config.toml makes it last'
+        return CommandResult(choices=Choices(f"{unknown}which theme?", rows, lasts=lasts))
     context.window.choose_theme(name)
     return notice(f'theme {name}; [terminal] theme = "{name}" in config.toml keeps it')
 
 
 def _keys(context: CommandContext, _: str) -> CommandResult:
     rows = key_rows(chosen_keys(context.opened.app.context.settings))
-    wide = max(len(key) for key, _, _ in rows)
+    wide = max(cells(key) for key, _, _ in rows)
     shown = [
         line(
-            ("name", f"  {escape_line(key).ljust(wide)}  "),
+            ("name", f"  {pad(escape_line(key), wide)}  "),
             COLUMN,
-            what,
+            translate(what),
             ("dim", f"  {setting}" if setting else ""),
         )
         for key, what, setting in rows
@@ -520,7 +586,9 @@ COMMANDS = (
     Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
     Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
     Command("background", "", "send the running command to the background", _background, ("bg",)),
-    Command("login", "[PROVIDER]", "keep the key of a provider, not shown", _login),
+    Command(
+        "login", "[PROVIDER [kept | variable]]", "keep the key of a provider, not shown", _login
+    ),
     Command("logout", "[PROVIDER]", "remove a kept key", _logout),
     Command("exit", "", "leave; `longrein -c` goes on", lambda *_: _leave("exit"), ("quit",)),
     *SESSION_COMMANDS,
@@ -558,9 +626,11 @@ def parse(
 ) -> ParsedCommand | None:
     """Parse `text` as a command; None when it is a message, such as `/usr/bin/x fails`.
 
-    A command of `custom` is a message, too: the session replaces it by its text. `added`: commands
-    of extensions.
+    `?` alone asks for the keys. A command of `custom` is a message, too: the session replaces it
+    by its text. `added`: commands of extensions.
     """
+    if text.strip() == SHORTCUTS:
+        return ParsedCommand(BY_NAME["keys"], "keys", "")
     name, _, argument = text[1:].partition(" ")
     found = BY_NAME.get(name)
     if found is None:
@@ -598,7 +668,11 @@ def help_lines(
         for command in (*COMMANDS, *added_commands(added))
     ]
     own = [(_shown(f"/{one.name} {one.argument_hint}".rstrip()), summary_of(one)) for one in custom]
-    files = [(), line(("dim", "  skills and commands of files")), *_two_columns(own)] if own else []
+    files = (
+        [(), line(("dim", translate("  skills and commands of files"))), *_two_columns(own)]
+        if own
+        else []
+    )
     keys_shown = [(key, what) for key, what, _ in key_rows(keys or {})]
     shown = [
         _two_columns([(name, translate(text)) for name, text in rows])
@@ -623,7 +697,7 @@ def _two_columns(rows: Sequence[tuple[str, str]]) -> list[Line]:
     lines: list[Line] = []
     for name, summary in rows:
         if len(name) <= HELP_CELLS:
-            lines.append(line(("name", f"  {name.ljust(HELP_CELLS)}  "), COLUMN, summary))
+            lines.append(line(("name", f"  {pad(name, HELP_CELLS)}  "), COLUMN, summary))
         else:
             blank = " " * (HELP_CELLS + 4)
             lines += [line(("name", f"  {name}")), line(blank, COLUMN, summary)]

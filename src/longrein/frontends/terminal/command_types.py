@@ -56,8 +56,8 @@ class Choices(msgspec.Struct, frozen=True):
     """Called with the value of a row; None: run the same command with the value as its argument."""
     hint: str = ""
     """Text under the rows on the plain terminal."""
-    search: bool = False
-    """True if typing narrows the list."""
+    lasts: str = ""
+    """How long the choice holds."""
     preview: "Callable[[str], Awaitable[Sequence[str]]] | None" = None
     """Value of a row -> lines about it, shown below the list."""
 
@@ -81,6 +81,8 @@ class CommandResult(msgspec.Struct, frozen=True):
     outcome: Outcome | None = None
     secret: SecretQuestion | None = None
     """A question for a secret; the line that its function returns is shown."""
+    follow_up: "Callable[[], CommandResult] | None" = None
+    """Result to apply once the secret was taken."""
 
 
 MaybeAwaitable = CommandResult | Awaitable[CommandResult]

@@ -47,6 +47,7 @@ from longrein.frontends.terminal.input_completion import (
     ProjectHistory,
 )
 from longrein.frontends.terminal.input_prefixes import UserCommands
+from longrein.frontends.terminal.keymap import SHORTCUTS, chosen_keys, shortcut_rows
 from longrein.frontends.terminal.live_area import figures, footer_line, state_word
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.screen import Screen
@@ -184,7 +185,7 @@ class Conversation:
             cwd = f"~{cwd.removeprefix(home)}"
         cwd = escape_line(cwd)
         head = line(("bold", "longrein"), ("dim", f" {opened.app.version} · {cwd} · /help"))
-        chosen = line(("dim", escape_line(chosen_line(opened.model, opened.key_source))))
+        chosen = line(("dim", escape_line(translate(chosen_line(opened.model, opened.key_source)))))
         rows = [head, chosen, *map(event_lines.notice_line, start_notices(opened))]
         self.screen.write([text for row in rows for text in self._paint(row)])
 
@@ -398,7 +399,7 @@ class Conversation:
 
     def close_chooser(self, *, chosen: bool) -> None:
         chooser, self.chooser = self.chooser, None
-        if chooser is not None and chosen:
+        if chooser is not None and chosen and chooser.rows:
             self._chosen(chooser.chosen)
         elif chooser is not None:
             self.leaving = None
@@ -560,6 +561,9 @@ class Conversation:
             if self.approval is not None:
                 self.approval.rows_above = len(gap)
             return [*gap, *panel.draw(width, room - len(gap)), *below]
+        if self.buffer.text == SHORTCUTS and not self.feedback:
+            keys = chosen_keys(self.opened.app.context.settings)
+            return shortcut_rows(keys, width, room)
         below = [
             *live_area.pinned_todos(
                 self.session.state.todos if self.todos_pinned else (), room, width

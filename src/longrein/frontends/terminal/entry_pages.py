@@ -17,6 +17,7 @@ from longrein.events import (
     parse_handle,
     text_of,
 )
+from longrein.frontends.localization import translate
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, change_lines, line, plain, status_word
 from longrein.frontends.terminal.page_view import Page, Section
@@ -59,7 +60,9 @@ def last_page(past: SessionHistory) -> Page:
     sections = _limited(
         _sections(past, past.entries(max(tail - LAST_ENTRIES, 0))), LAST_SECTIONS_MAX
     )
-    return Page("last results, thinking and diffs", sections or [_nothing()], at_end=True)
+    return Page(
+        translate("last results, thinking and diffs"), sections or [_nothing()], at_end=True
+    )
 
 
 def shown_page(past: SessionHistory, text: str) -> Page | str:
@@ -111,8 +114,10 @@ def transcript_page(past: SessionHistory, label: str) -> Page | str:
         started = below.entry(int(step[1:])) if below is not None else None
         if below is None or started is None or not isinstance(started.event, SubagentStarted):
             known = [f"a{entry.seq}" for entry in past.of_kind("ChildStarted")][:10]
-            return f"there is no subagent {escape_line(label)}; " + (
-                f"known: {', '.join(known)}" if known else "this session has started none"
+            return (
+                f"there is no subagent {escape_line(label)}; known: {', '.join(known)}"
+                if known
+                else f"there is no subagent {escape_line(label)}; this session has started none"
             )
         title = (
             f"{escape_line(label)} {escape_line(started.event.kind)}: "
@@ -225,7 +230,7 @@ def _section(handle: str, title: str, text: str) -> Section:
 
 
 def _nothing() -> Section:
-    return Section(line(("dim", "there is no result, thinking or diff yet")), ())
+    return Section(line(("dim", translate("there is no result, thinking or diff yet"))), ())
 
 
 def _prefix(subagent: int) -> str:
@@ -250,7 +255,12 @@ def _limited(found: Iterable[tuple[int, Section]], most: int = 0) -> list[Sectio
         kept.append(section)
     omitted = len(sections) - len(kept)
     note = (
-        [Section(line(("dim", f"{omitted} older parts are left out; /show rN opens one")), ())]
+        [
+            Section(
+                line(("dim", translate(f"{omitted} older parts are left out; /show rN opens one"))),
+                (),
+            )
+        ]
         if omitted
         else []
     )
@@ -268,7 +278,7 @@ def text_lines(text: str) -> list[Line]:
         line(row) for row in escape(text[:PART_CHARS_MAX]).expandtabs(4).rstrip("\n").split("\n")
     ]
     more = len(text) - PART_CHARS_MAX
-    return [*rows, line(("warn", f"… {more:,} more characters"))] if more > 0 else rows
+    return [*rows, line(("warn", translate(f"… {more:,} more characters")))] if more > 0 else rows
 
 
 def content_lines(past: SessionHistory, content: Content) -> list[Line]:
@@ -285,8 +295,10 @@ def content_lines(past: SessionHistory, content: Content) -> list[Line]:
             size += len(piece)
             data += piece[: max(PART_CHARS_MAX - len(data), 0)]
     except KeyError:
-        return [line(("warn", "its content is not in the session's folder any more"))]
+        return [line(("warn", translate("its content is not in the session's folder any more")))]
     rows = text_lines(bytes(data).decode("utf-8", "replace"))
     return (
-        [*rows, line(("warn", f"… {size - len(data):,} more bytes"))] if size > len(data) else rows
+        [*rows, line(("warn", translate(f"… {size - len(data):,} more bytes")))]
+        if size > len(data)
+        else rows
     )

@@ -90,6 +90,11 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_cells, text))
 
 
+def pad(text: str, columns: int) -> str:
+    """`text` with blanks up to `columns` terminal columns."""
+    return text + " " * (columns - cells(text))
+
+
 def _cells(char: str) -> int:
     if char < "\u0300":
         return 1
@@ -187,7 +192,7 @@ def fold(lines: Sequence[Line], most: int) -> list[Line]:
     if len(lines) <= most:
         return list(lines)
     shown = max(most - 1, 1)
-    return [*lines[:shown], line(("dim", f"… {len(lines) - shown} more lines"))]
+    return [*lines[:shown], line(("dim", translate(f"… {len(lines) - shown} more lines")))]
 
 
 COLUMN: Span = ("column", "")
@@ -315,7 +320,7 @@ def new_file_lines(text: str, *, numbered: bool = False) -> list[Line]:
     *lines, last = text.split("\n")
     whole = [*lines, last] if last else lines
     rows = [*_marked("+", "add", whole, width=len(str(len(whole))) if numbered else 0)]
-    return [*rows, line(("dim", "\\ no newline at the end"))] if last else rows
+    return [*rows, line(("dim", translate("\\ no newline at the end")))] if last else rows
 
 
 def only_changes(rows: Sequence[Line], around: int = 2) -> list[Line]:
@@ -423,7 +428,7 @@ def ended_turn(ended: TurnEndStep) -> list[Line]:
     return [
         line(
             ("bad", translate(f"stopped: {ended.reason}")),
-            f"  {escape_line(ended.message)}" if ended.message else "",
+            f"  {escape_line(translate(ended.message))}" if ended.message else "",
         )
     ]
 
@@ -435,8 +440,10 @@ def retry_text(pausing: RetryPause, left_s: float) -> str:
         f"{ceil(left_s)} s" if left_s > 0 else "",
     )
     if not pausing.attempt:
-        return f"waiting {left} for the provider: {why}".replace("  ", " ", 1)
-    return (
+        if not left:
+            return translate(f"waiting for the provider: {why}")
+        return translate(f"waiting {left} for the provider: {why}")
+    return translate(
         f"retrying{left and f' in {left}'}, attempt {pausing.attempt + 1} of "
         f"{pausing.attempts_max}: {why}"
     )
@@ -463,7 +470,7 @@ def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
             )
         ]
     if answer.verdict == "deny" and answer.message and answer.by == "user":
-        return [line(("bad", "no: "), escape_line(answer.message))]
+        return [line(("bad", translate("no: ")), escape_line(answer.message))]
     return []
 
 
@@ -479,7 +486,7 @@ def compaction_lines(
     if step.restored is not None:
         now = f"; {tokens(after)} tokens now" if after else ""
         what = f"the compaction r{step.restored.undone} is undone; what it put away is shown again"
-        return [line(("dim", f"context: {what}{now}"))]
+        return [line(("dim", translate(f"context: {what}{now}")))]
     if step.reason == "micro_compact":
         return []
     span = step.summarized
@@ -488,9 +495,8 @@ def compaction_lines(
         paid = f", {money(usd)}" if usd else ""
         how = " (by the records alone)" if is_digest else ""
         figures = f"{tokens(before)} → {tokens(after)} tokens{how}{paid}"
-        return [
-            line(("dim", f"context: {figures}; /uncompact undoes it, every byte can be recalled"))
-        ]
+        told = f"context: {figures}; /uncompact undoes it, every byte can be recalled"
+        return [line(("dim", translate(told)))]
     result = ""
     if span is not None:
         how = " by the records alone, without the model" if is_digest else ""
@@ -519,12 +525,12 @@ def step_lines(step: Step) -> list[Line]:
         case SettingStep(name="todos", todos=todos):
             return todo_lines(todos)
         case SettingStep(name="goal", goal=goal) if goal:
-            return [line(("dim", "goal "), goal_line(goal))]
+            return [line(("dim", translate("goal ")), goal_line(goal))]
         case SettingStep(name="schedules", schedules=schedules):
             rows = [
                 f"{one.id} {escape_line(one.when)}: {escape_line(one.prompt)}" for one in schedules
             ]
-            return [line(("dim", f"scheduled: {row}")) for row in rows] or [
+            return [line(("dim", translate(f"scheduled: {row}"))) for row in rows] or [
                 line(("dim", translate("nothing is scheduled")))
             ]
         case NoticeStep(reminder=reminder) if reminder and reminder.kind == "compact_refused":
@@ -550,7 +556,7 @@ def _rewound_lines(event: Rewound) -> list[Line]:
     for put in event.files:
         back = "removed, it is new since then" if put.removed else "put back"
         result = back if put.done else f"left as it is ({escape_line(put.why)})"
-        rows.append(line(("dim", f"  {result}  {escape_line(put.path)}")))
+        rows.append(line(("dim", f"  {translate(result)}  {escape_line(put.path)}")))
     return rows
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from longrein.events import UsageError
 from longrein.events.escape import one_line
+from longrein.frontends.localization import translate
 from longrein.frontends.terminal import external_editor
-from longrein.frontends.terminal.choice_list import Row, TypedList
+from longrein.frontends.terminal.choice_list import Chooser, Row
 from longrein.frontends.terminal.clipboard import clipboard_image
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
@@ -60,7 +61,7 @@ def _files(history: str) -> Iterator[tuple[str, str]]:
         yield path, os.path.basename(path)[-40:]
 
 
-class HistorySearch(TypedList):
+class HistorySearch(Chooser):
     """A list of messages that what is typed narrows: each word must occur."""
 
     def __init__(self, rows: list[Row], typed: str = "") -> None:
@@ -72,10 +73,15 @@ class HistorySearch(TypedList):
 
     def draw(self, width: int, height: int) -> list[Line]:
         """The search line, then the list in at most `height` rows."""
-        head = line(("bold", f"{self.title}: "), ("you", escape_line(self.query)), ("dim", "▏"))
+        title = translate(self.title)
+        head = line(("bold", f"{title}: "), ("you", escape_line(self.query)), ("dim", "▏"))
         if not self.rows:
-            none = "nothing that was sent matches" if self.every else "nothing was sent yet"
-            return [crop(head, width), crop(line(("dim", f"  {none}; Esc leaves")), width)]
+            none = (
+                "nothing that was sent matches; Esc leaves"
+                if self.every
+                else "nothing was sent yet; Esc leaves"
+            )
+            return [crop(head, width), crop(line(("dim", f"  {translate(none)}")), width)]
         return [crop(head, width), *super().draw(width, height)[1:]]
 
 

@@ -18,9 +18,13 @@ from prompt_toolkit.keys import Keys
 from longrein.agent import Continue, SetMode
 from longrein.events.escape import one_line
 from longrein.frontends.terminal import input_shortcuts
-from longrein.frontends.terminal.approvals import ALL_EDITS, OPTIONS_MAX, form_answer
+from longrein.frontends.terminal.approvals import (
+    ALL_EDITS,
+    OPTION_LETTERS,
+    OPTIONS_MAX,
+    form_answer,
+)
 from longrein.frontends.terminal.approvals import answer as answer_for
-from longrein.frontends.terminal.choice_list import TypedList
 from longrein.frontends.terminal.command_actions import (
     background,
     edit_last_queued,
@@ -91,7 +95,6 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     """Keys of a question or a list, active while the panel has the focus."""
     keys = KeyBindings()
     choosing = Condition(lambda: conversation.chooser is not None)
-    searching = Condition(lambda: isinstance(conversation.chooser, TypedList))
     add = partial(_bind, keys, conversation)
     for key in "ysaxmnfYSAXMNF":
         add(partial(answer, key=key.lower()), key, when=~choosing)
@@ -101,41 +104,38 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
         lambda: conversation.approval is not None and conversation.approval.form is not None
     )
     for number in range(1, OPTIONS_MAX + 1):
-        add(partial(_choose_option, number=number), str(number), when=asking)
+        for key in (str(number), letter := OPTION_LETTERS[number - 1], letter.upper()):
+            add(partial(_choose_option, number=number), key, when=asking)
     add(_choose_option, "enter", when=asking)
     add(_answer_in_words, "o", when=asking)
     keys.add(Keys.Any, filter=~choosing)(lambda event: _start_typing(conversation, event.data))
     add(lambda conversation: conversation.close_chooser(chosen=True), "enter", when=choosing)
     _bind_search_keys(conversation, keys)
-    for key, rows, pages in (
-        ("up", -1, 0),
-        ("down", 1, 0),
-        ("pageup", 0, -1),
-        ("pagedown", 0, 1),
-        (" ", 0, 1),
-    ):
-        add(partial(_move, rows=rows, pages=pages), key, when=~searching if key == " " else True)
+    for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1)):
+        add(partial(_move, rows=rows, pages=pages), key)
+    add(partial(_move, rows=0, pages=1), " ", when=~choosing)
+    add(_toggle_option, " ", when=asking)
     return keys
 
 
 def _bind_search_keys(conversation: Conversation, keys: KeyBindings) -> None:
-    """Add the keys of a list that typing narrows."""
-    searching = Condition(lambda: isinstance(conversation.chooser, TypedList))
+    """Add the keys that narrow a list."""
+    choosing = Condition(lambda: conversation.chooser is not None)
 
     def type_text(text: str) -> None:
-        if isinstance(conversation.chooser, TypedList) and text.isprintable():
+        if conversation.chooser is not None and text.isprintable():
             conversation.chooser.type(text)
             conversation.redraw()
 
     def erase() -> None:
-        if isinstance(conversation.chooser, TypedList):
+        if conversation.chooser is not None:
             conversation.chooser.erase()
             conversation.redraw()
 
-    keys.add(Keys.Any, filter=searching)(lambda event: type_text(event.data))
-    keys.add(" ", filter=searching)(lambda _: type_text(" "))
-    keys.add("backspace", filter=searching)(lambda _: erase())
-    keys.add(Keys.BracketedPaste, filter=searching)(lambda event: type_text(one_line(event.data)))
+    keys.add(Keys.Any, filter=choosing)(lambda event: type_text(event.data))
+    keys.add(" ", filter=choosing)(lambda _: type_text(" "))
+    keys.add("backspace", filter=choosing)(lambda _: erase())
+    keys.add(Keys.BracketedPaste, filter=choosing)(lambda event: type_text(one_line(event.data)))
 
 
 def _bind(
@@ -181,6 +181,13 @@ def _choose_option(conversation: Conversation, number: int = 0) -> None:
         else:
             form.confirm()
         _submit_form(conversation)
+
+
+def _toggle_option(conversation: Conversation) -> None:
+    """Mark or unmark the option that the arrows are at, where several may be chosen."""
+    if (approval := conversation.approval) is not None and (form := approval.form) is not None:
+        form.toggle()
+        conversation.redraw()
 
 
 def _submit_form(conversation: Conversation) -> None:
@@ -242,6 +249,8 @@ def _cancel_denial_reason(conversation: Conversation) -> None:
 def _move(conversation: Conversation, rows: int, pages: int) -> None:
     if conversation.chooser is not None:
         conversation.chooser.move(rows + 10 * pages)
+    elif conversation.approval is not None and (form := conversation.approval.form) is not None:
+        form.move(rows + pages)
     elif conversation.approval is not None:
         conversation.approval.scroll(rows + conversation.approval.page * pages)
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from longrein.frontends.localization import translate
+from longrein.frontends.terminal.event_lines import Line, cells, crop, line, pad
 from longrein.settings_schema import KeyOptions, Settings
 from longrein.steps.human_text import escape_line
 
@@ -46,6 +48,7 @@ FIXED = (
     ("Up on an empty line", "take a queued message back; else history"),
     ("Tab", "complete"),
     ("Ctrl-D", "leave"),
+    ("?", "alone on the line: show these keys"),
     ("@", "attach a file, a folder or a picture"),
     ("!COMMAND", "run COMMAND; its output joins the conversation"),
     ("#TEXT", "add TEXT to a file of instructions"),
@@ -185,4 +188,22 @@ def key_rows(chosen: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:
         if any(_is_wrong(key) for key in keys):
             keys = action.keys
         own.append((shown_keys(keys) or "no key", action.summary, f"keys.{action.name}"))
-    return [*own, *((key, summary, "") for key, summary in FIXED)]
+    return [*own, *((translate(key), summary, "") for key, summary in FIXED)]
+
+
+SHORTCUTS = "?"
+"""Text that shows the keys, as `/keys` does."""
+
+
+MEANING_CELLS_MIN = 40
+"""Cells beside the column of keys; a narrower screen has no columns."""
+
+
+def shortcut_rows(chosen: Mapping[str, Sequence[str]], width: int, room: int) -> list[Line]:
+    """Return the keys in at most `room` rows of `width`, shown while `?` alone is typed."""
+    rows = [(escape_line(key), translate(what)) for key, what, _ in key_rows(chosen)]
+    wide = max(cells(key) for key, _ in rows)
+    wide = wide if wide + MEANING_CELLS_MIN <= width else 0
+    shown = [line(("name", f"  {pad(key, wide)}  "), ("dim", what)) for key, what in rows]
+    last = line(("dim", translate("  Enter prints them all; /help has the commands too")))
+    return [crop(row, width) for row in [*shown[: max(room - 1, 0)], last]][: max(room, 0)]

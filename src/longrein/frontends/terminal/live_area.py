@@ -208,10 +208,9 @@ def user_command_rows(view: ViewModel, now_s: float) -> list[Line]:
     """Rows of the user's own commands that run, each with the last line of its output."""
     rows: list[Line] = []
     for row in view.user_commands.values():
-        how = f"running {human_text.elapsed(now_s - row.since_s)}  Esc stops it".replace(
-            "  ", " ", 1
-        )
-        rows.append(line(("you", f"! {escape_line(row.argument)}"), ("dim", f"  {how}")))
+        time = human_text.elapsed(now_s - row.since_s)
+        how = f"running {time} Esc stops it" if time else "running  Esc stops it"
+        rows.append(line(("you", f"! {escape_line(row.argument)}"), ("dim", f"  {translate(how)}")))
         last = escape_line(
             row.output.decode("utf-8", "replace").rstrip().rpartition("\n")[2].rpartition("\r")[2]
         )
@@ -273,7 +272,10 @@ def pinned_todos(todos: Sequence[Todo], room: int, width: int) -> list[Line]:
     shown = rows[first : first + most - 1] if most > 1 else []
     return [
         *shown,
-        crop(line(("dim", f"todos: {done} of {len(todos)} done; Ctrl-T unpins them")), width),
+        crop(
+            line(("dim", translate(f"todos: {done} of {len(todos)} done; Ctrl-T unpins them"))),
+            width,
+        ),
     ]
 
 
@@ -332,11 +334,11 @@ def trouble_rows(view: ViewModel, now_s: float, width: int) -> list[Line]:
         else []
     )
     silent = silence_text(view, now_s)
-    return [*rows, line(("warn", f"  {silent}"))] if silent else rows
+    return [*rows, line(("warn", f"  {translate(silent)}"))] if silent else rows
 
 
 def _failure_rows(pausing: RetryPause, width: int) -> list[Line]:
-    state = STATES.get(pausing.kind, escape_line(pausing.kind))
+    state = translate(STATES.get(pausing.kind, escape_line(pausing.kind)))
     status = f" (HTTP {pausing.status})" if pausing.status else ""
     words = escape_line(pausing.message)
     rows = wrap_text(words, max(width - 4, 20))[:WORDS_ROWS_MAX] if len(words) > width // 2 else []

@@ -80,7 +80,9 @@ def open_page(conversation: Conversation, page: Page) -> None:
 def _waiting(conversation: Conversation) -> Line:
     """A hint for the last row while a question waits below the page."""
     return (
-        line(("warn", "a question waits; q goes back to it")) if conversation.view.questions else ()
+        line(("warn", translate("a question waits; q goes back to it")))
+        if conversation.view.questions
+        else ()
     )
 
 
@@ -124,7 +126,7 @@ def open_question(conversation: Conversation, answer: Answering) -> None:
 def _answers(approval: Approval, ready: bool) -> Line:
     style = "you" if ready else "dim"
     spans = [
-        (style, choice.value + " ", choice.short or choice.label)
+        (style, choice.value + " ", translate(choice.short or choice.label))
         for choice in choices(approval.question)
     ]
     return line(*(span for key, name, label in spans for span in ((key, f" {name}"), label + " ")))

@@ -4,8 +4,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from longrein.frontends.localization import translate
 from longrein.frontends.terminal.drawn_lines import DrawnLines
-from longrein.frontends.terminal.event_lines import Line, cells, crop, cut, line, plain
+from longrein.frontends.terminal.event_lines import (
+    Line,
+    cells,
+    crop,
+    cut,
+    line,
+    plain,
+)
 
 KEYS_HINT = "↑ ↓ PgUp PgDn move · / search · Tab next part · q back"
 NARROW_HINT = "q back · / search"
@@ -127,9 +135,9 @@ class PageView:
 
     def _status(self, width: int) -> Line:
         if self.typing is not None:
-            return line(("you", "/"), self.typing, ("dim", "  Enter finds, Esc leaves"))
+            return line(("you", "/"), self.typing, ("dim", translate("  Enter finds, Esc leaves")))
         if self.message:
-            return line(("warn", self.message))
+            return line(("warn", translate(self.message)))
         last = min(self.top + self._height, len(self._rows))
         where = f"{last}/{len(self._rows)}  "
         if self.answers:
@@ -137,8 +145,10 @@ class PageView:
             if needed > width:  # the page has the labels
                 return tuple(span for span in self.answers if span[0])
             return line(("dim", where * (len(where) + needed <= width)), *self.answers)
-        hint = KEYS_HINT + " · Enter opens" * bool(self.section.opens)
-        return line(("dim", where + (hint if len(where) + len(hint) <= width else NARROW_HINT)))
+        opens = translate(" · Enter opens") if self.section.opens else ""
+        hint = translate(KEYS_HINT) + opens
+        fits = cells(where) + cells(hint) <= width
+        return line(("dim", where + (hint if fits else translate(NARROW_HINT))))
 
     def _marked(self, row: Line) -> Line:
         """`row` with the found text marked."""

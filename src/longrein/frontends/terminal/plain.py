@@ -22,7 +22,8 @@ from longrein.agent import (
 )
 from longrein.app import AppSession
 from longrein.events import Entry, LongreinError, Text, UsageError
-from longrein.frontends.secret_input import read_secret
+from longrein.frontends.localization import translate
+from longrein.frontends.secret_input import SecretQuestion, read_secret
 from longrein.frontends.stdio import (
     STDIN_BYTES_MAX,
     cancel_all,
@@ -209,13 +210,13 @@ class _PlainConversation:
     async def print_updates(self) -> None:
         """Print updates; the history of a resumed session is folded but not printed."""
         opened = self.opened
-        chosen = chosen_line(opened.model, opened.key_source)
+        chosen = translate(chosen_line(opened.model, opened.key_source))
         head = (
             f"longrein {opened.app.version}, {chosen}, {self.session.state.cwd}; /help "
             "lists commands"
         )
         notices = map(event_lines.notice_line, start_notices(opened))
-        self.print([line(escape(head)), *notices])
+        self.print([line(escape(translate(head))), *notices])
         start = self.session.state.seq
         self.view.live = start == 0
         if self.view.live:
@@ -230,7 +231,15 @@ class _PlainConversation:
             elif isinstance(heard, Entry) and heard.seq >= start:
                 self.view.go_live(busy=self.session.busy, now_s=self.mono_s())  # not printed
                 if self.session.state.turn_open and not self.session.busy:
-                    self.print([line("the last turn was cut off; say something to go on with it")])
+                    self.print(
+                        [
+                            line(
+                                translate(
+                                    "the last turn was cut off; say something to go on with it"
+                                )
+                            )
+                        ]
+                    )
                 self._print_prompt()
                 await self._ask()
 
@@ -252,10 +261,13 @@ class _PlainConversation:
             return
         self._shown_question, self._explaining = question, False
         content = content_lines(question, self.opened.file_text)
-        head = line(f"? {question.title}: {escape_line(question.asked.reason)}")
+        reason = escape_line(translate(question.asked.reason))
+        head = line(f"? {translate(question.title)}: {reason}")
         self.print([(), head, *indented(content, "| ")])
         self.print(rule_lines(question))
-        self.print([line(f"  {choice.value}  {choice.label}") for choice in choices(question)])
+        self.print(
+            [line(f"  {choice.value}  {translate(choice.label)}") for choice in choices(question)]
+        )
         self._form = question_form(question)
         self.print(self._form.lines() if self._form else ())
         if self.stdin_ended:
@@ -328,7 +340,7 @@ class _PlainConversation:
             text = reason.strip()
             if not text:
                 self._explaining = True
-                self.out.put("why not> ")
+                self.out.put(f"{translate('why not')}> ")
                 return
             self._explaining = True
         message: Answer | None = None
@@ -366,7 +378,7 @@ class _PlainConversation:
         self.print(
             [
                 line(command_actions.exit_question(running)),
-                *(line(f"  {c.value}  {c.label}") for c in choices),
+                *(line(f"  {c.value}  {translate(c.label)}") for c in choices),
             ]
         )
         self.out.put("answer> ")
@@ -422,23 +434,27 @@ class _PlainConversation:
             self.print([line(result.page.title), *result.page.lines()])
         if result.choices is not None:
             self.print(_choice_lines(command, result.choices))
-        if result.secret is not None and not self.interactive:
-            self.print(
-                [
-                    event_lines.notice_line(
-                        "a key is not read from here: longrein login PROVIDER < FILE"
-                    )
-                ]
-            )
-        elif (question := result.secret) is not None:
-            text = await asyncio.get_running_loop().run_in_executor(
-                None, read_secret, question.text
-            )
-            self.print([event_lines.notice_line(question.keep(text))])
+        if result.secret is not None:
+            await self._ask_secret(command, result, result.secret)
         if result.outcome is not None:
             await self._request_exit(result.outcome)
         elif result.message is None:  # the effect of a message arrives as an update
             self._print_prompt()
+
+    async def _ask_secret(
+        self, command: Command, result: CommandResult, question: SecretQuestion
+    ) -> None:
+        """Ask for a secret without an echo; only a person at a terminal is asked."""
+        if not self.interactive:
+            said = "a key is not read from here: longrein login PROVIDER < FILE"
+            self.print([event_lines.notice_line(said)])
+            return
+        loop = asyncio.get_running_loop()
+        text = await loop.run_in_executor(None, read_secret, translate(question.text))
+        self.print([event_lines.notice_line(question.keep(text))])
+        more = result.follow_up() if result.follow_up is not None else CommandResult()
+        if more.choices is not None:
+            self.print([line(translate(more.choices.title)), *_choice_lines(command, more.choices)])
 
 
 def _live_lines(heard: SessionUpdate) -> list[Line]:
@@ -457,6 +473,8 @@ def _choice_lines(command: Command, choices: Choices) -> list[Line]:
     """A line for each row: the command to type."""
     rows: list[Line] = []
     for row in choices.rows:
-        details = [text for text in (row.label, row.note) if text and text != row.value]
+        details = [translate(text) for text in (row.label, row.note) if text and text != row.value]
+        details += [translate("(now)")] if row.is_present else []
         rows.append(line(escape_line("  ".join((f"/{command.name} {row.value}", *details)))))
-    return [*rows, line(choices.hint)] if choices.hint else rows
+    last = choices.hint or choices.lasts
+    return [*rows, line(translate(last))] if last else rows

@@ -11,8 +11,11 @@ from longrein.agent import session_usd
 from longrein.app import AppSession
 from longrein.events import LongreinError
 from longrein.events.escape import one_line, shortened
+from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines
+from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import (
+    Choices,
     Command,
     CommandContext,
     CommandResult,
@@ -22,11 +25,13 @@ from longrein.frontends.terminal.command_types import (
 from longrein.frontends.terminal.event_lines import (
     COLUMN,
     Line,
+    cells,
     counts,
     diff_lines,
     fold,
     line,
     only_changes,
+    pad,
 )
 from longrein.steps.human_text import counted, escape, escape_line, joined, money, size, tokens
 from longrein.store.daemon_threads import run_in_thread
@@ -41,11 +46,9 @@ GIT_LINES_MAX = 400
 
 def pairs(rows: Sequence[tuple[str, str]]) -> list[Line]:
     """Two columns: what, and how it is."""
-    wide = max((len(name) for name, _ in rows), default=0)
-    return [
-        line(("dim", f"  {escape_line(name).ljust(wide)}  "), COLUMN, escape_line(value))
-        for name, value in rows
-    ]
+    shown = [(escape_line(translate(name)), escape_line(value)) for name, value in rows]
+    wide = max((cells(name) for name, _ in shown), default=0)
+    return [line(("dim", f"  {pad(name, wide)}  "), COLUMN, value) for name, value in shown]
 
 
 def status_rows(opened: AppSession) -> list[tuple[str, str]]:
@@ -54,8 +57,8 @@ def status_rows(opened: AppSession) -> list[tuple[str, str]]:
     state = opened.session.state
     servers = opened.connections()
     working = sum(status == "connected" for _, status in servers)
-    key = "" if opened.key_source == "none" else f"key from {opened.key_source}"
-    effort = opened.effort and f"effort {opened.effort}"
+    key = "" if opened.key_source == "none" else translate(f"key from {opened.key_source}")
+    effort = opened.effort and translate(f"effort {opened.effort}")
     further = ", ".join(opened.folders[1:])
     is_trusted = place.trusted.cover(place.cwd)
     is_confined = opened.sandbox != "none"
@@ -63,13 +66,16 @@ def status_rows(opened: AppSession) -> list[tuple[str, str]]:
     return [
         ("longrein", opened.app.version),
         ("model", joined(opened.model, effort, key)),
-        ("folder", joined(state.cwd, state.branch and f"branch {state.branch}")),
+        ("folder", joined(state.cwd, state.branch and translate(f"branch {state.branch}"))),
         *([("further folders", further)] if further else []),
-        ("trust", "trusted" if is_trusted else "not trusted; `longrein trust` changes that"),
-        ("sandbox", opened.sandbox if is_confined else "none: commands run as you"),
-        ("context", f"{tokens(state.view_tokens)} of {window} tokens"),
+        (
+            "trust",
+            translate("trusted" if is_trusted else "not trusted; `longrein trust` changes that"),
+        ),
+        ("sandbox", opened.sandbox if is_confined else translate("none: commands run as you")),
+        ("context", translate(f"{tokens(state.view_tokens)} of {window} tokens")),
         ("spent", money(session_usd(state, opened.session.agents()))),
-        ("MCP servers", f"{working} of {len(servers)} connected" if servers else "none"),
+        ("MCP servers", translate(f"{working} of {len(servers)} connected" if servers else "none")),
         ("state folder", place.state_dir),
     ]
 
@@ -85,7 +91,7 @@ def _status(context: CommandContext, _: str) -> CommandResult:
     ]
     rows += [("title", state.title)] if state.title else []
     rows += [("mode", state.mode), ("requests", str(state.asks))]
-    rows += [("background", ", ".join([*running, *agents]) or "nothing runs")]
+    rows += [("background", ", ".join([*running, *agents]) or translate("nothing runs"))]
     return CommandResult(f"session {context.session.id}", pairs(rows))
 
 
@@ -178,12 +184,19 @@ def _rule_line(n: int, row: "RuleRow") -> Line:
         (style, f"{row.kind:<5} "),
         COLUMN,
         escape_line(row.rule),
-        ("dim", f"  {escape_line(row.origin)}"),
+        ("dim", f"  {escape_line(translate(row.origin))}"),
     )
 
 
 def _remove_rule(context: CommandContext, rules: "Sequence[RuleRow]", wanted: str) -> CommandResult:
     n = number(wanted)
+    if not wanted and rules:
+        lists = [
+            Row(f"remove {n}", f"{row.kind} {row.rule}", row.origin)
+            for n, row in enumerate(rules, 1)
+        ]
+        lasts = "a rule of your settings is removed there, one of the session until it ends"
+        return CommandResult(choices=Choices("remove which rule?", lists, lasts=lasts))
     if not 0 < n <= len(rules):
         known = f"1 to {len(rules)}" if rules else "there are none"
         return notice(f"say which rule to remove by its number ({known}): /permissions remove 1")
@@ -220,7 +233,11 @@ def _memory(context: CommandContext, wanted: str) -> CommandResult:
 
 
 def _memory_line(n: int, file: "MemoryFile") -> Line:
-    how = "not there yet" if file.size_bytes < 0 else f"{size(file.size_bytes)}, {file.use}"
+    how = (
+        translate("not there yet")
+        if file.size_bytes < 0
+        else f"{size(file.size_bytes)}, {translate(file.use)}"
+    )
     shown = (escape_line(file.shown), ("dim", f"  {escape_line(how)}"))
     return line(("name", f"  {n} "), COLUMN, *shown)
 
@@ -256,16 +273,19 @@ async def _diff(context: CommandContext, wanted: str) -> CommandResult:
             f"{in_git if not code else 'here is no git'}"
         )
     title = f"{counted(len(files), 'file')} changed by this session, +{added} -{removed}"
-    return CommandResult(title, [*rows, *([line(("dim", in_git))] if not code else [])])
+    return CommandResult(title, [*rows, *([line(("dim", translate(in_git)))] if not code else [])])
 
 
 def _file_rows(file: "ChangedFile", most: int) -> tuple[list[Line], tuple[int, int]]:
     """Lines of one file's change, and the numbers of added and removed lines."""
     name = line(("name", f"  {escape_line(file.shown)}"))
     if file.before is None or file.after is None:
-        return [(*name, ("dim", "  changed; its text before or now is not known"))], (0, 0)
+        return [(*name, ("dim", translate("  changed; its text before or now is not known")))], (
+            0,
+            0,
+        )
     if file.before == file.after:
-        return [(*name, ("dim", "  as it was before"))], (0, 0)
+        return [(*name, ("dim", translate("  as it was before")))], (0, 0)
     changed = diff_lines(file.before, file.after)
     styles = [row[0][0] for row in changed]
     if not file.before:
@@ -274,7 +294,7 @@ def _file_rows(file: "ChangedFile", most: int) -> tuple[list[Line], tuple[int, i
         note = "  removed"
     else:
         note = ""
-    head = (*name, ("dim", f"  {counts(changed)}{note}"))
+    head = (*name, ("dim", f"  {counts(changed)}{translate(note)}"))
     return [head, *fold(only_changes(changed), most)], (styles.count("add"), styles.count("del"))
 
 

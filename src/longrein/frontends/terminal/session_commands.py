@@ -14,6 +14,7 @@ from longrein.app.run_context import CLOCK
 from longrein.config import shorten_home
 from longrein.events import Opened, SessionError
 from longrein.events.escape import one_line
+from longrein.frontends.localization import translate
 from longrein.frontends.reports.cost import preview_lines
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.clipboard import copy
@@ -61,9 +62,10 @@ async def session_rows(app: App) -> list[Row]:
 
 def _note(app: App, info: SessionInfo, now: int) -> str:
     """Return age, branch, size and, where it is so, that another process has it open."""
-    where = "open elsewhere" if info.open else ""
-    entries = "" if info.damaged else counted(info.entries, "entry")
-    return joined(age(now - info.updated_at), _branch(app, info), entries, where, by=" · ")
+    where = translate("open elsewhere") if info.open else ""
+    entries = "" if info.damaged else translate(counted(info.entries, "entry"))
+    old = translate(age(now - info.updated_at))
+    return joined(old, _branch(app, info), entries, where, by=" · ")
 
 
 def _branch(app: App, info: SessionInfo) -> str:
@@ -141,11 +143,23 @@ def _add_dir(context: CommandContext, path: str) -> CommandResult:
     )
 
 
+EFFORT_NOTES = {
+    "none": "answers at once, where the model allows it",
+    "minimal": "hardly thinks: quick and cheap",
+    "low": "thinks briefly",
+    "medium": "thinks for usual tasks",
+    "high": "thinks long: hard tasks, more tokens",
+    "max": "thinks as long as the model allows",
+}
+
+
 def _effort(context: CommandContext, level: str) -> CommandResult:
     now = context.opened.effort or "the provider's default"
     if not level:
-        rows = [Row(one, one, "now" if one == now else "") for one in EFFORTS]
-        return CommandResult(choices=Choices(f"how much should the model think? now: {now}", rows))
+        rows = [Row(one, one, EFFORT_NOTES[one], is_present=one == now) for one in EFFORTS]
+        lasts = 'for this session; effort under [models."PROVIDER/MODEL"] in the settings lasts'
+        title = f"how much should the model think? now: {now}"
+        return CommandResult(choices=Choices(title, rows, lasts=lasts))
     if level not in EFFORTS:
         return notice(f"there is no effort {escape_line(level)}; it is one of {', '.join(EFFORTS)}")
     if level == now:
@@ -172,7 +186,7 @@ async def _sessions(context: CommandContext) -> CommandResult:
     async def preview(session: str) -> Sequence[str]:
         return await app.read(session, preview_lines)
 
-    return CommandResult(choices=Choices("which session?", others, search=True, preview=preview))
+    return CommandResult(choices=Choices("which session?", others, preview=preview))
 
 
 def _chosen(context: CommandContext, session: str) -> CommandResult:
@@ -242,7 +256,10 @@ def rewind(context: CommandContext, argument: str) -> MaybeAwaitable:
     )
     return CommandResult(
         choices=Choices(
-            "go back to before which of your words?", rows, partial(_rewind_ways, context), hint
+            "go back to before which of your words?",
+            rows,
+            partial(_rewind_ways, context),
+            hint,
         )
     )
 
@@ -254,7 +271,8 @@ async def _rewind_preview(context: CommandContext, to: int) -> CommandResult:
 
 async def _rewind_ways(context: CommandContext, seq: str) -> CommandResult:
     preview = await context.session.preview_rewind(number(seq) - 1)
-    return CommandResult(choices=Choices("what goes back?", ways_back(seq, preview)))
+    lasts = "/rewind undo takes it back"
+    return CommandResult(choices=Choices("what goes back?", ways_back(seq, preview), lasts=lasts))
 
 
 FILES_MAX = 200
@@ -267,27 +285,37 @@ def preview_summary(preview: RewindPreview) -> str:
     gone = len(preview.removed)
     kept = len(preview.kept)
     if not back and not gone and not kept:
-        return "no file has changed since"
-    parts = [counted(back, "file") + " put back" if back else "", f"{gone} removed" if gone else ""]
-    return ", ".join(filter(None, [*parts, f"{kept} kept as they are" if kept else ""]))
+        return translate("no file has changed since")
+    parts = [
+        f"{counted(back, 'file')} put back" if back else "",
+        f"{gone} removed" if gone else "",
+        f"{kept} kept as they are" if kept else "",
+    ]
+    return ", ".join(translate(part) for part in parts if part)
 
 
 def preview_rows(preview: RewindPreview) -> list[Line]:
     """List every file with what becomes of it, and the notes."""
     rows = [line(("dim", preview_summary(preview)))]
     for what, paths in (("put back", preview.restored), ("removed", preview.removed)):
-        rows += [line(("dim", f"  {what}  "), escape_line(path)) for path in paths[:FILES_MAX]]
+        rows += [
+            line(("dim", f"  {translate(what)}  "), escape_line(path)) for path in paths[:FILES_MAX]
+        ]
         rows += (
-            [line(("dim", f"  … and {len(paths) - FILES_MAX} more"))]
+            [line(("dim", translate(f"  … and {len(paths) - FILES_MAX} more")))]
             if len(paths) > FILES_MAX
             else []
         )
     for put in preview.kept[:FILES_MAX]:
         rows.append(
-            line(("warn", "  kept  "), escape_line(put.path), ("dim", f"  {escape_line(put.why)}"))
+            line(
+                ("warn", translate("  kept  ")),
+                escape_line(put.path),
+                ("dim", f"  {escape_line(put.why)}"),
+            )
         )
     rows += [line(("dim", f"  {escape_line(note)}")) for note in preview.notes]
-    return [*rows, line(("dim", "  files that .gitignore excludes stay as they are"))]
+    return [*rows, line(("dim", translate("  files that .gitignore excludes stay as they are")))]
 
 
 def ways_back(seq: str, preview: RewindPreview) -> Sequence[Row]:

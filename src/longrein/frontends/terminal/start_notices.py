@@ -11,6 +11,8 @@ from longrein.agent import BYPASS, bypass_warning
 from longrein.app import App, AppSession
 from longrein.app.run_context import RunContext
 from longrein.config.model_choice import provider_address
+from longrein.frontends.localization import translate
+from longrein.frontends.provider_keys import key_of
 from longrein.models import known_provider, known_providers, offered_models
 
 CONNECT_S = 0.05
@@ -55,16 +57,10 @@ async def first_run_notices(app: App) -> Sequence[str]:
 
 def found_lines(place: RunContext) -> list[str]:
     """Name the keys and the local servers that are there, for the first run."""
-    keys = []
-    for known in known_providers():
-        variable = next((name for name in known.keys if place.environ.get(name, "").strip()), "")
-        kept = next(
-            (place.keys.source(name) for name in known.keys if place.keys and name in place.keys),
-            "",
-        )
-        if variable or kept:
-            keys.append(f"{known.name} ({variable or kept})")
-    servers = [f"{name} with {len(models)} models" for name, models in local_servers(place)]
+    found_keys = [key_of(place, known.name) for known in known_providers() if known.keys]
+    keys = [f"{one.provider} ({one.source})" for one in found_keys if one.variable or one.kept]
+    found_servers = local_servers(place)
+    servers = [translate(f"{name} with {len(models)} models") for name, models in found_servers]
     named = (("keys", keys), ("local servers", servers))
     lines = [f"found {what}: {', '.join(found)}" for what, found in named if found]
     return [*lines, "/model chooses another model"] if len(keys) + len(servers) > 1 else []

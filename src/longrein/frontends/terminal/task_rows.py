@@ -109,8 +109,8 @@ def ended_task(event: TaskEnded, started: TaskStarted | None) -> list[Line]:
 
 def _task_facts(task: TaskEnded | TaskView, elapsed_s: float, *more: str) -> str:
     return joined(
-        f"exit code {task.code}" if task.code else "",
-        escape_line(task.cause) if task.state != "done" else "",
+        translate(f"exit code {task.code}") if task.code else "",
+        escape_line(translate(task.cause)) if task.state != "done" else "",
         human_text.elapsed(elapsed_s),
         human_text.size(task.size_bytes) if task.size_bytes else "",
         *more,
@@ -124,7 +124,7 @@ def started_subagent(event: SubagentStarted, label: str) -> list[Line]:
     details = "is asked again" if event.again else "started"
     head = line(
         NO_WRAP,
-        ("run", f"{escape_line(label)} {escape_line(event.kind)} {details}"),
+        ("run", f"{escape_line(label)} {escape_line(event.kind)} {translate(details)}"),
         f"  {first_line(event.description)}",
         ("dim", translate("  in the background") if event.background else ""),
     )
@@ -139,12 +139,12 @@ def ended_subagent(event: SubagentEnded, subagent: KnownSubagent | None) -> list
         human_text.usage(
             event.steps, event.usage.context_tokens + event.usage.output_tokens, event.cost_usd
         ),
-        f"{human_text.counted(len(event.files), 'file')} changed" if event.files else "",
+        translate(f"{human_text.counted(len(event.files), 'file')} changed") if event.files else "",
     )
     name = (
         f"{escape_line(subagent.label)} {escape_line(subagent.started.kind)}"
         if subagent
-        else "subagent"
+        else translate("subagent")
     )
     head = line(
         NO_WRAP,
@@ -210,7 +210,9 @@ def live_agents(
         NO_WRAP,
         (
             "dim",
-            f"… {human_text.counted(len(rest), 'more subagent')}: {details}; /agents lists them",
+            translate(
+                f"… {human_text.counted(len(rest), 'more subagent')}: {details}; /agents lists them"
+            ),
         ),
     )
     return [*(agent_line(view) for view in here if view in shown), more]
@@ -242,20 +244,21 @@ def live_tasks(
     details = " · ".join(
         _task_text(running, running.age_s(now_us, now_s), room) for running in tasks.values()
     )
-    return [line(NO_WRAP, ("run", human_text.counted(len(tasks), "task")), f"  {details}")]
+    count = translate(human_text.counted(len(tasks), "task"))
+    return [line(NO_WRAP, ("run", count), f"  {details}")]
 
 
 def _task_text(running: RunningTask, age_s: float, room: int) -> str:
     started = running.started
-    time = "queued" if started.state == "queued" else human_text.live_elapsed(age_s)
+    time = translate("queued") if started.state == "queued" else human_text.live_elapsed(age_s)
     return f"{escape_line(started.task)} {shortened(first_line(started.command), room)} {time}"
 
 
 def counts(tasks: int, agents: int) -> str:
     """`2 tasks, 3 agents` for the footer; '' when there are none."""
     return joined(
-        human_text.counted(tasks, "task") if tasks else "",
-        human_text.counted(agents, "agent") if agents else "",
+        translate(human_text.counted(tasks, "task")) if tasks else "",
+        translate(human_text.counted(agents, "agent")) if agents else "",
     )
 
 
@@ -280,7 +283,7 @@ def task_list(views: Sequence[TaskView]) -> list[Line]:
 def task_line(view: TaskView) -> Line:
     """Line of one task: id, state, facts, command."""
     word, style = status_word(view.state)
-    asks = f"asks: {escape_line(view.waits_for_input)}" if view.waits_for_input else ""
+    asks = translate(f"asks: {escape_line(view.waits_for_input)}") if view.waits_for_input else ""
     return line(
         NO_WRAP,
         ("name", f"  {escape_line(view.id):<5}"),
@@ -301,11 +304,11 @@ def agent_list(views: Sequence[SubagentView]) -> list[Line]:
 def agent_page(view: SubagentView, task: str, report: str, acts: Sequence[str]) -> list[Line]:
     """Page of one subagent: task, last acts, report."""
     rows = [agent_line(view)]
-    rows += [line(("dim", f"model {escape_line(view.model)}"))] if view.model else []
+    rows += [line(("dim", f"{translate('model')} {escape_line(view.model)}"))] if view.model else []
     for title, text in (("task", task), ("last acts", "\n".join(acts)), ("report", report)):
         if text:
             shown = [line(row) for row in escape(text).expandtabs(4).split("\n")]
-            rows += [line(("dim", title)), *indented(fold(shown, TEXT_LINES_MAX))]
+            rows += [line(("dim", translate(title))), *indented(fold(shown, TEXT_LINES_MAX))]
     return indented(rows)
 
 
@@ -315,10 +318,10 @@ def agent_page(view: SubagentView, task: str, report: str, acts: Sequence[str]) 
 def delivery_note(pending: PendingMessage, label: str) -> str:
     """Time of delivery and recipient of a waiting message, in words."""
     if pending.to:
-        return f"to {escape_line(label or 'a subagent')}, with its next request"
-    return {"queued": "after this turn", "steer": "with the next request"}.get(
-        pending.how, "at once"
-    )
+        to = escape_line(label) or translate("a subagent")
+        return translate(f"to {to}, with its next request")
+    known = {"queued": "after this turn", "steer": "with the next request"}
+    return translate(known.get(pending.how, "at once"))
 
 
 def queue_list(
@@ -457,7 +460,7 @@ class BackgroundActivity:
             case CallStep(phase="ended", id=call):
                 self.questions.pop((agent.session, call), None)
             case PromptStep(message=said) if said.origin in ("steer", "queued"):
-                return event_lines.user_lines(said, f"delivered to {name}")
+                return event_lines.user_lines(said, translate(f"delivered to {name}"))
         return []
 
 

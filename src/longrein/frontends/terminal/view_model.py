@@ -336,7 +336,7 @@ class ViewModel:
         """Begin a turn with a message, or add a steering message to the open turn."""
         note = ""
         if spoke.origin == "steer" and self._in_turn:
-            note = f"delivered at step {self.steps + 1}"
+            note = translate(f"delivered at step {self.steps + 1}")
         else:
             self.steps = 0
             self.prompts.append(Prompt(seq, text_of(without_attachments(spoke.typed))))
@@ -383,8 +383,8 @@ class ViewModel:
 
     def _failed(self, failed: AskFailed) -> list[Piece]:
         self.pausing = None
-        why = escape_line(failed.message or failed.kind)
-        cut_off = line(("warn", "the reply above was cut off"), ("dim", f"  {why}"))
+        why = escape_line(translate(failed.message or failed.kind))
+        cut_off = line(("warn", translate("the reply above was cut off")), ("dim", f"  {why}"))
         lines = [cut_off] if self._streamed else []
         rest = self.finish_reply()
         self._enter("thinking" if self._in_turn else "idle")
@@ -430,7 +430,7 @@ class ViewModel:
             self._enter("running")
         if reply.stop in ("length", "refusal"):
             why = "cut by the output limit" if reply.stop == "length" else "refused by the model"
-            rows += self.spaced("note", [line(("warn", f"the reply was {why}"))])
+            rows += self.spaced("note", [line(("warn", translate(f"the reply was {why}")))])
         return rows
 
     # --- Calls ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from longrein.events import Entry, PermissionAsked, TurnEnded, UserSpoke
+from longrein.frontends.localization import translate
 from longrein.frontends.stdio import signal_handlers
 from longrein.frontends.terminal.event_lines import Line, ansi, crop, fit, line, plain
 from longrein.frontends.terminal.live_area import state_word
@@ -65,9 +66,9 @@ class Watcher:
         if isinstance(entry.event, PermissionAsked) and self.view.live:
             asked = entry.event
             text = f"  {escape_line(asked.name)} {escape_line(asked.shown[:200])}"
-            return [*pieces, line(("warn", "asks there:"), text)]
+            return [*pieces, line(("warn", translate("asks there:")), text)]
         if isinstance(entry.event, TurnEnded) and entry.event.reason == "done" and self.view.live:
-            return [*pieces, line(("dim", "── turn ended ──"))]
+            return [*pieces, line(("dim", translate("── turn ended ──")))]
         return pieces
 
     def print(self, pieces: Sequence[Piece]) -> None:
@@ -80,7 +81,7 @@ class Watcher:
         """Draw the live row: what the session does, and that it is only watched."""
         if not self._is_tty:
             return
-        row = crop(line(state_word(self.view), ("dim", f" · {WATCHING}")), self._width)
+        row = crop(line(state_word(self.view), ("dim", f" · {translate(WATCHING)}")), self._width)
         text = ansi(row, colour=self._colour)
         if text != self._drawn:
             self.out.put(f"\r\x1b[K{text}")
@@ -129,13 +130,13 @@ async def watch(
         watcher.print([head])
         watcher.replay(reader)
         if not was_open:
-            return "no process has it open"
+            return translate("no process has it open")
         while not stopped.is_set() and not watcher.out.closed:
             open_now = is_open()  # before the look, so that the last entries are shown
             news = watcher.look(reader)
             if not open_now and not news:
                 watcher.finish()
-                return "it was closed there"
+                return translate("it was closed there")
             watcher.draw()
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), poll_s)
