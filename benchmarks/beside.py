@@ -18,10 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import psutil
 from tests.e2e.harness import Provider
 from tests.standards.peers import CODEX, OPENCODE, PACKAGES, environment
@@ -170,10 +172,19 @@ def is_main(request: Received) -> bool:
     return bool(request.json.get("tools"))
 
 
-def still_runs() -> bool:
-    """Whether a shell of the command is there."""
+def still_runs(mark: str) -> bool:
+    """Whether a shell of the command with `mark` is there."""
     found = psutil.process_iter(["cmdline"])
-    return any(MARK in " ".join(process.info["cmdline"] or ()) for process in found)
+    return any(mark in " ".join(process.info["cmdline"] or ()) for process in found)
+
+
+def marked(call: Call, mark: str) -> Call:
+    """Return a call whose command waits for a file `mark`, which no other command has."""
+    arguments = {
+        name: value.replace(MARK, mark) if isinstance(value, str) else value
+        for name, value in call.arguments.items()
+    }
+    return msgspec.structs.replace(call, arguments=arguments)
 
 
 def told_of(request: Received) -> str:
@@ -192,7 +203,8 @@ def after_kill(agent: Agent, call: Call, *held: Turn) -> AfterKill:
 
     `held`: turns that never end, which the agent asks for before it is killed.
     """
-    turns = iter((Turn(text="I start it.", calls=(call,)), *held))
+    mark = f"{MARK}-{uuid.uuid4().hex}"
+    turns = iter((Turn(text="I start it.", calls=(marked(call, mark),)), *held))
 
     def script(request: Received) -> Turn:
         return next(turns, Turn(text="Done.")) if is_main(request) else Turn(text="A check")
@@ -210,10 +222,10 @@ def after_kill(agent: Agent, call: Call, *held: Turn) -> AfterKill:
             killed.kill()
             killed.wait(HANG_S)
             place.start(agent.again, GO_ON).wait(HANG_S)
-            runs = still_runs()
+            runs = still_runs(mark)
         finally:
-            (place.project / MARK).touch()
-            wait_until(lambda: not still_runs())
+            (place.project / mark).touch()
+            wait_until(lambda: not still_runs(mark))
         request = next(filter(is_main, provider.requests[before:]))
     return AfterKill(told_of(request), runs, PROMPT in request.body.decode())
 
