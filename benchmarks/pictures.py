@@ -1,15 +1,13 @@
 """Draws the pictures of the README and the docs: `make pictures`, or
 
-    python -m benchmarks.pictures [FOLDER]
+    python -m benchmarks.pictures
 
 `terminal.svg` is the screen of a real session on a pty, whose model is the rule-enforcing provider
 on loopback; `tests/test_docs_pictures.py` says when it is older than the screen. The PNG files are
-the inspector's page in headless Chromium, of a generated session; without Chromium they stay.
+those of `tests.inspector.pictures`; without Chromium they stay.
 """
 
-import argparse
 import io
-import json
 import re
 import sys
 import tempfile
@@ -21,11 +19,10 @@ from rich.style import Style
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 from tests.e2e.harness import Provider
-from tests.inspector.chromium import chromium, find_chromium
-from tests.inspector.example import inspection
+from tests.inspector.chromium import find_chromium
+from tests.inspector.pictures import main as draw_inspector
 from tests.terminal.pseudo_terminal import PseudoTerminal
 
-from longrein.extensions.inspector.page import render
 from longrein.testing.loopback import Call, Turn
 
 IMAGES = Path(__file__).parent.parent / "docs/images"
@@ -79,12 +76,6 @@ TURNS = (
         ),
     ),
 )
-VIEWS = {
-    "inspect-context": ("context", 640),
-    "inspect-time": ("time", 700),
-    "inspect-items": ("items", 800),
-}
-"""Name of a picture -> view of the page, height in pixels."""
 
 
 def screen(folder: Path) -> PseudoTerminal:
@@ -159,39 +150,13 @@ def drawn(terminal: PseudoTerminal) -> str:
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
-def draw_inspector(folder: Path) -> None:
-    """Write the pictures of the inspector's page into `folder`."""
-    data = inspection(3_000)
-    with (
-        tempfile.TemporaryDirectory() as name,
-        chromium(Path(name) / "profile") as browser,
-    ):
-        path = Path(name) / "page.html"
-        path.write_bytes(render(json.dumps(data).encode()))
-        for picture, (view, height) in VIEWS.items():
-            page = browser.new_page()
-            page.call(
-                "Emulation.setDeviceMetricsOverride",
-                width=1100,
-                height=height,
-                deviceScaleFactor=1,
-                mobile=False,
-            )
-            page.open(f"{path.as_uri()}#{view}")
-            page.save_picture(folder / f"{picture}.png")
-            page.close()
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?", default=IMAGES)
-    folder = parser.parse_args().folder
     with tempfile.TemporaryDirectory() as name, screen(Path(name)) as terminal:
-        (folder / "terminal.svg").write_text(drawn(terminal), encoding="utf-8")
+        (IMAGES / "terminal.svg").write_text(drawn(terminal), encoding="utf-8")
     if find_chromium() is None:
         print("pictures of the inspector: not drawn, Chromium is missing (package chromium)")
     else:
-        draw_inspector(folder)
+        draw_inspector()
     return 0
 
 

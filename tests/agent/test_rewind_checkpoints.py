@@ -257,7 +257,7 @@ async def test_a_git_that_hangs_is_told_while_it_is_waited_for(
         session.notice = heard  # type: ignore[method-assign]
         store.lock.acquire()  # as a git that was stopped would hold it
         await turn(session, "go on")
-    assert said[0].startswith("git still looks at the work tree after 0.01 s")
+    assert said[0].startswith("git has worked for 0.01 s on the copies of the work tree")
     assert (harness.tree / "a").read_text() == "1\n"
 
 

@@ -214,6 +214,10 @@ def test_a_changed_hook_of_a_project_asks_again(place: Place) -> None:
         "sh check.sh >> check.sh",
         "for a in 1; do . ./check.sh; done > log",
         "unknown 'check.sh' > log",
+        "echo >> check.sh; cd . && ./check.sh",
+        "tee -a check.sh </dev/null; sh check\\.sh",
+        "cp x check.sh >/dev/null; X=check; sh $X.sh",
+        "echo >> check.sh; sh che*.sh",
     ],
 )
 def test_a_changed_script_of_a_hook_asks_again(place: Place, written: str) -> None:
@@ -233,7 +237,7 @@ def test_a_changed_script_of_a_hook_asks_again(place: Place, written: str) -> No
         'jq -r .tool_name >> "$CLAUDE_PROJECT_DIR/hooks.log"',
         "jq . | tee -a ./hooks.log",
         "./unknown 2> hooks.log",
-        "while read line; do echo $line > hooks.log; done",
+        "while read line; do date > hooks.log; done",
     ],
 )
 def test_what_a_hook_writes_is_no_script_of_it(place: Place, written: str) -> None:

@@ -52,8 +52,8 @@ def test_readings_are_named_by_file_and_lines_also_by_the_inspector(cli: CliHarn
     ]
     assert '{"pattern":"*.py"}' in [one["begins"] for one in shown["items"]]
     rows = cli.run("context", cli.session).text
-    assert "Read       src/app.py:40–80\n" in rows
-    assert f"Read       …{path[-35:]}\n" in rows
+    assert "Read: src/app.py:40–80\n" in rows
+    assert f"Read: …{path[-35:]}\n" in rows
     page = cli.run("inspect", "--no-open", "--out", str(cli.folder / "page.html"))
     assert page.code == 0
     items = re.findall(r'"begins":"([^"]*)"', (cli.folder / "page.html").read_text())

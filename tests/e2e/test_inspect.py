@@ -159,7 +159,9 @@ def test_a_live_page_goes_on_when_another_process_opens_the_session_again(cli: C
         (cli.project / "go").touch()
         assert run.end().code == 0
         while '"and on"' not in heard:
-            heard += connection.recv(65_536).decode()
+            piece = connection.recv(65_536)
+            assert piece, heard
+            heard += piece.decode()
         cli.plays(*[says("played before")] * 5, says("later"))
         assert cli.run("-p", "-c", "once more", BYPASS).code == 0
         while '"once more"' not in heard or '"later"' not in heard:

@@ -62,7 +62,7 @@ def content(value: object) -> object:
         else {
             name: content(one)
             for name, one in vars(value).items()
-            if name not in ("_now_s", "heard_s")
+            if name not in ("_now_s", "heard_s", "_work")  # sums for the end of the turn
         }
     )
 

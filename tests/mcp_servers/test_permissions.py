@@ -9,6 +9,7 @@ import pytest
 from longrein.agent.messages import Answer
 from longrein.agent.session import Approvals, Session
 from longrein.events import PermissionAsked
+from longrein.permissions import Rules
 from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
 from tests.mcp_servers.harness import fault, late, prefixes, serve
 
@@ -200,7 +201,9 @@ def test_S081_a_tool_that_changed_between_two_runs_of_a_session_is_asked_about_a
 
 
 def test_S081_a_new_answer_of_the_user_holds_for_the_changed_tool() -> None:
-    session = SimpleNamespace(approvals=Approvals(), notice=lambda _line: None)
+    session = SimpleNamespace(
+        approvals=Approvals(), notice=lambda _line: None, rules=Rules(base="/w")
+    )
     session.approvals.ask_again(["mcp__s__echo", "mcp__s__other"])
     question = PermissionAsked("c1", "mcp__s__echo", "", "", "mcp__s__echo")
     Session.grant(session, Answer("c1", "allow", scope="session", rule="mcp__s__echo"), question)  # type: ignore[arg-type]

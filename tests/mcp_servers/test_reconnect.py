@@ -115,8 +115,8 @@ def test_servers_are_waited_for_again_after_a_kill_before_the_first_request(
     cli.plays(calls(call("mcp__s__echo", text="hi")), says("done"))
     running = cli.start("-p", "go", BYPASS)
     assert running.process.stderr is not None
-    while b"waiting for MCP servers: s" not in running.process.stderr.readline():
-        pass
+    while b"waiting for MCP servers: s" not in (line := running.process.stderr.readline()):
+        assert line, "it has ended"
     running.send(signal.SIGKILL)
     running.end()
     serve(cli, s=fault("good"))

@@ -229,10 +229,10 @@ async def kept(state: Path) -> tuple[int, list[int], str]:
     ("at", "expected"),
     [
         (19, ([9, 9, 4], "")),
-        (15, ([6, 9, 4], "; of its subagents' logs 1 were cut and 0 dropped")),  # asked again
-        (8, ([9, 0, 0], "; of its subagents' logs 0 were cut and 2 dropped")),
+        (15, ([9, 9, 4], "")),  # asked again
+        (8, ([9, 9, 4], "")),
         (6, ([9, 9, 4], "")),
-        (5, ([6, 9, 4], "; of its subagents' logs 1 were cut and 0 dropped")),
+        (5, ([9, 9, 4], "")),
     ],
 )
 async def test_a_root_that_lost_an_entry_keeps_the_subagents_it_knows_of(

@@ -74,7 +74,8 @@ async def check(state: Path, kept: int | None, why: str) -> None:
         assert all(is_as_written(one) for one in log.entries)
         aside = folder(state) / "log.sqlite.damaged-1"
         told = f"{found} of {LAST} entries were kept, the rest is in {aside}"
-        told += f"; lost in between: entry {', '.join(map(str, lost))}"
+        word = "entries" if len(lost) > 1 else "entry"
+        told += f"; lost in between: {word} {', '.join(map(str, lost))}"
         assert log.notes == [f"the session's database was damaged ({why}): {told}"]
         assert aside.read_bytes() == damaged
         await add(log, [entry(LAST + 1)])

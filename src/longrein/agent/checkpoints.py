@@ -20,7 +20,7 @@ from longrein.workspace.users_repository import GIT_S
 
 T = TypeVar("T")
 
-TOLD_AFTER_S = 5.0
+TOLD_AFTER_S = 20.0
 """Seconds after which a look at the work tree that has not ended is told."""
 SHRINK_EVERY = 50
 """Checkpoints after which the space that they take is looked at."""
@@ -106,7 +106,7 @@ class SessionCheckpoints(Checkpoints):
         finished, _ = await asyncio.wait({done}, timeout=TOLD_AFTER_S)
         if not finished:
             self.session.notice(
-                f"git still looks at the work tree after {TOLD_AFTER_S:g} s, so that a rewind can "
-                f"restore it; it is given up after {GIT_S:g} s"
+                f"git has worked for {TOLD_AFTER_S:g} s on the copies of the work tree from which "
+                f"a rewind restores it; each of its commands is given up after {GIT_S:g} s"
             )
         return await asyncio.shield(done)

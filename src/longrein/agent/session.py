@@ -383,7 +383,7 @@ class Session:
             return msgspec.structs.replace(answer, scope="once", rule="")
         from longrein.permissions.rule_evaluation import granted_rule
 
-        rules = [granted_rule(rule, self.deps.rules.base) for rule in rules]
+        rules = [granted_rule(rule, self.rules.base) for rule in rules]
         if answer.scope == "always":
             try:
                 self.deps.remember_rule("\n".join(rules))

@@ -21,14 +21,13 @@ from longrein.frontends.reports import session_lists as listing
 from longrein.frontends.reports import session_lists as search_page
 from longrein.frontends.secret_input import ask
 from longrein.frontends.stdio import say, show, stdout_file
-from longrein.steps.human_text import counted, escape_line, size
+from longrein.steps.human_text import counted, escape_line
 from longrein.store import (
     BundleReport,
     Reader,
-    SessionInfo,
     export_jsonl,
     find_session,
-    folder_bytes,
+    freed_bytes,
     list_sessions,
     session_info,
     write_bundle,
@@ -57,12 +56,14 @@ def sessions(
 ) -> int:
     """List the sessions, newest first, or delete some; 1 when one could not be deleted."""
     infos = list_sessions(place.state_dir)
+    if [*words] != ["prune"] and (days >= 0 or keep_mb >= 0 or here or one_shot or yes):
+        raise UsageError("--days, --keep-mb, --here, --one-shot and --yes are for `prune`")
     if not words:
         show(listing.as_json(infos) if json else listing.as_table(infos))
         return 0
     if words[0] == "delete" and words[1:]:
         ids = [find_session(place.state_dir, word) for word in words[1:]]
-        return _delete(place, [info for info in infos if info.session in ids])
+        return _delete(place, ids)
     if [*words] != ["prune"]:
         raise UsageError(f"what is to be done with {escape_line(' '.join(words))}? {USAGE}")
     if days < 0 and keep_mb < 0:
@@ -70,10 +71,13 @@ def sessions(
     candidates = [
         info
         for info in infos
-        if not info.open and (not here or info.cwd == place.cwd) and info.one_shot >= one_shot
+        if not info.open
+        and not info.damaged
+        and (not here or info.cwd == place.cwd)
+        and info.one_shot >= one_shot
     ]
     chosen = listing.to_prune(
-        [(info, folder_bytes(info.folder)) for info in candidates],
+        [(info, freed_bytes(info.folder)) for info in candidates],
         CLOCK.wall_us() - days * DAY_US if days >= 0 else 0,
         keep_mb * 1_000_000 if keep_mb >= 0 else None,
     )
@@ -84,20 +88,21 @@ def sessions(
     if not yes and (not (os.isatty(0) and os.isatty(1)) or ask(QUESTION, ANSWERS) != "yes"):
         say("nothing was deleted; --yes deletes it without a question")
         return 0
-    return _delete(place, [info for info, _ in chosen])
+    still = {info.session: info.updated_at for info in list_sessions(place.state_dir)}
+    gone = [info for info, _ in chosen if still.get(info.session) == info.updated_at]
+    return _delete(place, [info.session for info in gone])
 
 
-def _delete(place: RunContext, infos: Sequence[SessionInfo]) -> int:
+def _delete(place: RunContext, ids: Sequence[str]) -> int:
     app, failed = App(place, say), 0
-    for info in infos:
-        size_bytes = folder_bytes(info.folder)
+    for session in ids:
         try:
-            asyncio.run(app.delete(info.session))
+            asyncio.run(app.delete(session))
         except SessionError as error:
             say(str(error))
             failed = 1
         else:
-            show(f"{info.session} is gone ({size(size_bytes)})\n")
+            show(f"{session} is gone\n")
     return failed
 
 

@@ -290,13 +290,17 @@ def _scripts(words: tuple[str, ...], root: str) -> Iterator[tuple[str, str]]:
                 yield path, "unreadable"
 
 
+_ELSEWHERE = r"[\\$*?\[{]|\b(?:cd|pushd|source|eval)\b|(?:^|[;&|({]|\b(?:do|then|else)\b)\s*\.\s"
+"""What may name a file by another name, in a command."""
+
+
 def _only_written(command: str, root: str) -> frozenset[str]:
     """Return the paths that a shell command names once, as what it writes (`>> hooks.log`)."""
-    if not re.search(r">|\btee\b", command):
+    command = re.sub(_PROJECT, lambda _: root, command)
+    if not re.search(r">|\btee\b", command) or re.search(_ELSEWHERE, command):
         return frozenset()
     from longrein.permissions.command_rules import read_command
 
-    command = re.sub(_PROJECT, lambda _: root, command)
     writes = [
         os.path.normpath(os.path.join(root, word.text))
         for effect in read_command(command, root, "").effects

@@ -34,7 +34,12 @@ COMMANDS: Mapping[str, Command] = {
             "that is open, or has running tasks, stays.",
             (
                 flag("--days", "prune: sessions without an entry for N days", "count", "N"),
-                flag("--keep-mb", "prune: the oldest, until N MB are left", "count", "N"),
+                flag(
+                    "--keep-mb",
+                    "prune: the oldest of them, until those left have N MB",
+                    "count",
+                    "N",
+                ),
                 flag("--here", "prune: only sessions of this folder"),
                 flag("--one-shot", "prune: only runs of longrein -p"),
                 flag("--yes", "prune without a question"),

@@ -215,10 +215,12 @@ async def connect(
 
 
 def _is_refused(error: Exception) -> bool:
-    """Return True unless a server was met, or the address is invalid. Several addresses of one
-    host are one `OSError` without a number.
+    """Return True if no server listens. Several addresses of one host are one `OSError` without a
+    number.
     """
-    return isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
+    is_several = isinstance(error, OSError) and error.errno is None
+    is_several = is_several and not isinstance(error, ssl.SSLError)
+    return isinstance(error, ConnectionRefusedError) or is_several
 
 
 class Connection:

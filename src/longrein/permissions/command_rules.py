@@ -36,10 +36,9 @@ _MAY_RUN_ANYTHING = word_set(
     "python3 node deno "
     "ruby perl php lua awk gawk sed tar rsync git docker podman kubectl parallel watch script "
     "nohup timeout make "
-    "npx bunx uvx pipx gdb strace curl wget nc dd tee cp mv ln chmod chown rm"
+    "npx bunx uvx pipx gdb strace curl wget nc"
 )
-"""Programs for which no rule `program *` is suggested: their arguments can run, send or destroy
-anything.
+"""Programs for which no rule `program *` is suggested: their arguments can run or send anything.
 """
 
 

@@ -453,6 +453,14 @@ def granted_rule(text: str, base: str) -> str:
     return f"Edit(/{base}/{folder}/{NO_DOTFILE})" if folder else text
 
 
+def flag_rule(text: str) -> str:
+    """Return the rule for a flag that grants what a yes to a suggested one grants, in the folder of
+    the run.
+    """
+    folder = suggested_folder(text)
+    return f"Edit({folder}/{NO_DOTFILE})" if folder else text
+
+
 def suggested_folder(text: str) -> str:
     """Return the folder of a suggested rule such as `Edit(src/**)`; '' for other rules."""
     folder = text.removeprefix("Edit(").removesuffix("/**)")

@@ -26,7 +26,7 @@ _EXIT = r"\[exit code (\d+)(?: \((.*)\))?\]"
 _NUMBERED = r"(?m)^ *(\d+)\t"
 _PLACE = r"\[lines (\d+)-(\d+)(?: of (\d+);|, the end of the file\])"
 _HIT = r"\d+:"
-_CONTEXT_LINE = r"\d+-|--$"
+_NOTES = ("[there is more:", "[not everything was searched:", "[lines of files that changed")
 _COUNT = r".*: (\d+)$"
 
 
@@ -57,7 +57,7 @@ def result_figures(end: ToolEnded, arguments: dict[str, Any] | None, kind: str) 
     text = result_text(end.parts)[-CHARS_MAX:]
     if kind == SHELL:
         found = re.search(_EXIT, text[-2_000:])
-        if found is None:
+        if found is None or end.status == "ok":
             return ""
         return f"exit {found[1]}" + (f": {found[2]}" if found[2] else "")
     if end.status != "ok":
@@ -85,9 +85,9 @@ def _lines_read(text: str) -> str:
 def _hits(text: str, mode: object) -> str:
     rows, more = _found_rows(text)
     if mode == "content":
-        hits = sum(bool(re.match(_HIT, row)) for row in rows)
-        beside = sum(bool(re.match(_CONTEXT_LINE, row)) for row in rows)
-        files = len(rows) - hits - beside
+        blocks = [block.split("\n") for block in text.split("\n\n")] if rows else []
+        hits = sum(bool(re.match(_HIT, row)) for block in blocks for row in block[1:])
+        files = len(blocks)
     elif mode == "count":
         counts = [int(found[1]) for row in rows if (found := re.match(_COUNT, row))]
         hits, files = sum(counts), len(counts)
@@ -103,7 +103,7 @@ def _hits(text: str, mode: object) -> str:
 def _found_rows(text: str) -> tuple[list[str], bool]:
     """Rows of a search without its notes, and whether there are more."""
     more = "\n[there is more:" in text
-    rows = [row for row in text.split("\n") if row and not row.startswith("[")]
+    rows = [row for row in text.split("\n") if row and not row.startswith(_NOTES)]
     return [row for row in rows if row != "Nothing found."], more
 
 

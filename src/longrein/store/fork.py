@@ -109,16 +109,18 @@ def _copy_entries(
 
 def _link_checkpoints(origin: str, folder: str) -> None:
     """Give the fork the copies of the work tree: files of a shadow repository are replaced and
-    deleted, never changed, so that both may have them. One that goes meanwhile is left out.
+    deleted, never changed, so that both may have them. A second look finds the pack of what its
+    owner has packed meanwhile. What cannot be linked is missing, as after a loss.
     """
-    for at, _, names in os.walk(origin):
+    for at, _, names in [*os.walk(origin), *os.walk(origin)]:
         target = os.path.join(folder, os.path.relpath(at, origin))
-        make_folder(target)
+        with contextlib.suppress(OSError):
+            make_folder(target)
         for name in names:
-            if name.endswith(".lock"):
-                continue
-            with contextlib.suppress(FileNotFoundError):
-                _link_file(os.path.join(at, name), os.path.join(target, name))
+            there = os.path.join(target, name)
+            with contextlib.suppress(OSError):
+                if not name.endswith(".lock") and not os.path.lexists(there):
+                    _link_file(os.path.join(at, name), there)
 
 
 def _link(origin: str, folder: str, blob: str) -> None:

@@ -193,7 +193,7 @@ class SessionLog:
         reader = Reader(os.path.dirname(os.path.dirname(self.folder)), self.session)
         whose = "the log"
         try:
-            for number in range(ROOT, last_number + 1):
+            for number in range(ROOT if unread else ROOT + 1, last_number + 1):
                 rows, first = reader.rows(0, unread), 1
                 if number != ROOT:
                     whose, own = "the log of a subagent", reader.session_reader(number)

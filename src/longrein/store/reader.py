@@ -161,10 +161,17 @@ class Reader:
         return entry if entry and isinstance(entry.event, Opened) else None
 
     def snapshot(self) -> Snapshot | None:
-        """Return the snapshot that fits the log of a root session; None without one."""
-        with contextlib.closing(read_only(os.path.join(self.folder, DATABASE))) as connection:
+        """Return the snapshot that fits the log of a root session; None without one, and where the
+        database cannot be opened.
+        """
+        path = os.path.join(self.folder, DATABASE)
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(read_only(path)) as connection,
+        ):
             found = read_snapshot(self.folder, self.session, connection)
-        return found[0] if found else None
+            return found[0] if found else None
+        return None
 
     def tail(self) -> tuple[int, int]:
         """Return (seq, time) of the last committed entry; zeros when there is none."""

@@ -73,6 +73,7 @@ from longrein.store.store_port import Snapshot
 
 
 LOST_NAMED_MAX = 20
+"""Lost entries that the note names."""
 LOST = "the entry that stood here was damaged on the disk and is lost"
 
 
@@ -210,6 +211,8 @@ class _Salvage:
         """Session number -> its last copied entry."""
         self.cut: set[int] = set()
         """Numbers of sessions that were not copied completely."""
+        self.shortened: set[int] = set()
+        """Those of which the end is missing: turns of their subagents are left out with it."""
         self.dropped = 0
         """Number of subagents that were left out."""
         self.later = 0
@@ -250,7 +253,7 @@ class _Salvage:
             else None
         )
         if isinstance(opened, Opened) and parent is not None and self.ends[parent] >= first - 1:
-            turns = self._turns[opened.session] if parent in self.cut else good
+            turns = self._turns[opened.session] if parent in self.shortened else good
             if last := self._end_of_turns(number, first, good, turns, whole=whole):
                 self._copy(number, first, last, whole=whole and last == good)
                 return
@@ -266,7 +269,10 @@ class _Salvage:
         with contextlib.suppress(LogDamage):
             for row in read_checked_rows(self._source, self._folder, number, first):
                 last = entry_seq(row[0])
-            return last, not lost and 0 < self._known.get(number, 0) <= last
+            if not 0 < self._known.get(number, 0) <= last:
+                self.shortened.add(number)
+            return last, not lost and number not in self.shortened
+        self.shortened.add(number)
         return last, False
 
     def _fill_gaps(self, number: int, first: int) -> list[int]:
@@ -611,7 +617,8 @@ def _repair_note(result: _Salvage, before: int, why: str, damaged: str) -> str:
         names = ", ".join(map(str, result.lost[:LOST_NAMED_MAX]))
         more = " …" if len(result.lost) > LOST_NAMED_MAX else ""
         text = f"{kept} of {size} entries were kept, the rest is in {damaged}"
-        text += f"; lost in between: entry {names}{more}" if result.lost else ""
+        word = "entries" if len(result.lost) > 1 else "entry"
+        text += f"; lost in between: {word} {names}{more}" if result.lost else ""
     cut = len(result.cut - {ROOT})
     copied = (
         f"; of its subagents' logs {cut} were cut and {result.dropped} dropped"

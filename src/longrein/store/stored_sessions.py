@@ -250,14 +250,15 @@ async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], i
         lock.release()
 
 
-def folder_bytes(folder: str) -> int:
-    """Return the bytes of all files in the folder of a session; blobs that forks share count."""
-    found = 0
+def freed_bytes(folder: str) -> int:
+    """Return the bytes of the files of a session; of those that forks share its part."""
+    found = 0.0
     for at, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                found += os.lstat(os.path.join(at, name)).st_size
-    return found
+                seen = os.lstat(os.path.join(at, name))
+                found += seen.st_size / seen.st_nlink
+    return round(found)
 
 
 async def delete_session(state_dir: str, session: str, *, wall_us: Callable[[], int]) -> None:

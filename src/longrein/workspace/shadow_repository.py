@@ -376,16 +376,20 @@ class ShadowRepository:
             self._store_pack(b"".join(blob + b"\n" for blob in unsafe), borrow=True)
 
     def _own_trees(self, before: str, tree: str) -> None:
-        """Copy the borrowed trees that are new since `before` and not in the user's last commit."""
+        """Copy the borrowed trees that are new since `before`; of the first take those that are not
+        in the user's last commit, which are few.
+        """
         if not self._user.objects or tree in (before, EMPTY_TREE):
             return
         words = ["diff-tree", "-r", "-t", "-z", "--raw", "--no-abbrev", "--no-renames"]
-        self._known_empty() if before == EMPTY_TREE else None
+        is_first = before == EMPTY_TREE
+        if is_first:
+            self._store_empty_tree()
         fields = self._run([*words, before, tree], plain=True, borrow=True).split(b"\0")
         heads = [field.split(b" ") for field in fields[::2] if field.startswith(b":")]
         new = {tree.encode(), *(head[3] for head in heads if head[1] == b"040000")}
         borrowed = {name for name in new if not self._is_loose(name.decode())}
-        if borrowed:
+        if borrowed and is_first:
             words = ["ls-tree", "-r", "-t", "-d", "-z", "--full-tree", "HEAD"]
             committed = self._user.ask(*words).split(b"\0")[:-1]
             borrowed -= {line.partition(b"\t")[0].rpartition(b" ")[2] for line in committed}
@@ -460,8 +464,16 @@ class ShadowRepository:
     # --- reading ----------------------------------------------------------------------------------
 
     def has(self, tree: str) -> bool:
-        """Return True if a tree is still kept."""
-        return tree == EMPTY_TREE or os.path.exists(os.path.join(self.folder, "refs/kept", tree))
+        """Return True if a tree is still kept: named here, and stored here or in the user's
+        repository, where a commit that was thrown away goes with its trees.
+        """
+        if tree == EMPTY_TREE:
+            return True
+        try:
+            self._run(["cat-file", "-e", f"{tree}^{{tree}}"], plain=True, borrow=True)
+        except CheckpointError:
+            return False
+        return os.path.exists(os.path.join(self.folder, "refs/kept", tree))
 
     def files(self, record: TreeRecord) -> dict[str, TreeFile]:
         """Return the files of a checkpoint by path. Raises `CheckpointError`."""
@@ -527,10 +539,10 @@ class ShadowRepository:
 
     def _known(self, record: TreeRecord) -> str:
         if record.tree == EMPTY_TREE:
-            self._known_empty()
+            self._store_empty_tree()
         return record.tree
 
-    def _known_empty(self) -> None:
+    def _store_empty_tree(self) -> None:
         """Store the empty tree, which git reads but does not have."""
         self._feed(["hash-object", "-w", "-t", "tree", "--stdin"], ())
 
@@ -706,7 +718,7 @@ def _finish(process: "subprocess.Popen[bytes]", given: bytes | None = None) -> b
         process.communicate()
         raise CheckpointError(f"git took longer than {GIT_S:.0f} s") from None
     if process.returncode:
-        last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        last = (errors or b"").decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise CheckpointError(f"git: {last or f'exit code {process.returncode}'}")
     return output
 

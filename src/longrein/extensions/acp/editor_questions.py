@@ -12,6 +12,7 @@ from longrein.events import PermissionAsked
 from longrein.events.escape import shortened
 from longrein.extensions.acp.tool_calls import CallView, Update, fence, text_content
 from longrein.permissions import unseen_note
+from longrein.permissions.rule_evaluation import flag_rule
 from longrein.steps.human_text import escape, escape_line
 
 NAME_CHARS_MAX = 120
@@ -46,7 +47,7 @@ def options(question: Question) -> list[Update]:
     """Return the answers: once; for the session and always, where rules are proposed; no; no and
     stop.
     """
-    rules = question.asked.suggestion.splitlines()
+    rules = [flag_rule(rule) for rule in question.asked.suggestion.splitlines()]
     what = shortened(
         escape_line(rules[0]) if len(rules) == 1 else f"these {len(rules)} rules", NAME_CHARS_MAX
     )

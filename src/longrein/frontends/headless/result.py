@@ -9,6 +9,7 @@ from longrein.events import RETRYABLE, PermissionAsked
 from longrein.frontends.headless.run_state import DeniedCall, RunState, Stop
 from longrein.frontends.headless.stream_json_blocks import STOPS, Line, tail, tool_input, usage_line
 from longrein.permissions import unseen_note
+from longrein.permissions.rule_evaluation import flag_rule
 
 SUBTYPES = {
     "limit": "error_max_turns",
@@ -133,7 +134,7 @@ _ASKS_EACH_TIME = re.compile("the rule .* asks|a hook asks")
 
 def _ways(asked: PermissionAsked, arguments: Mapping[str, Any]) -> list[str]:
     """Return the flags of which each would allow a call; none where only a person can."""
-    rules = asked.suggestion.splitlines()
+    rules = [flag_rule(rule) for rule in asked.suggestion.splitlines()]
     ways = ["--permission-mode acceptEdits"] if asked.edits else []
     if rules:
         ways.append(f"--allowedTools '{','.join(rules)}'")

@@ -31,6 +31,12 @@ OPTION_LETTERS = "abcdghijk"
 """Letters of the options; those that answer a question otherwise are left out."""
 
 
+def letters_text(count: int) -> str:
+    """Return the letters of `count` options for display: `a-d`, `a-d, g, h`."""
+    in_a_row = f"a-{OPTION_LETTERS[min(count, 4) - 1]}"
+    return ", ".join((in_a_row, *OPTION_LETTERS[4:count]))
+
+
 class QuestionForm:
     """Answers to the questions of one `AskUserQuestion` call, as they are given."""
 
@@ -150,7 +156,7 @@ class QuestionForm:
             )
         if not keys or not options:
             return rows
-        last = f"1-{len(options)}, a-{OPTION_LETTERS[len(options) - 1]}"
+        last = f"1-{len(options)}, {letters_text(len(options))}"
         how = (
             f"{last} or Space mark, ↑ ↓ move, Enter sends"
             if self.takes_several
@@ -453,7 +459,9 @@ class Approval:
         page above it below 0.
         """
         self._labels_seen = False
-        """True if the answers are drawn with their rules."""
+        """True if the answers were drawn with their rules."""
+        self._label_rows = 0
+        """Rows of the last drawing up to the answers with their rules; 0 without these."""
         self._rows: Sequence[Line] = ()
         self.rows_above = 0
         """Empty rows above the question."""
@@ -494,6 +502,7 @@ class Approval:
         first += self.rows_above
         if not self._is_cropped:
             self._lines.mark(self.top, min(count, max(rows - first, 0)))
+        self._labels_seen = 0 < self._label_rows <= rows - self.rows_above
 
     def scroll(self, by: int) -> None:
         last = max(len(self._rows) - self._shown, 0)
@@ -512,12 +521,12 @@ class Approval:
         rows = self.rows(max(width - 2, 8))
         self._is_cropped = width < 10
         head, keys = self._head(width), [] if self.explaining else self._keys(width)
-        self._labels_seen = True
+        has_labels = bool(keys)
         least = len(rows) if self.form is not None else min(len(rows), 3)
         if len(head) + len(keys) + least > height:
             head = [self._title(width)]
             if keys and len(head) + len(keys) + least > height:
-                self._labels_seen = False
+                has_labels = False
                 keys = self._short_keys(width)[: max((height - 1) // 2, 1)] if height > 1 else []
         room = height - len(head) - len(keys)
         folded = len(rows) > room
@@ -530,7 +539,9 @@ class Approval:
         body = [line(("warn", "│ "), *row) for row in rows[self.top : self.top + self._shown]]
         self._body = len(head), len(body)
         where = [self._where(width, len(rows))] if says_where else []
-        return [*head, *body, *where, *keys]
+        drawn = [*head, *body, *where, *keys]
+        self._label_rows = len(drawn) if has_labels else 0
+        return drawn
 
     @property
     def _number(self) -> str:

@@ -6,7 +6,6 @@ sent.
 """
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +23,7 @@ from longrein.agent import (
     session_usd,
 )
 from longrein.app import AppSession
+from longrein.config import shorten_home
 from longrein.events import LongreinError
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines, live_area, task_rows
@@ -180,10 +180,7 @@ class Conversation:
         terminal.
         """
         opened = self.opened
-        home, cwd = os.path.expanduser("~"), self.session.state.cwd
-        if cwd.startswith(f"{home}/"):
-            cwd = f"~{cwd.removeprefix(home)}"
-        cwd = escape_line(cwd)
+        cwd = escape_line(shorten_home(self.session.state.cwd, opened.app.context.home))
         head = line(("bold", "longrein"), ("dim", f" {opened.app.version} · {cwd} · /help"))
         chosen = line(("dim", escape_line(translate(chosen_line(opened.model, opened.key_source)))))
         rows = [head, chosen, *map(event_lines.notice_line, start_notices(opened))]

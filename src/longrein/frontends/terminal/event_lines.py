@@ -146,7 +146,8 @@ def wrap(of: Line, width: int, indent: str = "") -> list[Line]:
         room = width - len(indent) * bool(rows)
         end, following = _break(text, at, room)
         row = _spans_between(of, at, end)
-        rows.append((("", indent), *row) if rows and indent else row)
+        if plain(row).strip() or following >= len(text):
+            rows.append((("", indent), *row) if rows and indent else row)
         at = following
     return rows
 
@@ -163,7 +164,7 @@ def _break(text: str, at: int, room: int) -> tuple[int, int]:
         return end, end + 1
     blank = part.rfind(" ")
     word = ahead[blank + 1 :].partition(" ")[0]
-    if part[: max(blank, 0)].strip() and cells(word) <= room:
+    if blank >= 0 and cells(word) <= room:
         return at + blank, at + blank + 1
     return end, end
 
