@@ -4,12 +4,15 @@ same table in docs/permissions.md.
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from longrein.agent import OpenSession
+from longrein.agent import Answer, OpenSession
 from longrein.agent.current_rules import current_rules
 from longrein.agent.permission_check import call_verdict
+from longrein.agent.session import Approvals, Session
+from longrein.events import PermissionAsked
 from longrein.permissions import Rules
 from longrein.settings_schema import MODE_TEXTS, MODES, SandboxOptions
 from longrein.workspace.sandbox import SessionSandbox
@@ -246,3 +249,13 @@ async def test_a_rule_for_edits_covers_the_commands_that_make_them(tmp_path: Pat
             assert outcome(s, {"command": "cat /etc/x.conf"}) == "runs"
             assert outcome(s, {"command": "echo x > a.txt"}) == "asks"
             assert outcome(s, {"command": "echo x > sub/.envrc"}) == "asks"
+
+
+def test_a_yes_in_a_worktree_holds_in_the_worktree() -> None:
+    """The question was judged by the rules of the subagent, whose base is its worktree."""
+    worktree = Rules(base="/state/worktrees/w1")
+    session = SimpleNamespace(approvals=Approvals(), rules=worktree, notice=lambda _line: None)
+    question = PermissionAsked("c1", "Edit", "", "", "Edit(src/**)")
+    answer = Answer("c1", "allow", scope="session", rule="Edit(src/**)")
+    assert Session.grant(session, answer, question) == answer  # type: ignore[arg-type]
+    assert session.approvals.rules == ("Edit(//state/worktrees/w1/src/[!.]*)",)
