@@ -20,6 +20,10 @@ class CallGroups:
         """Ends of the reads and searches in a row, with the arguments."""
         self._subagents: list[tuple[SubagentEnded, KnownSubagent]] = []
 
+    def __bool__(self) -> bool:
+        """True if a group is open."""
+        return bool(self._lookups or self._subagents)
+
     def add_call(self, step: CallStep, end: ToolEnded, arguments: dict[str, Any] | None) -> bool:
         """Take an ended call into a group; False for one that is told alone."""
         if step.kind in LOOKUPS and end.status == "ok" and not self._subagents:

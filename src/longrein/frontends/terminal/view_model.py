@@ -225,7 +225,7 @@ class ViewModel:
             self.heard_s, self.reply_began = now_s, isinstance(heard, ReplyDelta)
         pieces: list[Piece] = []
         for step in self._projection.read(heard):
-            if not step.agent.session:
+            if step.seq and not step.agent.session:  # live updates cost nothing
                 self._work.add(step)
             pieces += self._subagent(step) if step.agent.session else self._step(step)
         return pieces
@@ -522,7 +522,8 @@ class ViewModel:
         if not text:
             return []
         self._splitter = self._splitter or Splitter()
-        return [*self.close_groups(), *self._blocks(self._splitter.feed(text))]
+        before = self.close_groups() if self.groups else []
+        return [*before, *self._blocks(self._splitter.feed(text))]
 
     def finish_reply(self) -> list[Piece]:
         """Return the remaining blocks of a reply and reset the streaming state."""
