@@ -18,6 +18,7 @@ from longrein.frontends.localization import (
     translate,
     use_language,
 )
+from longrein.frontends.reports import doctor
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import COMMANDS, parse
 from longrein.frontends.terminal.command_types import Command
@@ -423,3 +424,19 @@ def test_a_session_in_chinese(tmp_path: Path, by: str) -> None:
             lambda: shows("没有命令/nope")
         )
         tty.send("\x04").exits(0)
+
+
+def test_no_two_texts_of_the_catalogue_are_one_pattern() -> None:
+    """Of two that differ in the names of their places only, the second is never used."""
+    same: dict[str, list[str]] = {}
+    for key in TEXTS:
+        same.setdefault(re.sub(r"\{\w+\}", "{}", key), []).append(key)
+    assert [keys for keys in same.values() if len(keys) > 1] == []
+
+
+def test_what_is_missing_on_a_machine_is_told_in_chinese(
+    chinese: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longrein.frontends.reports.doctor.shutil.which", lambda _: None)
+    for _, _, told in doctor._machine():
+        assert english_words(translate(told)) == [], told
