@@ -164,9 +164,11 @@ class OpenSession(Session):
 
 def resumed_state(log: Log) -> State:
     """Fold the log, from its snapshot where there is one."""
-    return folded_from(
-        log.session, log.snapshot, lambda after: log.history(after + 1, len(log.entries))
-    )
+
+    def entries(after: int) -> Iterable[Entry]:
+        return log.history(after + 1, len(log.entries)) if after else log.entries
+
+    return folded_from(log.session, log.snapshot, entries)
 
 
 def folded_from(

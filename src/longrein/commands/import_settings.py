@@ -10,11 +10,10 @@ from longrein.commands.import_session import import_session
 from longrein.config import shorten_home
 from longrein.config.settings_import import AGENTS, apply_changes, find_settings, planned_changes
 from longrein.events import UsageError
-from longrein.frontends.secret_input import ask
+from longrein.frontends.secret_input import is_confirmed
 from longrein.frontends.stdio import say, show
 
 QUESTION = "Write this to your own settings? [y/n] "
-ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no"}
 
 
 def import_named(place: RunContext, words: Sequence[str], *, yes: bool = False) -> int:
@@ -55,7 +54,7 @@ def import_settings(place: RunContext, words: Sequence[str], *, yes: bool = Fals
     if not changes:
         say("nothing to write")
         return 0
-    if not yes and (not (os.isatty(0) and os.isatty(1)) or ask(QUESTION, ANSWERS) != "yes"):
+    if not (yes or is_confirmed(QUESTION)):
         say("nothing was written; --yes writes it without a question")
         return 0
     apply_changes(changes, place.home)

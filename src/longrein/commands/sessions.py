@@ -18,8 +18,7 @@ from longrein.events import Asked, Entry, LongreinError, SessionError, UsageErro
 from longrein.frontends.argv import clean
 from longrein.frontends.reports import context as context_page
 from longrein.frontends.reports import session_lists as listing
-from longrein.frontends.reports import session_lists as search_page
-from longrein.frontends.secret_input import ask
+from longrein.frontends.secret_input import is_confirmed
 from longrein.frontends.stdio import say, show, stdout_file
 from longrein.steps.human_text import counted, escape_line
 from longrein.store import (
@@ -40,7 +39,6 @@ USAGE = (
 )
 DAY_US = 86_400_000_000
 QUESTION = "Delete them? [y/n] "
-ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no"}
 
 
 def sessions(
@@ -85,7 +83,7 @@ def sessions(
         say("no session is that old or too much")
         return 0
     show(listing.pruned_table(chosen))
-    if not yes and (not (os.isatty(0) and os.isatty(1)) or ask(QUESTION, ANSWERS) != "yes"):
+    if not (yes or is_confirmed(QUESTION)):
         say("nothing was deleted; --yes deletes it without a question")
         return 0
     still = {info.session: info.updated_at for info in list_sessions(place.state_dir)}
@@ -209,8 +207,8 @@ def search(
         infos = [one] if one is not None else []
     else:
         infos = [info for info in list_sessions(place.state_dir) if every or info.cwd == place.cwd]
-    found = search_page.search_sessions(place.state_dir, infos, query, say)
-    show(search_page.hits_as_json(found) if json else search_page.hits_as_text(found, page))
+    found = listing.search_sessions(place.state_dir, infos, query, say)
+    show(listing.hits_as_json(found) if json else listing.hits_as_text(found, page))
     if not found:
-        say(search_page.no_hits_text(query, len(infos), widest=every or bool(session)))
+        say(listing.no_hits_text(query, len(infos), widest=every or bool(session)))
     return 0 if found else 1

@@ -8,7 +8,7 @@ from longrein import config
 from longrein.app.run_context import RunContext, read_run_context
 from longrein.events import SettingsError
 from longrein.frontends import first_frame
-from longrein.frontends.secret_input import ask
+from longrein.frontends.secret_input import YES_NO, ask, is_terminal
 from longrein.frontends.stdio import say, show
 from longrein.frontends.terminal.event_lines import COLUMN, Line, fit, line, plain
 from longrein.options import Options
@@ -18,7 +18,7 @@ ROWS_MAX = 30
 """Rows of the screen."""
 COLUMNS_MAX = 10_000
 QUESTION = "Trust this folder? yes: use them from now on; no: go on without them; quit: [y/n/q] "
-ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "q": "quit", "quit": "quit"}
+ANSWERS = {**YES_NO, "q": "quit", "quit": "quit"}
 
 
 def trust(
@@ -97,7 +97,7 @@ def trusted_run_context(options: Options) -> RunContext | None:
     Until the answer nothing of the folder is used, no program is started and nothing is sent.
     """
     place = read_run_context(options)
-    if not (place.left_out or place.hooks.changed) or not (os.isatty(0) and os.isatty(1)):
+    if not (place.left_out or place.hooks.changed) or not is_terminal():
         return place
     try:
         lines = trust_screen(place, _columns())

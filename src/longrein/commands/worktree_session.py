@@ -7,7 +7,7 @@ from typing import TypeVar
 from longrein.app.run_context import RunContext, new_nonce, read_run_context
 from longrein.config import TrustedFolders
 from longrein.events import UsageError
-from longrein.frontends.secret_input import ask
+from longrein.frontends.secret_input import YES_NO, ask, is_terminal
 from longrein.frontends.stdio import say
 from longrein.steps.human_text import counted
 from longrein.store import latest_session
@@ -22,7 +22,7 @@ from longrein.workspace import (
 )
 
 T = TypeVar("T")
-ANSWERS = {"y": "yes", "yes": "yes", "": "yes", "n": "no", "no": "no"}
+ANSWERS = {**YES_NO, "": "yes"}
 
 
 async def run_in_worktree(place: RunContext, run: Callable[[RunContext], Awaitable[int]]) -> int:
@@ -113,7 +113,7 @@ def _was_used(place: RunContext, tree: Worktree) -> bool:
 
 
 def _asks(place: RunContext) -> bool:
-    return not place.options.print and os.isatty(0) and os.isatty(1)
+    return not place.options.print and is_terminal()
 
 
 async def _with_workspace(

@@ -58,6 +58,8 @@ def is_terminal() -> bool:
 
 
 ANSWER_BYTES_MAX = 4096
+YES_NO = {"y": "yes", "yes": "yes", "n": "no", "no": "no"}
+"""What may be typed to a question of yes or no -> what it stands for."""
 
 
 def ask(question: str, answers: Mapping[str, str]) -> str:
@@ -74,3 +76,8 @@ def ask(question: str, answers: Mapping[str, str]) -> str:
         answer = answers.get(line.decode("utf-8", "replace").strip().lower(), "")
         if answer or not line:
             return answer
+
+
+def is_confirmed(question: str) -> bool:
+    """Return True if a person was asked and said yes; without a terminal nobody is asked."""
+    return is_terminal() and ask(question, YES_NO) == "yes"

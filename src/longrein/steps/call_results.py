@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import AnyPart, Document, Text, ToolEnded
-from longrein.steps.human_text import escape
+from longrein.steps.human_text import counted, escape
 
 LOOKUPS = ("read", "search")
 """Kinds of tools that only look; such calls in a row are told as one group."""
@@ -51,8 +51,8 @@ def result_text(parts: Sequence[AnyPart]) -> str:
 
 
 def result_figures(end: ToolEnded, arguments: dict[str, Any] | None, kind: str) -> str:
-    """What a call has found or how its command ended: `12 hits in 4 files`, `40–80 of 1,565`, `exit
-    3`; '' where nothing is to be said. `kind`: of the tool.
+    """Return the figures of a result: `12 hits in 4 files`, `40–80 of 1,565`, `exit 3`; '' where
+    nothing is to be said. `kind`: of the tool.
     """
     text = result_text(end.parts)[-CHARS_MAX:]
     if kind == SHELL:
@@ -79,7 +79,7 @@ def _lines_read(text: str) -> str:
         return ""
     if int(numbers[0]) > 1:
         return f"{int(numbers[0]):,}–{int(numbers[-1]):,}"
-    return f"{len(numbers)} line{'s' * (len(numbers) > 1)}"
+    return counted(len(numbers), "line")
 
 
 def _hits(text: str, mode: object) -> str:
@@ -96,8 +96,8 @@ def _hits(text: str, mode: object) -> str:
     if not files:
         return "nothing found"
     more_than = "more than " * more
-    places = f"{files} file{'s' * (files > 1)}"
-    return f"{more_than}{hits} hit{'s' * (hits > 1)} in {places}" if hits else more_than + places
+    places = counted(files, "file")
+    return f"{more_than}{counted(hits, 'hit')} in {places}" if hits else more_than + places
 
 
 def _found_rows(text: str) -> tuple[list[str], bool]:

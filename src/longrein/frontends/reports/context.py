@@ -227,7 +227,8 @@ def item_rows(report: Report) -> list[tuple[str, str]]:
     priced = any(row.usd for row in largest)
     for row in largest:
         sign, name = "·" if row.goes else " ", row.name or row.kind
-        price = f" {f'${row.usd:.4f}' if row.usd else '':>8}" if priced else ""
+        usd = f"${row.usd:.4f}" if row.usd else ""
+        price = f" {usd:>8}" if priced else ""
         form = f", {row.form}" if row.form != "full" else ""
         figures = f" {sign}{row.handle:<9} {row.tokens:>7,}{price}  "
         rows.append((figures, f"{name}{form}: {_beginning(row)}"))
@@ -235,7 +236,7 @@ def item_rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _beginning(row: ReportRow) -> str:
-    """What the row begins with; of a file the end of its path, which has the lines."""
+    """Return the beginning of a row; of a file the end of its path, which has the lines."""
     is_place = row.kind in ("call", "result") and " " not in row.begins and "/" in row.begins
     if is_place and len(row.begins) > BEGINNING_CHARS:
         return "…" + row.begins[1 - BEGINNING_CHARS :]

@@ -164,7 +164,7 @@ def estimate_usd(checks: Sequence[Check], price: Price) -> tuple[float, float]:
 
 
 class Claims(msgspec.Struct, frozen=True):
-    """What the settings or the catalog say of a model; the rest it may lack."""
+    """Abilities that the settings or the catalog promise of a model; the rest it may lack."""
 
     caches: bool
     thinks: bool

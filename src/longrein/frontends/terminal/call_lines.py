@@ -18,7 +18,7 @@ from longrein.frontends.terminal.event_lines import (
 from longrein.frontends.terminal.shell_syntax import shell_lines
 from longrein.steps import CallStep
 from longrein.steps.call_results import SHELL, LastLines, last_lines, result_figures
-from longrein.steps.human_text import elapsed, escape, escape_line, joined, key_argument
+from longrein.steps.human_text import counted, elapsed, escape, escape_line, joined, key_argument
 
 FAILED_LINES_MAX = 4
 DIFF_LINES_MAX = 24
@@ -78,7 +78,7 @@ def _output_lines(output: LastLines) -> list[Line]:
 
 
 def lookup_text(look: CallStep, arguments: dict[str, Any] | None) -> str:
-    """What a read or a search looked at, with its figures."""
+    """Return the subject of a read or a search, with its figures."""
     subject = key_argument(arguments)
     figures = result_figures(look.ended, arguments, look.kind) if look.ended else ""
     return f"{subject} ({translate(figures)})" if figures else subject
@@ -89,7 +89,7 @@ def lookups_line(looks: Sequence[CallStep], subjects: Sequence[str]) -> Line:
     reads = sum(look.kind == "read" for look in looks)
     searches = len(looks) - reads
     name = joined(
-        translate(f"{reads} read{'s' * (reads > 1)}") if reads else "",
+        translate(counted(reads, "read")) if reads else "",
         translate(f"{searches} search{'es' * (searches > 1)}") if searches else "",
     )
     span = f"{looks[0].handle}-{looks[-1].handle}"

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from longrein.events import Cleared, Entry, Form, Restored, Rewound, Summarized
 from longrein.extensions.lab.replay.plain_policies import SUMMARY_TOKENS, Change, PlainReplay
-from longrein.extensions.lab.replay.recording import count_tokens, placed_handles
-from longrein.steps import BreakStep, CompactionStep, RequestStep, Step, steps_of
+from longrein.extensions.lab.replay.recording import count_tokens, numbered_steps, placed_handles
+from longrein.steps import BreakStep, CompactionStep, RequestStep, Step
 
 OWN = "longrein"
 """Name of the row in tables."""
@@ -30,14 +30,10 @@ class OwnDecisions:
         """Position of an item -> its text in the next request; None for none."""
         self._shown: dict[int, str | None] = {}
         """The same of the items that were changed before."""
-        request = 0
-        for step in steps_of(entries):
-            if step.purpose == "summary":
-                continue
+        for request, step in numbered_steps(entries):
             decision = _decision(step)
             if decision is not None:
                 self._before.setdefault(request, []).append((step.seq, decision))
-            request += isinstance(step, RequestStep) and step.reply is not None
 
     @property
     def rewinds(self) -> dict[int, Sequence[int]]:

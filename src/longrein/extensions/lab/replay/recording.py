@@ -165,20 +165,27 @@ def placed_handles(entries: Iterable[Entry]) -> dict[str, tuple[int, int]]:
     return {step.handle: (place, step.seq) for place, step in enumerate(steps) if step.handle}
 
 
+def numbered_steps(entries: Iterable[Entry]) -> Iterator[tuple[int, Step]]:
+    """Yield the steps of the conversation, each with the number of its request; those of
+    summaries are left out.
+    """
+    request = 0
+    for step in steps_of(entries):
+        if step.purpose != "summary":
+            yield request, step
+            request += isinstance(step, RequestStep) and step.reply is not None
+
+
 def _recorded(entries: Iterable[Entry]) -> list[tuple[Item, Step]]:
     """Return the items in the order of a recording, with the steps that told them."""
     found: list[tuple[Item, Step]] = []
-    request = 0
-    for step in steps_of(entries):
-        if step.purpose == "summary":
-            continue
+    for request, step in numbered_steps(entries):
         told = _told(step)
         if told is not None:
             is_output, kind, tool, text, call = told
             tokens = count_tokens(kind, text)
             item = Item(request, is_output, kind, tool, text, tokens, call, step.at)
             found.append((item, step))
-        request += isinstance(step, RequestStep) and step.reply is not None
     last = max((item.request for item, _ in found if item.output), default=-1)
     kept = [(item, step) for item, step in found if item.request <= last]
     kept.sort(key=lambda pair: (pair[0].request, pair[0].output))
