@@ -640,6 +640,7 @@ FOLLOWS_PATHS = {
     "supervisor/spool_writer": "the spool",
     "supervisor/supervisor": "the spool, /dev/null",
     "supervisor/task_processes": "the spool",
+    "supervisor/write_traces": "looks up what a command names; reads its memory in /proc",
     "supervisor_client": "the spool, a temporary folder for its socket",
     "system_keyring": "searches a program of the system",
     "tree_restore": "wraps a descriptor that was opened without links",

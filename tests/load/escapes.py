@@ -123,7 +123,7 @@ SOCKETS: Mapping[str, str] = {
     "abstract socket": 'python3 -c \'import socket; socket.socket(1).connect("\\0{abstract}"); '
     'print("ESCAPED")\'',
     "supervisor": "python3 -c 'import socket; "
-    'socket.socket(1).connect("{session}/tasks/v5.sock"); print("ESCAPED")\'',
+    'socket.socket(1).connect("{session}/tasks/v6.sock"); print("ESCAPED")\'',
     "raw": "python3 -c 'import socket; socket.socket(2, 3, 1); print(\"ESCAPED\")'",
     "packet": "python3 -c 'import socket; socket.socket(17, 3); print(\"ESCAPED\")'",
     "vsock": "python3 -c 'import socket; socket.socket(40, 1); print(\"ESCAPED\")'",
@@ -269,7 +269,7 @@ class Surroundings:
         self.abstract.listen()
         self.supervisor = socket.socket(socket.AF_UNIX)
         folder = os.open(self.session / "tasks", os.O_RDONLY)
-        self.supervisor.bind(f"/proc/self/fd/{folder}/v5.sock")  # the path itself may be too long
+        self.supervisor.bind(f"/proc/self/fd/{folder}/v6.sock")  # the path itself may be too long
         os.close(folder)
         self.supervisor.listen()
 

@@ -96,6 +96,11 @@ class MemorySupervision:
                 kept.now = msgspec.structs.replace(kept.now, state="lost", cause=GONE)
         return [kept.now for kept in self.spool.values()]
 
+    async def unwritten(self, paths: Sequence[str]) -> tuple[Sequence[str], bool]:
+        """See `Spawner.unwritten`."""
+        await asyncio.sleep(0)
+        return paths, False
+
     def spooled(self, task: str) -> SpooledTask | None:
         """See `Supervision.spooled`."""
         kept = self.spool.get(task)

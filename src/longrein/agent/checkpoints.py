@@ -5,7 +5,7 @@ which belongs to which call. `agent.rewind_log` reads them.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from longrein.agent.change_detection import may_change
@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 TOLD_AFTER_S = 20.0
 """Seconds after which a look at the work tree that has not ended is told."""
+UNCLAIMED_MAX = 2_000
+"""Files that a checkpoint names; beyond them the whole roots count as changed by others."""
 SHRINK_EVERY = 50
 """Checkpoints after which the space that they take is looked at."""
 
@@ -43,6 +45,10 @@ class SessionCheckpoints(Checkpoints):
         self._store, self._bytes_max, self._keeps_index = store, bytes_max, keeps_index
         self._told: set[str] = set()
         self._taken = 0
+        self._running: set[str] = set()
+        """Calls between their two checkpoints."""
+        self._keeping = asyncio.Lock()
+        """Held during a look and the questions about what it found."""
         self._warming: asyncio.Future[None] | None = None
 
     async def release(self) -> None:
@@ -62,9 +68,17 @@ class SessionCheckpoints(Checkpoints):
             return  # told when a call needs it
 
     async def keep(self, when: str, calls: Collection[str] = ()) -> dict[str, TreeRecord]:
-        name, records, problem = await self.copy_tree()
         session = self.session
-        session.append(CheckpointTaken(when, name, tuple(calls), problem))
+        async with self._keeping:
+            touched: list[str] = []
+            name, records, problem = await self._look(touched)
+            unclaimed, traced = await self._unclaimed(touched)
+            self._running = (
+                self._running | {*calls} if when == "before" else self._running - {*calls}
+            )
+            session.append(
+                CheckpointTaken(when, name, tuple(calls), problem, tuple(unclaimed), traced)
+            )
         if problem and problem not in self._told:
             self._told.add(problem)
             session.notice(
@@ -72,6 +86,27 @@ class SessionCheckpoints(Checkpoints):
                 "and Write did"
             )
         return records
+
+    async def _unclaimed(self, touched: Sequence[str]) -> tuple[Sequence[str], bool]:
+        """Return those of the files that changed while calls ran that no agent and no call has
+        written, and whether that is known. Files that are gone count as the calls'.
+        """
+        writers, workspace = self.session.deps.writers, self.session.deps.workspace
+        others, is_complete = await workspace.spawner.unwritten(touched if self._running else ())
+        is_untraced = writers.take_untraced()
+        if not self._running or is_untraced or not is_complete:
+            return (), False
+        if len(others) > UNCLAIMED_MAX:
+            return [f"{root}/" for root in workspace.roots], True
+        contents = await workspace.run_in_thread(
+            lambda: {path: workspace.hash(path) for path in others}
+        )
+        unclaimed = [
+            path
+            for path, digest in contents.items()
+            if not writers.of(path, digest) and (digest or workspace.resolve(path, "/").kind)
+        ]
+        return sorted(unclaimed), True
 
     async def keep_after(self, call: str) -> None:
         try:
@@ -81,6 +116,10 @@ class SessionCheckpoints(Checkpoints):
                 raise
 
     async def copy_tree(self) -> tuple[str, dict[str, TreeRecord], str]:
+        return await self._look(None)
+
+    async def _look(self, touched: list[str] | None) -> tuple[str, dict[str, TreeRecord], str]:
+        """Keep the work tree; `touched` takes the files that changed since it was last given."""
         roots = self.session.deps.workspace.roots
         self._taken += 1
         shrink = self._taken % SHRINK_EVERY == 0
@@ -88,7 +127,10 @@ class SessionCheckpoints(Checkpoints):
         def work(store: CheckpointStore) -> tuple[str, dict[str, TreeRecord]]:
             if shrink:
                 store.shrink(self._bytes_max)
-            return store.take(roots)
+            taken = store.take(roots)
+            if touched is not None:
+                touched.extend(store.take_touched())
+            return taken
 
         try:
             name, records = await self.run(work)

@@ -185,6 +185,17 @@ def gaps(entries: Iterable[Entry], since: int) -> list[Gap]:
     return found
 
 
+def unclaimed_files(entries: Iterable[Entry], since: int) -> tuple[str, ...]:
+    """Return what checkpoints after entry `since` name as changed while calls ran, and by none of
+    them.
+    """
+    found: dict[str, None] = {}
+    for entry in entries:
+        if entry.seq > since and isinstance(entry.event, CheckpointTaken):
+            found.update(dict.fromkeys(entry.event.unclaimed))
+    return tuple(found)
+
+
 def _follow(running: set[str], when: str, calls: Iterable[str], over: set[str]) -> None:
     """Update the calls that run after a checkpoint."""
     if when == "before":

@@ -29,6 +29,7 @@ from longrein.agent.rewind_log import (
     gaps,
     has_tree_changes,
     step_end,
+    unclaimed_files,
 )
 from longrein.agent.session import Session
 from longrein.agent.session_part import Checkpoints
@@ -92,19 +93,25 @@ def make_plan(
     between: Sequence[Gap],
     older: Mapping[str, OldContent],
     *,
+    unclaimed: Sequence[str] = (),
     overwrite: bool = False,
 ) -> list[RootPlan]:
     """Plan the way from the tree `now` to the checkpoint `name`. Raises `CheckpointError`, OSError.
 
-    `older`: files that are to become older than the checkpoint. `overwrite`: also those that others
-    have changed.
+    `unclaimed`: see `unclaimed_files`. `older`: files that are to become older than the checkpoint.
+    `overwrite`: also those that others have changed.
     """
     then = store.load(name)
     plans = []
     for root, record in then.items():
         if root in now:
             repository = store.repository(root)
-            foreign = {} if overwrite else _foreign(store, repository, root, now[root], between)
+            foreign: dict[str, str] = {}
+            if not overwrite:
+                foreign = _foreign(store, repository, root, now[root], between)
+                below = (path for path in unclaimed if path.startswith(f"{root.rstrip('/')}/"))
+                meanwhile = _meanwhile(["a command"])
+                foreign |= {path[len(root.rstrip("/")) + 1 :]: meanwhile for path in below}
             plans.append(_plan_root(repository, root, (record, now[root]), foreign, older))
     return plans
 
@@ -161,6 +168,7 @@ def _plan_root(
     foreign: Mapping[str, str],
     older: Mapping[str, OldContent],
 ) -> RootPlan:
+    """`foreign`: path -> why it stays; '' stands for all paths."""
     was, now = records
     plan = RootPlan(root, repository)
     then_files, now_files = repository.files(was), repository.files(now)
@@ -176,8 +184,8 @@ def _plan_root(
         if present == target or full in plan.kept:
             continue
         why = _left_out(path, was) or _left_out(path, now)
-        if path in foreign:
-            plan.kept[full] = foreign[path]
+        if path in foreign or "" in foreign:
+            plan.kept[full] = foreign.get(path) or foreign[""]
         elif why:
             plan.kept[full] = f"{NOT_KEPT}: {why}"
         else:
@@ -381,7 +389,7 @@ def _plans(
     if not name:
         seq, name = session.state.seq, present
     roots = session.deps.workspace.roots
-    between = gaps(entries, seq)
+    between, unclaimed = gaps(entries, seq), unclaimed_files(entries, seq)
     earlier = [entry for entry in entries if entry.seq <= seq]
     older = _older_contents(session.log.read_blob, earlier, to)
     return make_plan(
@@ -390,6 +398,7 @@ def _plans(
         {root: now[root] for root in now if root in roots},
         between,
         older,
+        unclaimed=unclaimed,
         overwrite=overwrite,
     )
 

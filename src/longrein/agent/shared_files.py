@@ -155,6 +155,9 @@ class FileWriters:
     def __init__(self) -> None:
         self._wrote: dict[str, dict[str, Writer]] = {}
         self._running: dict[str, Writer] = {}
+        self._untraced: set[str] = set()
+        """Running calls of tools whose writes nobody sees."""
+        self._was_untraced = False
 
     def note(self, path: str, digest: str, writer: Writer) -> None:
         """Record that `writer` gave `path` (real) this content."""
@@ -173,13 +176,24 @@ class FileWriters:
         """
         return self._wrote.get(path, {}).get(digest)
 
-    def begin(self, call: str, writer: Writer) -> None:
-        """Register a running command that may change files."""
+    def begin(self, call: str, writer: Writer, *, traced: bool) -> None:
+        """Register a running command that may change files. `traced`: what it writes is known
+        afterwards.
+        """
         self._running[f"{writer.label} {call}"] = writer
+        if not traced:
+            self._untraced.add(f"{writer.label} {call}")
+            self._was_untraced = True
 
     def end(self, call: str, label: str) -> None:
         """Remove a command that has ended."""
         self._running.pop(f"{label} {call}", None)
+        self._untraced.discard(f"{label} {call}")
+
+    def take_untraced(self) -> bool:
+        """Return True if a call without a trace has run since the last question."""
+        found, self._was_untraced = self._was_untraced, bool(self._untraced)
+        return found
 
     def running(self, label: str) -> tuple[Writer, ...]:
         """Return the running commands of agents other than `label`."""

@@ -261,7 +261,9 @@ async def _outcome(
     try:
         await place.take(session.deps, session.state.cwd, tool, arguments)
         if tool.access == "write" or place.changing:
-            session.deps.writers.begin(call.id, writer_of(session.state.label, arguments))
+            traced = tool.access == "write" or tool.traced
+            writer = writer_of(session.state.label, arguments)
+            session.deps.writers.begin(call.id, writer, traced=traced)
         return await tool.run(tool_context(session, call.id, tool), **arguments)
     except asyncio.CancelledError:
         if not session.stops(call.id):

@@ -705,6 +705,10 @@ class CheckpointTaken(Event, frozen=True):
     )
     calls: tuple[str, ...] = ()  # Ids of the calls that start next, or have ended
     problem: str = ""  # Why it could not be kept
+    # Files that changed while calls ran, and that none of the calls has written, as far as their
+    # system calls tell; a path that ends with / stands for all below
+    unclaimed: tuple[str, ...] = ()
+    traced: bool = False  # True if `unclaimed` is known; not of tools that run elsewhere
 
 
 # --- Turns and rewinds ----------------------------------------------------------------------------

@@ -123,6 +123,10 @@ class MemorySpawner:
         else:
             await self._clock.sleep(seconds)
 
+    async def unwritten(self, paths: Sequence[str]) -> tuple[Sequence[str], bool]:
+        """See `workspace.Spawner.unwritten`: nothing is known."""
+        return paths, False
+
     async def drain(self) -> None:
         """See `workspace.Spawner.drain`: nothing is left to end."""
 

@@ -240,6 +240,7 @@ async def _run(
             context.cwd,
             {**context.workspace.environment(context.session), **variables},
             confinement,
+            traced=True,
         ),
         sink=output,
         timeout_s=limit_s,
@@ -412,6 +413,7 @@ BASH = make_tool(
     access="command",
     together=True,
     aliases=("shell", "run_shell_command", "run_terminal_cmd"),
+    traced=True,
     kind="shell",
     key_argument="command",
 )

@@ -106,7 +106,7 @@ def through_editor(tool: Tool, editor: Editor) -> Tool:
                 )
             return await tool.run(context, **arguments)
 
-        return msgspec.structs.replace(tool, run=in_terminal)
+        return msgspec.structs.replace(tool, run=in_terminal, traced=False)
     return tool
 
 

@@ -238,6 +238,7 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
     aliases: Sequence[str] = (),
     check: Callable[..., Awaitable[None]] | None = None,
     user: UserAnswer | None = None,
+    traced: bool = False,
     **traits: Unpack[Traits],
 ) -> Tool:
     """Make a tool from `function`.
@@ -245,10 +246,10 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
     `together`: whether calls may run in parallel, or a function of the arguments. `paths`: pairs of
     a path parameter and whether the path is written, or a function from arguments to (path, writes)
     pairs. `names`: the model's names for parameters. `deferred`: whether the model may have to find
-    the tool with `ToolSearch`. `unlisted`, `rule_name`, `aliases`, `check`, `user`: see `Tool`.
-    `traits`: fields of `events.ToolTraits`. Raises TypeError for a type hint without a JSON schema,
-    for a path parameter without `paths`, which rules would not see, and for what is no async
-    function.
+    the tool with `ToolSearch`. `unlisted`, `rule_name`, `aliases`, `check`, `user`, `traced`: see
+    `Tool`. `traits`: fields of `events.ToolTraits`. Raises TypeError for a type hint without a JSON
+    schema, for a path parameter without `paths`, which rules would not see, and for what is no
+    async function.
     """
     code = getattr(function, "__code__", None)
     if code is None or not (code.co_flags & ASYNC_CODE or hasattr(function, "__wrapped__")):
@@ -277,6 +278,7 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
         aliases=tuple(aliases),
         check=check,
         user=user,
+        traced=traced,
     )
 
 

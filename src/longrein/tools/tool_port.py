@@ -541,6 +541,8 @@ class Tool(msgspec.Struct, frozen=True):
     """Names of such a tool in other agents, in lower case; permission rules and files of subagents
     may use them.
     """
+    traced: bool = False
+    """True if `Spawner.unwritten` knows what a call has written."""
     withdrawn: bool = False
     """True if a rule forbids every call of the tool: no model is told of it."""
     check: Callable[..., Awaitable[None]] | None = None

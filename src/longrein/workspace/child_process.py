@@ -547,6 +547,10 @@ class PlainSpawner:
         started = self.start(spec, sink=sink, output_bytes_max=output_bytes_max)
         return started if isinstance(started, CommandExit) else await started.run(until)
 
+    async def unwritten(self, paths: Sequence[str]) -> tuple[Sequence[str], bool]:
+        """See `Spawner.unwritten`: nothing is known."""
+        return paths, False
+
     async def drain(self) -> None:
         """Wait for pending kills, then end what commands left running. For shutdown, with no
         command running.

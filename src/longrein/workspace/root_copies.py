@@ -58,6 +58,14 @@ class CheckpointStore:
             replace_file(path, [text.encode()], durable=False)
         return name, records
 
+    def take_touched(self) -> list[str]:
+        """Return the real paths of the files that looks have found changed since the last call."""
+        found = []
+        for root, repository in self._open.items():
+            found += [os.path.join(root, path) for path in repository.touched]
+            repository.touched = set()
+        return found
+
     def load(self, name: str) -> dict[str, TreeRecord]:
         """Return a checkpoint by root. Raises `CheckpointError` when it is no longer kept."""
         try:

@@ -110,6 +110,10 @@ class ShadowRepository:
         self._git = git
         self._index = os.path.join(folder, "index")
         self._last: TreeRecord | None = None
+        self.touched: set[str] = set()
+        """Files that looks have found changed, added or gone since somebody emptied it; the first
+        look finds none.
+        """
         self._racy: dict[str, int] = {}
         """Files changed at the last look -> ctime in nanoseconds; git compares whole seconds."""
         self._stamps = FolderStamps(root)
@@ -209,6 +213,8 @@ class ShadowRepository:
             )
             if borrow and self._user.objects:
                 self._own_unsafe()
+        if self._last is not None:
+            self.touched |= found.gone.keys() | found.present.keys()
         tree = last.tree
         if found.gone or found.present:
             tree = self._write_tree()

@@ -292,6 +292,10 @@ class SupervisedSpawner(BackgroundTasks):
         self._opening: asyncio.Task[SupervisorConnection | None] | None = None
         self._unavailable = False
         """True when no supervisor can be started."""
+        self._untraced = False
+        """True if a command was started without the supervisor since the last question whose
+        changes are whose.
+        """
         self.commands: dict[int, SupervisedCommand] = {}
         """Foreground commands by number."""
         self._redact = redactor(options.secrets, options.nonce, options.patterns)
@@ -443,6 +447,7 @@ class SupervisedSpawner(BackgroundTasks):
                 stdin=spec.stdin,
                 confinement=confinement and (list(confinement.words), confinement.filter),
                 streams=list(spec.streams.given() if spec.streams is not None else ()),
+                traced=spec.traced,
             )
             failure = await self._wait_started(running, connection)
             if failure is None:
@@ -453,7 +458,19 @@ class SupervisedSpawner(BackgroundTasks):
                     if isinstance(failure, ConnectionError)
                     else start_failure(failure, spec)
                 )
+        self._untraced = self._untraced or spec.traced
         return self.plain.start(spec, sink=sink or NullSink(), output_bytes_max=output_bytes_max)
+
+    async def unwritten(self, paths: Sequence[str]) -> tuple[Sequence[str], bool]:
+        """See `Spawner.unwritten`."""
+        untraced, self._untraced = self._untraced, False
+        if self._connection is None or untraced:
+            return paths, False
+        try:
+            answer = await self._connection.ask(do="unwritten", paths=list(paths))
+        except ConnectionError:
+            return paths, False
+        return answer["paths"], answer["is_complete"]
 
     def _open_pipes(self, spec: CommandSpec) -> tuple[tuple[int, int], list[int]]:
         """Open the pipes: (our ends of output and report, descriptors for the supervisor). Raises

@@ -105,6 +105,8 @@ class CommandSpec(msgspec.Struct, frozen=True):
     """Puts the command into the sandbox."""
     streams: Streams | None = None
     """Descriptors in place of the usual standard streams."""
+    traced: bool = False
+    """The files that it writes are noted for `Spawner.unwritten`, where it is confined."""
     stdin: bool = False
     """Standard input is a pipe that stays open for `Supervision.give`, else it is /dev/null."""
 
@@ -321,6 +323,14 @@ class Spawner(Protocol):
         Timeout, flood and cancellation end the process tree: TERM, 2 s grace, KILL. Cancellation
         re-raises `CancelledError` after TERM; KILL follows in the background. Never raises for what
         the command does.
+        """
+        ...
+
+    async def unwritten(self, paths: Sequence[str]) -> tuple[Sequence[str], bool]:
+        """Return which of these real paths no traced command has written, and whether that is
+        known: not of commands outside the sandbox, or on a kernel that cannot trace them.
+
+        Counted are the commands that ran in the foreground at the last question or since.
         """
         ...
 

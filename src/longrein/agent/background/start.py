@@ -16,6 +16,7 @@ from longrein.agent.confinement import confine
 from longrein.agent.current_rules import confines, current_rules
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.permission_check import command_places
+from longrein.agent.session_part import Checkpoints
 from longrein.events import LongreinError, TaskEnded, TaskStarted, Text
 from longrein.tools import BackgroundedCommand, Outcome
 from longrein.workspace import (
@@ -224,6 +225,7 @@ async def _start(
             fact.cwd,
             {**host.deps.workspace.environment(host.process_session), **variables},
             confinement,
+            traced=Checkpoints in host.deps.parts,
             stdin=stdin,
         ),
         sink=sink,

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 
 from longrein.workspace.supervisor.command_argv import close
 
-VERSION = 5
+VERSION = 6
 """Version of the messages and of the spool's files."""
 MARSHAL_VERSION = 2
 """Version of `marshal` that every supported Python reads."""
 SOCKET = f"v{VERSION}.sock"
 """Name of the supervisor's socket in the spool."""
 RECORD = f"v{VERSION}"
-"""Name of the supervisor's record in the spool, as `v5.json`."""
+"""Name of the supervisor's record in the spool, as `v6.json`."""
 LENGTH_BYTES = 4
 READ_BYTES = 1 << 16
 MESSAGE_BYTES_MAX = 64 << 20

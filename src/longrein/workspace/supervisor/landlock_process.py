@@ -195,13 +195,25 @@ def _become(
 
 
 def landlock_start(
-    plan: bytes, path: str, words: Sequence[str], cwd: str, env: Mapping[str, str], **ends: int
+    plan: bytes,
+    path: str,
+    words: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    trace: Callable[[], None] | None = None,
+    **ends: int,
 ) -> int:
-    """Start a program confined by a plan of `plan_of`; see `start_prepared`."""
+    """Start a program confined by a plan of `plan_of`, after `trace`; see `start_prepared`."""
     rules, program = read_plan(plan)
     ruleset = open_ruleset(rules)
+
+    def prepare() -> None:
+        confine(ruleset, program)
+        if trace is not None:
+            trace()
+
     try:
-        return start_prepared(lambda: confine(ruleset, program), path, words, cwd, env, **ends)
+        return start_prepared(prepare, path, words, cwd, env, **ends)
     finally:
         os.close(ruleset)
 

@@ -13,7 +13,7 @@ import signal
 import stat
 import struct
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, NoReturn
 
@@ -307,17 +307,22 @@ def mounted_start(
     program: str,
     words: Sequence[str],
     env: Mapping[str, str],
+    trace: Callable[[], None] | None = None,
     **ends: int,
 ) -> int:
-    """Start a sandbox's program after the mounts of a plan; see `start_prepared`."""
+    """Start a sandbox's program after the mounts of a plan and `trace`; see `start_prepared`."""
     with open(plan_path, "rb") as file:
         plan = file.read()
     c_library()  # loaded here, it costs the new process nothing
     opened = os.open(program, os.O_RDONLY | os.O_CLOEXEC)
+
+    def prepare() -> None:
+        apply_mounts(plan, namespace)
+        if trace is not None:
+            trace()
+
     try:
-        return start_prepared(
-            lambda: apply_mounts(plan, namespace), opened, words, "/", env, **ends
-        )
+        return start_prepared(prepare, opened, words, "/", env, **ends)
     finally:
         os.close(opened)
 

@@ -7,7 +7,7 @@ the supervisor's start; it is the fallback where spawned processes cannot call `
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from longrein.workspace.supervisor.command_argv import (
     LANDLOCK,
@@ -36,12 +36,14 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     confinement: Confined = None,
     *,
     user_namespace: int = -1,
+    trace: Callable[[], None] | None = None,
     stdout: int = -1,
     error: int = -1,
 ) -> int:
     """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
 
-    `user_namespace`: see `apply_mounts`. `stdout` and `error` are other places for what it prints.
+    `user_namespace`: see `apply_mounts`. `trace` runs last in the new process of a confined
+    command. `stdout` and `error` are other places for what it prints.
     Raises OSError or ValueError (empty command, NUL, unencodable text). Closes no descriptor.
     """
     if not command:
@@ -60,7 +62,7 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
             from longrein.workspace.supervisor.landlock_process import landlock_start
 
             with open(confinement[1], "rb") as plan:
-                return landlock_start(plan.read(), path, words, cwd, env, **ends)
+                return landlock_start(plan.read(), path, words, cwd, env, trace, **ends)
         if confinement:
             filter_descriptor = open_filter(confinement[1])
             front = confinement[0]
@@ -71,7 +73,7 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
             if mounts:
                 from longrein.workspace.supervisor.mount_process import mounted_start
 
-                return mounted_start(mounts, user_namespace, path, words, env, **ends)
+                return mounted_start(mounts, user_namespace, path, words, env, trace, **ends)
         return os.posix_spawn(
             path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE
         )

@@ -26,6 +26,10 @@ from longrein.workspace.supervisor.process_tree import (
 )
 from longrein.workspace.supervisor.task_processes import Context, Tasks
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing `typing` would delay the start
+    from longrein.workspace.supervisor.write_traces import Listener, WriteTraces
+
 ALONE_S = 2.0
 """Seconds between longrein's death and the end of what may not outlive it."""
 GONE = "longrein is gone"
@@ -58,6 +62,7 @@ class Supervisor:
         self.terminations = Terminations(clock)
         self.mounts = MountWatch(self.loop.watch, self._notice)
         self.pipes = Pipes(self.loop)
+        self._made_traces: WriteTraces | None = None
         self.tasks = Tasks(self.loop, self.pipes, self.end, self._task_over)
         self.commands: dict[int, Command] = {}
         """Running commands by pid."""
@@ -257,14 +262,17 @@ class Supervisor:
         until_s: float,
         confinement: tuple[list[str], str] | None,
         streams: Sequence[str] = (),
+        traced: bool = False,
     ) -> None:
         """Start a command.
 
         The descriptors are both ends of the output pipe and the shell's end of the report pipe.
         Those of the standard `streams` (`stdin`, `stdout`, `stderr`) of the command follow. After
         `until_s` (monotonic) nothing is started, because longrein no longer waits. `confinement`
-        holds the words and the filter of a `Confinement`.
+        holds the words and the filter of a `Confinement`. `traced`: the files that it writes are
+        noted for `do_unwritten`, if it is confined.
         """
+        listener = self._new_listener() if traced and confinement else None
         count = max(0, len(descriptors) - len(streams))
         own = dict(zip(streams, descriptors[count:], strict=False))
         output, theirs, report = (*descriptors[:count], -1, -1, -1)[:3]
@@ -295,10 +303,11 @@ class Supervisor:
                 self._home,
                 confinement,
                 user_namespace=self._user_namespace,
+                trace=listener.install if listener is not None else None,
                 **ends,
             )
         except (OSError, ValueError) as error:
-            close(output, own_input)
+            close(output, own_input, listener.take() if listener is not None else -1)
             errno = error.errno if isinstance(error, OSError) else None
             return self.tell(client, do="not_started", number=number, errno=errno, text=str(error))
         finally:
@@ -310,8 +319,28 @@ class Supervisor:
         if confinement and confinement[0][0] == MOUNTS:
             self.mounts.add(pid, confinement[0][1])
         started.report_end = lambda: self._report_end(client, number, started)
+        if traced:
+            taken = listener.take() if listener is not None else -1
+            self._traces().add(taken, lambda: not started.over and started.kept is None)
         client.commands[number] = self.commands[pid] = started
         return self.tell(client, do="started", number=number, pid=pid, mark=mark)
+
+    def _traces(self) -> "WriteTraces":
+        if self._made_traces is None:
+            from longrein.workspace.supervisor.write_traces import WriteTraces
+
+            self._made_traces = WriteTraces(self.loop)
+        return self._made_traces
+
+    @staticmethod
+    def _new_listener() -> "Listener | None":
+        """Return what traces the next command; None where that cannot be had."""
+        from longrein.workspace.supervisor.write_traces import Listener
+
+        try:
+            return Listener()
+        except OSError:
+            return None
 
     def _notice(self, line: str) -> None:
         """Tell the user a line."""
@@ -325,6 +354,13 @@ class Supervisor:
             "elapsed_s": command.elapsed_s,
         }
         self.tell(client, do="ended", number=number, **what)
+
+    def do_unwritten(
+        self, client: Client, _: Sequence[int], *, ref: int, paths: Sequence[str]
+    ) -> None:
+        """Tell which of these real paths no foreground command has written."""
+        found, is_complete = self._traces().unwritten(paths)
+        self.tell(client, do="answer", ref=ref, error="", paths=found, is_complete=is_complete)
 
     def do_end(self, client: Client, _: Sequence[int], *, number: int, cause: str) -> None:
         """End a foreground command."""

@@ -1,0 +1,205 @@
+"""Whose change it was while a command ran: what the command wrote is undone, what the user wrote
+meanwhile is kept and named.
+"""
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from longrein.agent.background.task_control import BackgroundControl
+from longrein.agent.dependencies import Dependencies
+from longrein.agent.session_part import BackgroundTasks
+from longrein.agent.task_slots import TaskPool
+from longrein.events import Rewound
+from longrein.models import Model
+from longrein.settings_schema import SandboxOptions
+from longrein.workspace.sandbox import SessionSandbox
+from longrein.workspace.sandbox.session_sandbox import find_rung
+from tests.agent.disk_harness import Clock, Script, turn
+from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
+from tests.seeds import seeds
+from tests.timeouts import until
+from tests.workspace.conftest import supervised
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not find_rung(os.environ, ()).confines, reason="no sandbox here"),
+]
+WHY = "it changed while a command was running, perhaps by you"
+
+
+class WaitingClock(Clock):
+    """A clock that waits, so that no command goes to the background."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class ConfinedHarness(CheckpointHarness):
+    """A session that keeps checkpoints, with its commands in a sandbox under a supervisor."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.clock = WaitingClock()
+        for name in ("session", "home"):
+            (folder / name).mkdir(exist_ok=True)
+        environment = {"PATH": os.environ["PATH"], "HOME": str(folder / "home")}
+        self.spawner = supervised(folder / "session", environment, [str(self.tree)])  # type: ignore[assignment]
+        self.sandbox = SessionSandbox(
+            SandboxOptions(),
+            folder=str(folder / "session"),
+            home=str(folder / "home"),
+            state_dir=str(folder / "state"),
+            environ=os.environ,
+            roots=[str(self.tree)],
+        )
+
+    def deps(self, model: Model, log: object, **more: object) -> Dependencies:
+        more.setdefault("sandbox", self.sandbox)
+        made = super().deps(model, log, **more)
+        pool = TaskPool(self.spawner)  # type: ignore[arg-type]
+        made.parts[BackgroundTasks] = lambda: BackgroundControl(pool)  # type: ignore[attr-defined]
+        return made  # type: ignore[return-value]
+
+
+def held(*commands: str) -> str:
+    """Run `commands`, one each time the test says so."""
+    step = (
+        'touch "begun{0}"; while [ ! -e "go{0}" ]; do sleep 0.01; done; rm "go{0}" "begun{0}"; {1}'
+    )
+    return "; ".join(step.format(n, command) for n, command in enumerate(commands))
+
+
+@pytest.mark.parametrize(
+    ("command", "user", "kept", "left"),
+    [
+        ("echo 1 > mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
+        ("echo 1 > mine", "new", ["new"], {"mine": "0", "new": "of the user"}),
+        ("rm mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
+        ("mkdir -p d; mv mine d/x", "d2", ["d2"], {"mine": "0", "d2": "of the user"}),
+        ("mv folder moved", "notes", ["notes"], {"folder/a": "0", "notes": "of the user"}),
+        ("sed -i s/0/1/ mine notes", "mine2", ["mine2"], {"mine": "0", "notes": "0"}),
+        ("true", "mine", ["mine"], {"mine": "of the user"}),
+    ],
+)
+async def test_only_what_the_command_wrote_is_undone(
+    tmp_path: Path, command: str, user: str, kept: list[str], left: dict[str, str]
+) -> None:
+    harness = ConfinedHarness(tmp_path)
+    (harness.tree / "folder").mkdir()
+    for name in ("mine", "notes", "folder/a"):
+        (harness.tree / name).write_text("0")
+    async with harness.session(Script(*turns([[], [held(command)]]))) as session:
+        await turn(session, "begin")
+        running = asyncio.create_task(turn(session, "go on"))
+        await until((harness.tree / "begun0").exists)
+        (harness.tree / user).write_text("of the user")
+        (harness.tree / "go0").touch()
+        await running
+        assert await back(session, harness.ends()[0]) == [f"{name} {WHY}" for name in kept]
+        found = {name: (harness.tree / name).read_text() for name in left}
+        assert found == left
+        assert not (harness.tree / "moved").exists()
+        await back(session, harness.ends()[0], overwrite=True)
+        assert not (harness.tree / "new").exists()
+    await harness.spawner.drain()
+
+
+# --- A user who edits at any moment ---------------------------------------------------------------
+
+NAMES = ("a", "b", "c", "sub/d", "sub/e", "other/f")
+
+
+def agents_change(rng: random.Random) -> str:
+    """Return a command that changes the tree in some way, or fails at it."""
+    one, other = rng.sample(NAMES, 2)
+    return rng.choice(
+        [
+            f"echo {rng.random()} > {one}",
+            f"echo {rng.random()} >> {one}",
+            f"rm -f {one}",
+            f"mv {one} {other}",
+            f"cp {one} {other}",
+            f"chmod {rng.choice(['600', '755', '644'])} {one}",
+            f"sed -i s/1/2/ {one}",
+            f"mv sub sub2; mv sub2 {rng.choice(['sub', 'sub3'])}",
+            f"ln -f {one} {other}; rm -f {one}",
+            "true",
+        ]
+    )
+
+
+def users_change(rng: random.Random, tree: Path) -> str:
+    """Change a file as a user would; return its name."""
+    name = rng.choice([*NAMES, "new", "sub/new"])
+    path = tree / name
+    path.parent.mkdir(exist_ok=True)
+    if rng.random() < 0.2 and path.exists():
+        path.unlink()
+    else:
+        path.write_text(f"of the user {rng.random()}")
+    return name
+
+
+def picture_of(tree: Path) -> dict[str, tuple[str, int]]:
+    """Return name -> (content, mode) of the files."""
+    return {
+        str(path.relative_to(tree)): (path.read_text(), path.stat().st_mode)
+        for path in tree.rglob("*")
+        if path.is_file() and not path.name.startswith((".", "go", "begun"))
+    }
+
+
+async def play_with_user(folder: Path, seed: int, turns_max: int = 4) -> None:
+    """Play turns in which a user edits before, between, during and after commands; rewind; then
+    nothing of the user's may have changed unnamed, and all else is as it was.
+    """
+    rng, harness = random.Random(seed), ConfinedHarness(folder)
+    for name in NAMES:
+        (harness.tree / name).parent.mkdir(exist_ok=True)
+        (harness.tree / name).write_text(f"{name} 1\n")
+    users: set[str] = set()
+    groups = [
+        [held(*(agents_change(rng) for _ in range(2))) for _ in range(rng.randint(1, 2))]
+        for _ in range(rng.randint(1, turns_max))
+    ]
+
+    def user_may_edit(chance: float) -> None:
+        if rng.random() < chance:
+            users.add(users_change(rng, harness.tree))
+
+    async with harness.session(Script(*turns([[], *groups]))) as session:
+        await turn(session, "begin")
+        start = picture_of(harness.tree)
+        for group in groups:
+            user_may_edit(0.3)
+            running = asyncio.create_task(turn(session, "go on"))
+            for n in [0, 1] * len(group):
+                await until((harness.tree / f"begun{n}").exists)
+                user_may_edit(0.4)
+                (harness.tree / f"go{n}").touch()
+            await running
+        user_may_edit(0.3)
+        before = picture_of(harness.tree)
+        await back(session, harness.ends()[0])
+        after = picture_of(harness.tree)
+        [rewound] = [e.event for e in harness.entries() if isinstance(e.event, Rewound)]
+    await harness.spawner.drain()
+    named = {os.path.relpath(put.path, harness.tree): put for put in rewound.files}
+    kept = {name for name, put in named.items() if not put.done}
+    assert kept <= users, (seed, kept)
+    for name in {*start, *before, *after}:
+        if name not in users:
+            assert after.get(name) == start.get(name), (seed, name)
+        elif before.get(name) != after.get(name):
+            assert name in named, (seed, name)
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+async def test_nothing_of_a_user_who_edits_at_any_moment_is_changed_unnamed(
+    tmp_path: Path, seed: int
+) -> None:
+    await play_with_user(tmp_path, seed)
