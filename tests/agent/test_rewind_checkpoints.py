@@ -168,7 +168,7 @@ async def test_without_git_edits_are_undone_and_the_rest_is_said_once(tmp_path: 
         await turn(session, "go on")
         preview = await session.preview_rewind(harness.ends()[0])
         assert preview.notes == (
-            "some commands ran without a checkpoint: git is not installed",
+            "`echo 1 > a`, `echo 2 > a` ran without a checkpoint: git is not installed",
             "what commands changed is not restored: git is not installed",
         )
         await back(session, harness.ends()[0])

@@ -222,6 +222,7 @@ async def test_A6_4_files_go_back_to_a_message_and_the_conversation_stays(tmp_pa
             second = await answers(client, "write two")
             asked = next(m for m in of(second, "UserMessage") if m.content[0].text == "write two")
             await client.rewind_files(asked.uuid)
+            assert (setup.tree / "a.txt").read_text() == "one", "it is answered after the act"
             await answers(client, "and now?")
         assert (setup.tree / "a.txt").read_text() == "one"
         assert "write two" in setup.sent()

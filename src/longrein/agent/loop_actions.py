@@ -94,7 +94,7 @@ def _take(session: Session, message: InboxMessage, trees: "RestoredTrees | None"
             if whole:
                 rewind(session, to, files=files, trees=trees)
             else:
-                restore_files(session, to, trees)
+                session.tell_restored(message, restore_files(session, to, trees))
         case Uncompact(seq):
             from longrein.agent.rewind import uncompact
 

@@ -340,6 +340,8 @@ class RewindPreview(msgspec.Struct, frozen=True):
     """Files that stay as they are, with the reason."""
     notes: tuple[str, ...] = ()
     """What else the user should know, a line each."""
+    missing: tuple[str, ...] = ()
+    """Those of the notes that tell what commands changed and no checkpoint holds."""
 
 
 class SessionPort(Protocol):
@@ -372,6 +374,11 @@ class SessionPort(Protocol):
         self, to: int, *, overwrite: bool = False, conversation: bool = True
     ) -> RewindPreview:
         """Return what `Rewind(to, files=True)` would do to the files. Changes nothing."""
+
+    def restored(self, message: Rewind) -> Awaitable[Sequence[FilePut]]:
+        """Return the outcome of each file once the session has carried out this rewind of the
+        files alone.
+        """
 
     def interrupt(self) -> None:
         """Stop what is running. Queued messages stay. No effect when idle."""

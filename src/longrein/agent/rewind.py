@@ -47,15 +47,19 @@ def rewind(session: Session, to: int, *, files: bool, trees: RestoredTrees | Non
         session.append(session.deps.prefix(session.deps.model, "model"))
 
 
-def restore_files(session: Session, to: int, trees: RestoredTrees | None = None) -> None:
+def restore_files(
+    session: Session, to: int, trees: RestoredTrees | None = None
+) -> tuple[FilePut, ...]:
     """Restore the files as of entry `to` and keep the conversation; tell the user which could not
-    be restored.
+    be restored, and return all.
 
     The model is told of the changes like of anybody else's.
     """
-    for put in _restored(session, list(session.deps.history(1, session.state.seq)), to, trees):
+    puts = _restored(session, list(session.deps.history(1, session.state.seq)), to, trees)
+    for put in puts:
         if not put.done:
             session.notice(f"{put.path} was not restored: {put.why}")
+    return puts
 
 
 def _restored(

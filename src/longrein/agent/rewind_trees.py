@@ -33,8 +33,9 @@ from longrein.agent.rewind_log import (
 )
 from longrein.agent.session import Session
 from longrein.agent.session_part import Checkpoints
+from longrein.agent.shared_files import first_words
 from longrein.context import State
-from longrein.events import CheckpointTaken, Entry, FilePut
+from longrein.events import CheckpointTaken, Entry, FilePut, Replied, ToolCall
 from longrein.models import ReadBlob
 from longrein.workspace.atomic_write import recover_temp_files
 from longrein.workspace.root_copies import CheckpointStore
@@ -49,6 +50,9 @@ from longrein.workspace.tree_restore import (
 )
 
 NOT_KEPT = "its old content was not kept"
+UNTRACED = (
+    "what you changed while a command ran outside the sandbox cannot be told from what it changed"
+)
 IGNORED = "`.gitignore` excluded it then, so it may be older"
 
 
@@ -330,7 +334,7 @@ async def preview_rewind(
     """Return what `restore_trees` and `rewind` would do to the files now. Changes none."""
     kept, entries = session.open(Checkpoints), session.entries_from(1)
     to = step_end(entries, to) if conversation else to
-    notes, plans = _notes(session.state, entries, to), list[RootPlan]()
+    missing, plans = _missing_checkpoints(entries, to), list[RootPlan]()
     if kept is not None and has_tree_changes(entries, to):
         name, now, problem = await kept.copy_tree()
         try:
@@ -342,7 +346,7 @@ async def preview_rewind(
         except (CheckpointError, OSError) as error:
             problem = str(error)
         if problem:
-            notes.append(f"what commands changed is not restored: {problem}")
+            missing.append(f"what commands changed is not restored: {problem}")
     covered = frozenset().union(*(plan.covered for plan in plans))
     covering = RestoredTrees((), covered)
     workspace, read_blob = session.deps.workspace, session.log.read_blob
@@ -355,18 +359,56 @@ async def preview_rewind(
             (removed if target.then is None else restored).append(printable(target.path))
         kept_files += [FilePut(printable(path), False, why) for path, why in plan.kept.items()]
     kept_files.sort(key=doubtful_first)
+    notes = [*missing, *_notes(session.state, entries, to)]
     return RewindPreview(
-        tuple(sorted(restored)), tuple(sorted(removed)), tuple(kept_files), tuple(notes)
+        tuple(sorted(restored)),
+        tuple(sorted(removed)),
+        tuple(kept_files),
+        tuple(notes),
+        tuple(missing),
     )
+
+
+COMMANDS_MAX = 3
+"""Commands without a checkpoint that are named for each reason."""
+
+
+def _missing_checkpoints(entries: Sequence[Entry], to: int) -> list[str]:
+    """Return a line for each reason why checkpoints after `to` are missing, with the commands."""
+    later = [entry.event for entry in entries if entry.seq > to]
+    words = {
+        part.id: first_words(str((part.arguments or {}).get("command", "")) or part.name)
+        for event in later
+        if isinstance(event, Replied)
+        for part in event.parts
+        if isinstance(part, ToolCall)
+    }
+    found: dict[str, dict[str, None]] = {}
+    for event in later:
+        if isinstance(event, CheckpointTaken) and event.problem:
+            named = (words[call] for call in event.calls if call in words)
+            found.setdefault(event.problem, {}).update(dict.fromkeys(named))
+    return [
+        f"{_listed(list(commands)) or 'a rewind'} ran without a checkpoint: {problem}"
+        for problem, commands in sorted(found.items())
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - COMMANDS_MAX} more" if len(names) > COMMANDS_MAX else ""
+    return ", ".join(names[:COMMANDS_MAX]) + more
 
 
 def _notes(state: State, entries: Iterable[Entry], to: int) -> list[str]:
     """Return what else the user should know."""
-    later = [entry.event for entry in entries if entry.seq > to]
-    missing = {
-        event.problem for event in later if isinstance(event, CheckpointTaken) and event.problem
-    }
-    notes = [f"some commands ran without a checkpoint: {problem}" for problem in sorted(missing)]
+    checkpoints = [
+        entry.event
+        for entry in entries
+        if entry.seq > to and isinstance(entry.event, CheckpointTaken) and not entry.event.problem
+    ]
+    notes = []
+    if any(one.when == "after" and not one.traced for one in checkpoints):
+        notes.append(UNTRACED)
     running = [name for name, task in state.tasks.items() if task.ended is None]
     if running:
         notes.append(f"{', '.join(running)} still runs and may change files again")

@@ -26,6 +26,7 @@ from longrein.agent.inbox import Inbox
 from longrein.agent.messages import (
     Answer,
     InboxMessage,
+    Rewind,
     SessionUpdate,
     UserNotice,
     approval_digest,
@@ -40,6 +41,7 @@ from longrein.context.snapshot_codec import encode_state
 from longrein.events import (
     AnyEvent,
     Entry,
+    FilePut,
     Interrupted,
     LongreinError,
     PermissionAsked,
@@ -215,6 +217,7 @@ class Session:
         self.approvals = Approvals()
         self.interrupting = False
         """True when the user has interrupted and the log does not say so yet."""
+        self._restoring: dict[Rewind, asyncio.Future[Sequence[FilePut]]] = {}
         self._loop = asyncio.get_running_loop()
         self._broken: BaseException | None = None
         self._in_flight = 0
@@ -401,6 +404,16 @@ class Session:
         if call in self.running and call not in self.cancelled:
             self.cancelled[call] = None
             self.running[call].cancel()
+
+    def restored(self, message: Rewind) -> "asyncio.Future[Sequence[FilePut]]":
+        """See `SessionPort.restored`."""
+        return self._restoring.setdefault(message, asyncio.get_running_loop().create_future())
+
+    def tell_restored(self, message: Rewind, puts: Sequence[FilePut]) -> None:
+        """Tell who waits for it what a rewind of the files has done."""
+        waiting = self._restoring.pop(message, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(puts)
 
     def stops(self, call: str) -> bool:
         """Return True if this call, or everything that runs, is to stop."""

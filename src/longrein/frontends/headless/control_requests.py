@@ -25,6 +25,8 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[Line]]
 
 
 ELSEWHERE = "it is a service of Claude Code, which longrein has not"
+WAITING = frozenset({"rewind_files"})
+"""Requests that are answered once the session has done its part, other lines before them."""
 BY_USER = "longrein's settings are files of the user, which no program changes"
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -124,7 +126,8 @@ class HostRequests:
         """Answer a request; one that may wait for the program itself is answered later."""
         self.served += 1
         added = self._added.get(request.subtype)
-        if added is None or not added.waits:
+        waits = request.subtype in WAITING if added is None else added.waits
+        if not waits:
             self._put(await self.answer(request))
             return
         task = asyncio.create_task(self._serve_slowly(request))
@@ -275,12 +278,20 @@ class HostRequests:
         if session.busy:
             raise ControlError("files can be put back when the turn has ended; interrupt it first")
         preview = await session.preview_rewind(seq, conversation=False)
-        changed = sorted([*preview.restored, *preview.removed])
+        changed, kept = sorted([*preview.restored, *preview.removed]), list(preview.kept)
+        told: Line = {"notes": list(preview.notes)} if preview.notes else {}
+        if not changed and preview.missing:
+            return {"canRewind": False, "error": "; ".join(preview.missing), **told}
         if not request.get("dry_run"):
-            await session.tell(Rewind(seq, files=True, conversation=False))
+            message = Rewind(seq, files=True, conversation=False)
+            outcome = session.restored(message)
+            await session.tell(message)
             self._wake()
-        kept = [{"path": put.path, "reason": put.why} for put in preview.kept]
-        return {"canRewind": True, "filesChanged": changed, "filesKept": kept}
+            puts = await outcome
+            changed = [put.path for put in puts if put.done]
+            kept = [put for put in puts if not put.done]
+        files_kept = [{"path": put.path, "reason": put.why} for put in kept]
+        return {"canRewind": True, "filesChanged": changed, "filesKept": files_kept, **told}
 
     async def _stop_task(self, request: Mapping[str, Any]) -> Line:
         wanted = str(request.get("task_id") or "")
