@@ -193,7 +193,8 @@ def measure(place: Place, entries: int, only: str) -> list[Row]:
     page.unlink(missing_ok=True)
     elsewhere = place.folder / "elsewhere"
     elsewhere.mkdir(exist_ok=True)
-    shutil.rmtree(place.state_dir / "sessions" / IMPORTED, ignore_errors=True)
+    if only in "import":
+        shutil.rmtree(place.state_dir / "sessions" / IMPORTED, ignore_errors=True)
     name = f"import of {round(entries * IMPORT_ENTRIES / 100_000):,} entries"
     add(name, Reach(), "import", str(transcript), cwd=elsewhere)
     first_turn = ("-p", "Go on.", "-r", IMPORTED)
