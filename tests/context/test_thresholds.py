@@ -12,6 +12,7 @@ from longrein.context import (
     COMPACT_SHARE,
     PREPARE_SHARE,
     Budget,
+    Digest,
     Nothing,
     Price,
     State,
@@ -19,6 +20,7 @@ from longrein.context import (
 )
 from longrein.context.clear_items import policy_for, rates_of
 from longrein.context.clearing.needs import NeedsMemory
+from longrein.context.decide import DIGEST_FROM_WINDOWS
 from longrein.events import SettingsError
 from longrein.options import Options
 from tests.context.log_builder import LogBuilder
@@ -45,6 +47,22 @@ def test_the_view_shrinks_from_the_named_share_on(compact: float) -> None:
     below, above = conversation(compact - 0.06), conversation(compact + 0.01)
     assert isinstance(decide(below.state, budget), Nothing)
     assert not isinstance(decide(above.state, budget), Nothing)
+
+
+def test_a_view_of_many_windows_is_digested_without_weighing_its_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after an import. Clearing, which weighs each line, is for smaller views."""
+    weighed: list[int] = []
+    monkeypatch.setattr(
+        "longrein.context.clear_items.squeeze", lambda *asked: weighed.append(len(asked))
+    )
+    above = conversation(DIGEST_FROM_WINDOWS + 0.5)
+    made = decide(above.state, SMALL)
+    assert isinstance(made, Digest)
+    assert not weighed
+    decide(conversation(DIGEST_FROM_WINDOWS - 0.5).state, SMALL)
+    assert weighed
 
 
 def budget_of(folder: Path, lines: str, patch: pytest.MonkeyPatch) -> Budget:

@@ -3,11 +3,16 @@ other agents.
 """
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from longrein.agent.session import SNAPSHOT_FROM
+from longrein.context import fold
+from longrein.context.snapshot_codec import decode_state
 from longrein.events import ModeSet, Reminded
+from longrein.store import Reader
 from longrein.testing.loopback import Turn
 from tests.transcripts.fixtures import CLAUDE_ID, CODEX_ID, ClaudeFile, Line, text, uses, write
 from tests.transcripts.test_claude_code import conversation as claude_conversation
@@ -77,6 +82,30 @@ def test_a_transcript_of_another_agent_becomes_a_session_that_goes_on(
     assert f"there is already a session {session}" in again.err
     assert session in cli.run("sessions").text
     assert "A rule is missing." in cli.run("search", "rule is missing").text
+
+
+def test_a_long_import_leaves_the_snapshot_that_its_first_turn_resumes_from(
+    cli: CliHarness, tmp_path: Path
+) -> None:
+    file = ClaudeFile()
+    for n in range(SNAPSHOT_FROM // 3):
+        file.said(f"question {n}")
+        file.reply(f"m{n}", text(f"answer {n}"))
+    assert cli.run("import", str(write(tmp_path / "t.jsonl", file.lines))).code == 0
+    with closing(Reader(str(cli.state), CLAUDE_ID)) as reader:
+        kept = reader.snapshot()
+        assert kept is not None
+        assert kept.seq == reader.tail()[0]
+        assert decode_state(kept.state) == fold(reader.entries())
+    bundle = str(tmp_path / "s.zip")
+    assert cli.run("export", CLAUDE_ID, "--whole", "-o", bundle).code == 0
+    cli.state = tmp_path / "new"
+    new = {"LONGREIN_STATE_DIR": str(cli.state)}
+    assert cli.run("import", bundle, env=new).code == 0
+    with closing(Reader(str(cli.state), CLAUDE_ID)) as reader:
+        moved = reader.snapshot()
+        assert moved is not None
+        assert decode_state(moved.state) == fold(reader.entries())
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])

@@ -56,7 +56,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in kept
-        if not path.name.endswith(("-shm", "-wal", "lock", "search.sqlite", "high-water-mark"))
+        if not path.name.endswith(("-shm", "-wal", "lock", "high-water-mark"))
     }
 
 
@@ -141,22 +141,3 @@ def test_a_session_of_a_newer_version_is_named_in_one_line_and_stays(
     assert cli.run("export", session).code == 0
     cli.run("search", "hello", "--all")
     assert files(cli.state) == before
-
-
-def test_a_search_index_of_a_newer_version_is_left_alone(cli: CliHarness) -> None:
-    cli.plays(says("one"))
-    cli.run("-p", "hello")
-    assert cli.run("search", "hello").code == 0
-    index = cli.session_folder() / "search.sqlite"
-    with sqlite3.connect(index) as database:
-        database.execute("PRAGMA user_version=9")
-    database.close()
-    before = index.read_bytes()
-    found = cli.run("search", "hello")
-    assert found.code == 0
-    assert "hello" in found.text
-    assert found.err == (
-        f"longrein: session {cli.session}: its search index was made by a newer longrein; its log "
-        "is read instead, which takes longer\n"
-    )
-    assert index.read_bytes() == before

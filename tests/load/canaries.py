@@ -6,7 +6,7 @@ A provider's key, a value that `redact.env` names and tokens of vendors stand in
 files, in the output of commands and background tasks (also in base64, hexadecimal, URL escapes,
 split by line breaks and colours), in what the model says, in its calls and in an error of the
 provider. The run is killed with SIGKILL while a task prints, and goes on. Searched are all files of
-the state folder (log, blobs, spool, inbox, search index, snapshots, temporary files of the crash),
+the state folder (log, blobs, spool, inbox, snapshots, temporary files of the crash),
 the export, stream-json, stderr, the screen of a terminal and the bodies of requests.
 """
 

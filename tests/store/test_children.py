@@ -255,17 +255,12 @@ async def test_an_export_of_a_subagent_has_all_that_it_knows(tmp_path: Path) -> 
     assert fork[6:9] == [(7, "Opened"), (8, "UserSpoke"), (9, "SubagentStarted")]
 
 
-@pytest.mark.parametrize("indexed", [True, False])
-async def test_a_search_finds_what_is_shared_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, indexed: bool
-) -> None:
+async def test_a_search_finds_what_is_shared_once(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, [*entries(1, 3), entry(4, "the amber root"), entry(5, "an amber later one")])
         await start_subagent(log, 6, results=1)
         fork = await start_subagent(log, 7, OTHER, shares=4, results=0)
         await add(fork, [entry(7, "the amber fork")])
-    if not indexed:
-        monkeypatch.setattr("longrein.store.log_search.GRAM", 99)
     past = SessionHistory(str(tmp_path), ID)
     for _ in range(2):
         assert [hit.handle for hit in past.search_tree("amber", 9).hits] == ["r5", "r4", "a7/r7"]

@@ -1,10 +1,7 @@
-"""Search: its hits and their order, and that every failure of the index falls back to reading
-the log.
-"""
+"""Search: its hits and their order, and that it finds what decoding every entry finds."""
 
 import asyncio
 import contextlib
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -16,9 +13,11 @@ from hypothesis import strategies as st
 
 from longrein.events import (
     AnyEvent,
+    AskFailed,
     Cleared,
     Document,
     Entry,
+    FileSeen,
     Form,
     HookAnswered,
     Opened,
@@ -27,8 +26,10 @@ from longrein.events import (
     Recalled,
     Reminded,
     Replied,
+    StoreDamaged,
     SubagentStarted,
     Summarized,
+    TaskEnded,
     TaskStarted,
     Text,
     Thinking,
@@ -38,14 +39,13 @@ from longrein.events import (
     ToolEnded,
     UserSpoke,
 )
-from longrein.store import HistoryReader, Reader, SearchResult, SessionHistory, SessionLog, fork_log
-from longrein.store import log_search as index
+from longrein.store import HistoryReader, SearchResult, SessionHistory, SessionLog, fork_log
+from longrein.store.entry_parts import contents_of
 from longrein.store.log_search import find_match, lower_case, parse_query, scan, snippet
 from tests.store.fixtures import (
     ID,
     OTHER,
     add,
-    crash,
     folder,
     make,
     new_log,
@@ -84,7 +84,7 @@ def past_of(state: Path, session: str = ID) -> Iterator[SessionHistory]:
 def found(state: Path, query: str, limit: int = 20, session: str = ID) -> list[str]:
     with past_of(state, session) as past:
         result = past.search(query, limit)
-        assert result == scan(past, query, limit)  # the index changes nothing
+        assert result == scan(past, query, limit)  # ruling rows out changes nothing
         return [f"{hit.handle}:{hit.line} {hit.title}: {hit.snippet}" for hit in result.hits]
 
 
@@ -160,10 +160,10 @@ async def test_a_search_does_not_find_searches(tmp_path: Path) -> None:
 
 
 async def test_texts_in_blobs_are_found_wherever_they_lie(tmp_path: Path) -> None:
-    """Small blobs in the database, large ones in files, and matches across indexed pieces."""
+    """Small blobs in the database, large ones in files."""
     log = await written(tmp_path)
     body = "".join(f"line {n} of the output\n" for n in range(20_000))
-    cut = body[: index.SPAN_CHARS - 5] + "斜め横断の言葉" + body[index.SPAN_CHARS :]
+    cut = body[:31_995] + "斜め横断の言葉" + body[32_000:]
     for text in (body[:500] + "tiny_needle", cut + "last_needle"):
         blob = log.put_blob(text.encode())
         part = Document(blob, "text/plain", len(text), "make", text.count("\n"), "head", "tail")
@@ -193,121 +193,6 @@ async def test_the_newest_first_and_how_many(tmp_path: Path) -> None:
         assert [hit.handle for hit in past.search("needle", 3, before=5).hits] == ["r4", "r3", "r2"]
         assert not past.search("needle", 10).more
         assert past.search("needle", 1).hits[0].count == 1
-
-
-class Fed:
-    """Counts the entries that are indexed."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seqs: list[int] = []
-        take = index._index_entry
-
-        def counted(connection: sqlite3.Connection, reader: Reader, row: index.Row) -> int:
-            self.seqs.append(index.entry_seq(row[0]))
-            return take(connection, reader, row)
-
-        monkeypatch.setattr(index, "_index_entry", counted)
-
-
-async def test_the_index_takes_in_only_what_is_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fed = Fed(monkeypatch)
-    log = await written(tmp_path, result("alpha"))
-    assert not (folder(tmp_path) / index.NAME).exists()
-    assert len(found(tmp_path, "alpha")) == 1
-    assert (folder(tmp_path) / index.NAME).stat().st_mode & 0o777 == 0o600
-    await append(log, result("beta"), result("alpha again"))  # the writer still has it open
-    assert len(found(tmp_path, "alpha")) == 2
-    assert len(found(tmp_path, "beta")) == 1
-    assert fed.seqs == [1, 2, 3, 4]
-    await log.close()
-
-
-async def test_a_long_log_goes_in_by_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "BATCH_CHARS", 50)
-    fed = Fed(monkeypatch)
-    log = await written(tmp_path, *(result(f"needle {n} " + "." * 30) for n in range(20)))
-    await log.close()
-    assert len(found(tmp_path, "needle", 50)) == 20
-    assert fed.seqs == list(range(1, 22))
-
-
-def spoil(path: Path, how: str) -> None:
-    match how:
-        case "gone":
-            path.unlink()
-        case "empty":
-            path.write_bytes(b"")
-        case "no database":
-            path.write_bytes(b"no database at all" * 500)
-        case "torn":
-            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-        case "older":
-            with contextlib.closing(sqlite3.connect(path)) as connection:
-                connection.executescript("DROP TABLE spans; PRAGMA user_version=0")
-        case "another log's":
-            with contextlib.closing(sqlite3.connect(path)) as connection:
-                connection.executescript("UPDATE reached SET sign = 'x'; DELETE FROM spans")
-        case "ahead":
-            with contextlib.closing(sqlite3.connect(path)) as connection:
-                connection.executescript("UPDATE reached SET seq = 900; DELETE FROM spans")
-        case "a folder":
-            path.unlink()
-            path.mkdir()
-
-
-SPOILT = [
-    "gone",
-    "empty",
-    "no database",
-    "torn",
-    "older",
-    "another log's",
-    "ahead",
-    "a folder",
-]
-
-
-@pytest.mark.parametrize("how", SPOILT)
-async def test_a_spoilt_index_is_made_anew(tmp_path: Path, how: str) -> None:
-    log = await written(tmp_path, *(result(f"needle {n} " + "straw " * 50) for n in range(30)))
-    await log.close()
-    assert len(found(tmp_path, "needle", 50)) == 30
-    spoil(folder(tmp_path) / index.NAME, how)
-    assert len(found(tmp_path, "needle", 50)) == 30
-    if how != "a folder":
-        with contextlib.closing(sqlite3.connect(folder(tmp_path) / index.NAME)) as connection:
-            assert connection.execute("SELECT count(*) FROM spans").fetchone()[0] == 31 - 1
-
-
-async def test_without_an_index_the_log_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> int:
-        raise OSError(30, "Read-only file system")
-
-    log = await written(tmp_path, result("a needle"))
-    await log.close()
-    monkeypatch.setattr(index, "new_file", refuse)
-    assert found(tmp_path, "needle") == ["r2:1 result of Bash: a needle"]
-    assert not (folder(tmp_path) / index.NAME).exists()
-
-
-async def test_who_waits_too_long_for_another_search_reads_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index, "BUSY_S", 0.01)
-    log = await written(tmp_path, result("a needle"))
-    assert len(found(tmp_path, "needle")) == 1
-    await append(log, result("another needle"))
-    await log.close()
-    with contextlib.closing(
-        sqlite3.connect(folder(tmp_path) / index.NAME, isolation_level=None)
-    ) as other:
-        other.execute("BEGIN IMMEDIATE")
-        assert len(found(tmp_path, "needle")) == 2
-    assert len(found(tmp_path, "needle")) == 2
 
 
 async def test_many_search_while_one_writes(tmp_path: Path) -> None:
@@ -341,27 +226,6 @@ async def test_many_search_while_one_writes(tmp_path: Path) -> None:
         assert len(counts) == 20
         assert min(counts) >= 50
         assert len(found(tmp_path, "needle", 500)) == 100
-
-
-async def test_a_search_that_was_killed_leaves_nothing_behind(tmp_path: Path) -> None:
-    log = await written(tmp_path, *(result(f"needle {n}") for n in range(20)))
-    await log.close()
-
-    async def die() -> None:
-        take, count = index._index_entry, [0]
-
-        def mortal(*asked: object) -> int:
-            count[0] += 1
-            if count[0] == 10:
-                os._exit(0)
-            return take(*asked)  # type: ignore[arg-type]
-
-        index._index_entry = mortal  # type: ignore[assignment]
-        with past_of(tmp_path) as past:
-            past.search("needle", 50)
-
-    crash(die)
-    assert len(found(tmp_path, "needle", 50)) == 20
 
 
 async def test_a_fork_has_what_was_said_before_it(tmp_path: Path) -> None:
@@ -480,19 +344,81 @@ def test_snippets(text: str, query: str, expected: str) -> None:
     assert snippet(text, place) == expected
 
 
-TEXTS = st.lists(st.text(alphabet="abAB 修复ς\"'\n", max_size=60), min_size=1, max_size=8)
+SIGNS = (
+    "abkAKB\N{KELVIN SIGN}\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}修复ςΣé\N{GRINNING FACE}"
+    "\"'\\/:,{}[] .-_1\n\t\x1b\x7f"
+)
+TEXT = st.text(alphabet=SIGNS, max_size=40)
+VALUE = st.recursive(
+    TEXT
+    | st.integers(-20, 10**6)
+    | st.booleans()
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+ARGUMENTS = st.dictionaries(TEXT, VALUE, max_size=3)
+EVENTS = st.lists(
+    TEXT.map(result)
+    | TEXT.map(lambda text: UserSpoke((Text(text),)))
+    | TEXT.map(lambda text: TodoSet((Todo(text),)))
+    | TEXT.map(lambda text: Reminded("note", text))
+    | st.builds(
+        lambda one, two: HookAnswered("h", "Stop", "none", text=one, context=two), TEXT, TEXT
+    )
+    | ARGUMENTS.map(lambda made: Replied(1, (ToolCall("c1.0", "Edit", made),), "calls"))
+    | TEXT.map(lambda text: Replied(1, (ToolCall("c1.0", "Edit", None, text),), "calls")),
+    min_size=1,
+    max_size=8,
+)
 
 
-@given(TEXTS, st.text(alphabet="abA 修复σ\"'", max_size=8))
-@settings(max_examples=15, deadline=None)
-def test_the_index_finds_exactly_what_reading_finds(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str], query: str
+@given(EVENTS, st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_search_finds_exactly_what_decoding_every_entry_finds(
+    tmp_path_factory: pytest.TempPathFactory, events: list[AnyEvent], data: st.DataObject
 ) -> None:
+    """Queries of any signs, and cuts of the stored texts."""
     state = tmp_path_factory.mktemp("search")
 
     async def story() -> None:
-        log = await written(state, *(result(text) for text in texts))
+        log = await written(state, *events)
         await log.close()
 
     asyncio.run(story())
-    found(state, query)
+    with past_of(state) as past:
+        entries = list(past.entries(1))
+    texts = [content.text for entry in entries for content in contents_of(entry) if content.text]
+    whole = "\n".join(texts)
+    for _ in range(4):
+        start = data.draw(st.integers(0, len(whole)))
+        piece = whole[start : start + data.draw(st.integers(1, 12))]
+        for query in (piece, piece.swapcase(), f'"{piece}"', data.draw(TEXT)):
+            found(state, query)
+            with past_of(state) as past:
+                assert past.search(query, 1, 4) == scan(past, query, 1, 4)
+
+
+async def test_raw_output_is_found_only_where_it_is_searched(tmp_path: Path) -> None:
+    """The text of a blob that the body names in its last field, and in other fields."""
+    log = await written(tmp_path)
+    raw, partial, output = (log.put_blob(f"needle in {n}".encode()) for n in ("a", "b", "c"))
+    await append(
+        log,
+        ToolEnded("c1.0", "Bash", "ok", (Text("clean"),), 5, raw),
+        AskFailed(1, "overload", partial=partial, attempts_max=10**9),
+        TaskEnded("b1", "done", output=output, tail="z" * 500),
+        FileSeen("/w/a.py", "0" * 64, raw),
+    )
+    await log.close()
+    assert [row.split(":")[0] for row in found(tmp_path, "needle")] == ["r4", "r3.1", "r2.2"]
+
+
+async def test_a_damaged_entry_stops_a_search_that_reads_it(tmp_path: Path) -> None:
+    log = await written(tmp_path, result("a needle"), result("straw"))
+    await log.close()
+    with contextlib.closing(sqlite3.connect(folder(tmp_path) / "log.sqlite")) as database:
+        database.execute("UPDATE entries SET crc = crc + 1 WHERE key % 16 = 3")
+        database.commit()
+    with past_of(tmp_path) as past, pytest.raises(StoreDamaged):
+        past.search("needle", 5)

@@ -2,18 +2,23 @@
 each of them.
 """
 
+import asyncio
 import importlib.util
 import json
+from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from longrein.events import (
     AnyEvent,
     Asked,
+    AskFailed,
     Entry,
     Image,
     Opened,
@@ -37,10 +42,11 @@ from longrein.events.escape import escape
 from longrein.extensions.transcripts.atif import as_atif
 from longrein.extensions.transcripts.export_steps import (
     Conversation,
+    StoredConversation,
     build_conversation,
     read_conversation,
 )
-from longrein.extensions.transcripts.html import as_html
+from longrein.extensions.transcripts.html import as_html, html_pieces
 from longrein.extensions.transcripts.markdown_page import as_markdown, fenced
 from longrein.store import Reader, SessionLog
 from tests.store.fixtures import CHILD, ID, OTHER, done, new_log, wall_us
@@ -307,3 +313,49 @@ async def test_pages_name_the_session_its_costs_and_its_subagents(tmp_path: Path
             < page.index("Summary: they looked.")
             < page.index("Done.")
         )
+
+
+STEP = st.sampled_from(["reply", "result", "user", "failure", "summary"])
+
+
+@given(st.lists(st.tuples(STEP, st.integers(0, 5)), max_size=25), st.integers(0, 4))
+@settings(max_examples=40, deadline=None)
+def test_a_page_in_pieces_has_the_bytes_of_the_whole_page(
+    tmp_path_factory: pytest.TempPathFactory, story: list[tuple[str, int]], shares: int
+) -> None:
+    """Results come late, twice, for no call or never; a subagent shares the beginning."""
+    state = tmp_path_factory.mktemp("pages")
+
+    async def write() -> None:
+        async with new_log(state) as log:
+            events: list[AnyEvent] = [Opened(1, ID, "n0nce", ("/w",), "/w"), PREFIX]
+            for kind, n in story:
+                events += told_by(kind, n, len(events) + 1)
+            events.append(SubagentStarted(CHILD, "explore", "c3.0"))
+            await append(log, 1, events)
+            shared = min(shares, len(events) - 1)
+            child = log.child(CHILD, shared)
+            begun = [Entry(shared + at, wall_us(), event) for at, event in enumerate(
+                child_events(CHILD, 0, shared), 1)]  # fmt: skip
+            await append(log, len(events) + 1, [TurnEnded("done")], (child, begun, ()))
+
+    asyncio.run(write())
+    with closing(Reader(str(state), ID)) as reader:
+        pieces = list(html_pieces(StoredConversation(reader)))
+        assert b"".join(pieces) == as_html(read_conversation(reader))
+
+
+def told_by(kind: str, n: int, seq: int) -> list[AnyEvent]:
+    """Return the events of one thing that happens, of which the first has `seq`."""
+    match kind:
+        case "reply":
+            calls = [ToolCall(f"c{seq}.{at}", "Bash", {"command": f"n{at}"}) for at in range(n)]
+            return asked(seq, Text("I look."), *calls, stop="calls")
+        case "result":
+            return [ToolEnded(f"c{3 + n // 2}.{n % 2}", "Bash", "ok", (Text(f"at {seq}"),))]
+        case "user":
+            return [UserSpoke((Text(f"words {n}"),))]
+        case "failure":
+            return [Asked("turn", seq - 1, 2), AskFailed(seq, "overload", "busy")]
+        case _:
+            return [Summarized(3, max(3, seq - 1), "Summary.", "watermark")]

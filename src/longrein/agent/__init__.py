@@ -49,6 +49,7 @@ from longrein.agent.open_session import (
     folded_from,
     open_session,
     resumed_state,
+    store_snapshot,
 )
 from longrein.agent.prompts import builtin_kinds, compose_system, fork_task, subagent_system
 from longrein.agent.session import Session, retrieve_error
@@ -113,5 +114,6 @@ __all__ = [
     "retrieve_error",
     "run",
     "session_usd",
+    "store_snapshot",
     "subagent_system",
 ]

@@ -24,10 +24,10 @@ from longrein.agent.model_request import SummaryRequest
 from longrein.agent.moves import events_after_loss
 from longrein.agent.redaction import redacted
 from longrein.agent.schedules import ScheduleTimer, WakeSchedule
-from longrein.agent.session import CLOSE_WAIT_S, Session
+from longrein.agent.session import CLOSE_WAIT_S, SNAPSHOT_FROM, Session
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.context import State, fold, step
-from longrein.context.snapshot_codec import decode_state
+from longrein.context.snapshot_codec import decode_state, encode_state
 from longrein.events import Entry, ModeSet, Opened, PrefixSet, Restored, Rewound, text_of
 from longrein.store import Log, Snapshot
 from longrein.tools import TaskView
@@ -183,6 +183,16 @@ def folded_from(
             return fold(entries(0))  # goes back once for all of them
         state = step(state, entry)
     return state
+
+
+async def store_snapshot(log: Log, state: State) -> None:
+    """Store the snapshot of a log that was written without a session, for its first resume. A
+    short log gets none.
+    """
+    data = encode_state(state) if state.seq >= SNAPSHOT_FROM else b""
+    stored = log.keep_snapshot(Snapshot(state.seq, data)) if data else None
+    if stored is not None:
+        await asyncio.wrap_future(stored)
 
 
 def open_session(

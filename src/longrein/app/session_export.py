@@ -1,7 +1,7 @@
 """Export of a stored session to a file, in the formats of longrein and of extensions."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from typing import BinaryIO
 
@@ -12,7 +12,9 @@ from longrein.store import Reader, export_jsonl
 
 
 def exporters(plugins: Sequence[str]) -> dict[str, Point]:
-    """Return the formats of extensions, each with the function from a `Reader` to the bytes."""
+    """Return the formats of extensions, each with the function from a `Reader` to the bytes,
+    whole or in pieces.
+    """
     points = door_points(EXPORTERS_DOOR, plugins)
     return {point.name: point for point in reversed(points)}  # those of longrein come first
 
@@ -44,10 +46,15 @@ def export_file(state_dir: str, plugins: Sequence[str], session: str, path: str)
         raise UsageError(f"{path} is there already: name another file")
     with closing(Reader(state_dir, session)) as reader:
         if name:
-            text = known[name].load()(reader)
-            write_new_file(lambda file: file.write(text), path)
+            page = known[name].load()(reader)
+            write_new_file(lambda file: write_page(page, file), path)
         else:
             write_new_file(lambda file: export_jsonl(reader, file), path)
+
+
+def write_page(page: bytes | Iterable[bytes], file: BinaryIO) -> None:
+    """Write what an exporter has made, whole or piece by piece."""
+    file.writelines((page,) if isinstance(page, bytes) else page)
 
 
 def write_new_file(write: Callable[[BinaryIO], object], path: str) -> None:

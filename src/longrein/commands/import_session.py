@@ -7,10 +7,10 @@ import os
 import stat
 from collections.abc import Sequence
 
-from longrein.agent import resumed_state
+from longrein.agent import resumed_state, store_snapshot
 from longrein.app.run_context import CLOCK, RunContext
 from longrein.config import door_points
-from longrein.context import neutralize_markers
+from longrein.context import neutralize_markers, step
 from longrein.events import (
     AnyEvent,
     Entry,
@@ -102,6 +102,9 @@ async def _settle_in(place: RunContext, report: BundleReport) -> None:
         entries = [Entry(state.seq + n, CLOCK.wall_us(), event) for n, event in enumerate(told, 1)]
         if entries:
             await asyncio.wrap_future(log.append(entries, flush=True))
+        for entry in entries:
+            state = step(state, entry)
+        await store_snapshot(log, state)
     finally:
         await log.close()
 

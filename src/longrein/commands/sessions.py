@@ -12,7 +12,7 @@ from longrein import __version__
 from longrein.agent import folded_from
 from longrein.app.app import App
 from longrein.app.run_context import CLOCK, RunContext, budget_of
-from longrein.app.session_export import exporters, write_new_file
+from longrein.app.session_export import exporters, write_new_file, write_page
 from longrein.context import State, fold, next_compacted, report
 from longrein.events import Asked, Entry, LongreinError, SessionError, UsageError
 from longrein.frontends.argv import clean
@@ -122,7 +122,7 @@ def export(
             say(f"written to {write_transcript(output or '.transcripts', reader.entries())}")
         elif format in known:
             page = known[format].load()(reader)
-            _export(lambda file: file.write(page), output)
+            _export(lambda file: write_page(page, file), output)
         else:
             _export(lambda file: export_jsonl(reader, file), output)
     return 0

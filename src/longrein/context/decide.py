@@ -46,6 +46,10 @@ MILD_SHARE = 0.03
 """In mild clearing, content that may be needed keeps at least this share of its value; below
 that, a summary loses less.
 """
+DIGEST_FROM_WINDOWS = 8
+"""A view of so many usable windows, such as that of an import, is digested at once: to weigh each
+of its lines takes minutes, and clearing cannot make it that much smaller.
+"""
 PRESSED_TOKENS_MIN = 16_000  # Larger views are halved when the process is short of memory
 NO_GAIN = "a summary would not make the context smaller"
 REARM_SHARE = 0.10  # Share that must be new before the next crossing counts
@@ -231,6 +235,11 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
     """
     from longrein.context.clear_items import squeeze
 
+    digest = None
+    if view > DIGEST_FROM_WINDOWS * budget.usable_tokens:
+        digest = useful_digest(state, budget, summary_span(state), reason)
+    if digest is not None:
+        return digest
     goal, mild = goal_tokens(state, budget), _mild_clearing(state, budget, view, reason)
     if mild is not None:
         return Clear(mild)

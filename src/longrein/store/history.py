@@ -27,7 +27,7 @@ ORIGINALS_MAX = 100
 
 
 class SessionHistory(Reader):
-    """Entries and blobs of one session, its subagents and its search index. For one thread at a
+    """Entries and blobs of one session and its subagents, and their search. For one thread at a
     time.
     """
 
@@ -59,7 +59,7 @@ class SessionHistory(Reader):
                     for hit in below.hits
                 ]
                 more = more or below.more
-        return SearchResult(tuple(hits), more, found.note)
+        return SearchResult(tuple(hits), more)
 
     def _children(self) -> Iterator[tuple[str, str]]:
         """Iterate (label, session id) of the subagents, newest first; one that was asked again

@@ -1,26 +1,23 @@
 """Full-text search over one session's log and its subagents' logs.
 
-A disposable index names the entries that may match; the log itself is read for the hits, so a hit
-is never stale. Without an index (query too short, folder not writable, no room) the whole log is
-read.
+The log is read from its newest entry on, until there are enough hits. Most entries are ruled out by
+the bytes of their row and never decoded.
 """
 
 import contextlib
 import itertools
 import os
 import re
-import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
 
 from longrein.context import is_escaped_line, unescape_lines
-from longrein.events import Entry
-from longrein.store.database import LAYOUTS_MAX, Row, entry_key, entry_seq, transaction
+from longrein.events import SCHEMA_VERSION, Entry
+from longrein.store.database import SEQ_MAX
 from longrein.store.entry_parts import Content, contents_of, encoding_of, title_of
-from longrein.store.reader import Reader, entry_of
-from longrein.store.session_folder import new_file, unlink
+from longrein.store.reader import Reader, entry_of, stored_body
 from longrein.store.store_port import SearchHit, SearchResult
 
 # --- Queries and matches (pure functions) ---------------------------------------------------------
@@ -128,6 +125,10 @@ BLOB_BYTES_MAX = 8 * 1024 * 1024
 """Bytes of a text blob, from its start, that are searched."""
 
 
+OLD_INDEX = "search.sqlite"
+"""File that earlier versions left in a session's folder."""
+
+
 class TextSource(Protocol):
     """Source of entries and blobs."""
 
@@ -137,40 +138,32 @@ class TextSource(Protocol):
 
 
 def search(reader: Reader, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
-    """Return at most `limit` hits for `query`, by the index, which is updated first.
+    """Return at most `limit` hits for `query`, the newest entries first.
 
     `before`, `after`: only entries before or after that seq; 0 for all. Raises what `Reader`
     raises.
     """
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(reader.folder, OLD_INDEX))
     wanted = parse_query(query)
-    try:
-        seqs = _find_in_index(reader, wanted.words, after)
-    except IndexUnavailable as error:
-        found = scan(reader, query, limit, before, after)
-        return msgspec.structs.replace(found, note=error.note)
-    return _collect_hits(reader, wanted, seqs, limit, before)
+    return _collect_hits(reader, wanted, _candidates(reader, wanted.words, before, after), limit)
 
 
 def scan(
     texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0
 ) -> SearchResult:
-    """Search without an index: read every entry from the newest on."""
-    return _collect_hits(
-        texts, parse_query(query), range(texts.tail()[0], after, -1), limit, before
-    )
+    """Do what `search` does, with every entry decoded."""
+    first = min(texts.tail()[0], before - 1) if before else texts.tail()[0]
+    entries = (texts.entry(seq) for seq in range(first, after, -1))
+    found = (entry for entry in entries if entry is not None)
+    return _collect_hits(texts, parse_query(query), found, limit)
 
 
 def _collect_hits(
-    texts: TextSource, query: Query, seqs: Iterable[int], limit: int, before: int
+    texts: TextSource, query: Query, entries: Iterable[Entry], limit: int
 ) -> SearchResult:
-    entries = (
-        (texts.entry(seq) for seq in seqs if not before or seq < before)
-        if query.words
-        else iter(())
-    )
-    every = (
-        hit for entry in entries if entry is not None for hit in _entry_hits(entry, texts, query)
-    )
+    searched = entries if query.words else ()
+    every = (hit for entry in searched for hit in _entry_hits(entry, texts, query))
     hits = list(itertools.islice(every, limit + 1))
     best = sorted(hits[:limit], key=lambda hit: not hit.exact)
     return SearchResult(tuple(best), len(hits) > limit)
@@ -226,188 +219,57 @@ def _blob_text(texts: TextSource, blob: str) -> str:
     return bytes(data[:BLOB_BYTES_MAX]).decode(encoding_of(data), "replace")
 
 
-# --- Index ----------------------------------------------------------------------------------------
+# --- Entries that may match -----------------------------------------------------------------------
 #
-# SQLite's trigram tokens find any piece of text in any script. The index stores neither texts nor
-# positions: 0.4 bytes per byte of text, where an index with both takes more than 3. The first
-# search builds it at 14 MB of text a second, later ones add new entries. A damaged or older file is
-# rebuilt. Processes that search at once take turns to update it.
+# A row's body is compact JSON with every sign as it is, except for quotation marks, backslashes and
+# control characters. A piece of a word that has none of them, and no sign that joins the parts of
+# an entry, stands in the body as it stands in the text.
 
 
-NAME = "search.sqlite"
-"""File in a session's folder; it may be removed at any time."""
-LAYOUT = 1
-BUSY_S = 10.0
-"""Time to wait for another process that updates the index."""
-BATCH_CHARS = 4_000_000
-"""Text indexed in one transaction, so that processes take turns."""
-SPAN_CHARS = 32_000
-"""A longer text is indexed in pieces, so that a large one does not match every word."""
-OVERLAP_CHARS = 80
-"""Overlap of pieces, so that no word of up to `NARROW_CHARS` is cut apart."""
-NARROW_CHARS = 60
-"""Characters of a word that are looked up in the index."""
-GRAM = 3
-
-OPTIONS = "content='', detail=none, columnsize=0, tokenize='trigram case_sensitive 1'"
-TABLES = (
-    "DROP TABLE IF EXISTS reached",
-    "DROP TABLE IF EXISTS spans",
-    "DROP TABLE IF EXISTS grams",
-    "CREATE TABLE reached(number INTEGER PRIMARY KEY, seq INTEGER NOT NULL, sign TEXT NOT NULL)",
-    "CREATE TABLE spans(id INTEGER PRIMARY KEY, key INTEGER NOT NULL)",
-    f"CREATE VIRTUAL TABLE grams USING fts5(text, {OPTIONS})",
-    f"PRAGMA user_version={LAYOUT}",
-)
-# reached: the last indexed entry of each session and its signature, which differs after a repair of
-# the log
+PIECE = re.compile(r"""[^\s"\\/:,{}\[\]\x00-\x1f\x7f]+""")
+KELVIN = "\N{KELVIN SIGN}".encode()
+"""The only sign outside ASCII that is an ASCII letter in lower case: `k`."""
+BLOB_FIELD = b'"blob"'
+RAW_FIELD = b'"raw"'
+RAW_BYTES_MAX = 90
+"""Bytes at the end of the body of a result in which its field `raw` names a blob."""
+WITH_BLOBS = (b'{"type":"AskFailed"', b'{"type":"TaskEnded"')
+"""Starts of bodies that name a blob in other fields."""
+NEVER_SEARCHED = b'{"type":"FileSeen"'
 
 
-NEWER_INDEX = (
-    "its search index was made by a newer longrein; its log is read instead, which takes longer"
-)
+Test = Callable[[bytes, bytes], bool]
+"""Whether a body, given as it is and in lower case, may hold a piece of a word."""
 
 
-class IndexUnavailable(Exception):
-    """The index cannot be used, and the log must be read."""
-
-    def __init__(self, why: str, note: str = "") -> None:
-        """`note`: what the user should know of it."""
-        super().__init__(why)
-        self.note = note
-
-
-def _find_in_index(reader: Reader, words: Sequence[str], after: int) -> list[int]:
-    """Return seqs of entries after `after` that may hold all of `words`, newest first.
-
-    Entries that several sessions share are indexed once. Raises `IndexUnavailable` when the words
-    are too short or the index cannot be used, and what `Reader` raises.
+def _candidates(reader: Reader, words: Sequence[str], before: int, after: int) -> Iterator[Entry]:
+    """Iterate the entries that may hold all of `words`, newest first. Raises what `Reader`
+    raises.
     """
-    long = [word for word in words if len(word) >= GRAM]
-    if not long:
-        raise IndexUnavailable("too short")
-    path = os.path.join(reader.folder, NAME)
-    try:
-        try:
-            return _look_up(path, reader, long, after)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-                raise
-        for end in ("", "-journal"):  # damaged: rebuild once
-            unlink(path + end)
-        return _look_up(path, reader, long, after)
-    except (sqlite3.Error, OSError) as error:
-        raise IndexUnavailable(str(error)) from None
+    pieces = {piece for word in words for piece in PIECE.findall(word)}
+    tests = [_piece_test(piece) for piece in sorted(pieces, key=len, reverse=True)]
+    for row in reader.newest_rows(after, before - 1 if before else SEQ_MAX):
+        body = stored_body(reader.folder, row)
+        if row[2] != SCHEMA_VERSION or _names_blob(body) or _may_match(body, tests):
+            yield entry_of(reader.folder, row)
 
 
-def _look_up(path: str, reader: Reader, words: Sequence[str], after: int) -> list[int]:
-    found: list[int] = []
-    with contextlib.closing(_open_index(path)) as connection:
-        for number, first, last in reader.newest_spans():
-            if last <= after:
-                break
-            end = min(last, reader.tail()[0])
-            while not _index_batch(connection, reader, number, end):
-                pass
-            held = set.intersection(
-                *(_entries_with_word(connection, number, word) for word in words)
-            )
-            found += sorted(
-                (seq for seq in held if max(first, after + 1) <= seq <= last), reverse=True
-            )
-    return found
+def _names_blob(body: bytes) -> bool:
+    """Return True if the entry may have text in a blob, of which the body does not tell."""
+    if BLOB_FIELD in body:
+        return not body.startswith(NEVER_SEARCHED)
+    return RAW_FIELD in body[-RAW_BYTES_MAX:] or body.startswith(WITH_BLOBS)
 
 
-def _open_index(path: str) -> sqlite3.Connection:
-    with contextlib.suppress(FileExistsError):
-        os.close(new_file(path))
-    connection = sqlite3.connect(
-        path, isolation_level=None, timeout=BUSY_S, check_same_thread=False
-    )
-    try:
-        connection.execute("PRAGMA synchronous=NORMAL")
-        layout = _layout(connection)
-        if LAYOUT < layout < LAYOUTS_MAX:
-            raise IndexUnavailable("newer", NEWER_INDEX)
-        if layout != LAYOUT:
-            with transaction(connection):
-                if _layout(connection) != LAYOUT:  # another process may have created them meanwhile
-                    for table in TABLES:
-                        connection.execute(table)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def _may_match(body: bytes, tests: Sequence[Test]) -> bool:
+    low = body.lower()
+    return all(test(body, low) for test in tests)
 
 
-def _layout(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _entries_with_word(connection: sqlite3.Connection, number: int, word: str) -> set[int]:
-    """Return seqs of entries of session `number` of which a piece has all tokens of `word`."""
-    start = word[:NARROW_CHARS]
-    ends = [*range(0, len(start) - GRAM, GRAM), len(start) - GRAM]
-    grams = " AND ".join('"' + start[at : at + GRAM].replace('"', '""') + '"' for at in ends)
-    query = (
-        "SELECT DISTINCT key FROM grams JOIN spans ON id = grams.rowid WHERE grams MATCH ? "
-        "AND key BETWEEN ? AND ?"
-    )
-    rows = connection.execute(query, (grams, entry_key(number, 0), entry_key(number + 1, 0) - 1))
-    return {entry_seq(key) for (key,) in rows}
-
-
-def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, last: int) -> bool:
-    """Index new entries of session `number` up to `last` in one transaction; return whether all
-    are indexed.
-    """
-    if _indexed_to(connection, reader, number) >= last:
-        return True
-    with transaction(connection):
-        after = _indexed_to(
-            connection, reader, number
-        )  # another process may have indexed more meanwhile
-        row, room = None, BATCH_CHARS
-        for row in reader.rows_of(number, after, last):
-            room -= _index_entry(connection, reader, row)
-            if room <= 0:
-                break
-        if row is not None:
-            connection.execute(
-                "INSERT OR REPLACE INTO reached VALUES(?, ?, ?)",
-                (number, entry_seq(row[0]), _row_signature(row)),
-            )
-    return row is None or entry_seq(row[0]) >= last
-
-
-def _indexed_to(connection: sqlite3.Connection, reader: Reader, number: int) -> int:
-    """Return the last indexed entry of session `number`. Raises sqlite3.DatabaseError when the
-    log has changed.
-    """
-    found = connection.execute(
-        "SELECT seq, sign FROM reached WHERE number = ?", (number,)
-    ).fetchone()
-    if found is None:
-        return 0
-    row = next(reader.rows_of(number, found[0] - 1, found[0]), None)
-    if row is None or _row_signature(row) != found[1]:
-        raise sqlite3.DatabaseError("the log is not the one that was indexed")
-    return int(found[0])
-
-
-def _index_entry(connection: sqlite3.Connection, reader: Reader, row: Row) -> int:
-    """Index the texts of one entry; return their number of characters."""
-    taken = 0
-    for _, _, content in _searched_contents(entry_of(reader.folder, row), reader):
-        text = lower_case(content)
-        for start in range(0, len(text), SPAN_CHARS):
-            span = connection.execute("INSERT INTO spans(key) VALUES(?)", (row[0],)).lastrowid
-            piece = text[start : start + SPAN_CHARS + OVERLAP_CHARS].replace("\0", " ")
-            connection.execute("INSERT INTO grams(rowid, text) VALUES(?, ?)", (span, piece))
-        taken += len(text)
-    return taken
-
-
-def _row_signature(row: Row) -> str:
-    _, at, _, crc, body = row
-    return f"{at}:{body if isinstance(body, str) else crc}"
+def _piece_test(piece: str) -> Test:
+    data = piece.encode("utf-8", "surrogatepass")
+    if not piece.isascii():
+        return lambda body, _: piece in lower_case(body.decode("utf-8", "replace"))
+    if b"k" in data:
+        return lambda body, low: data in low or KELVIN in body
+    return lambda _, low: data in low

@@ -178,19 +178,30 @@ class Reader:
         key, at = next(self._newest("key, at", batch=1), (0, 0))
         return entry_seq(key), at
 
+    def newest_rows(self, after: int = 0, to: int = SEQ_MAX) -> Iterator[Row]:
+        """Iterate the rows of the log after seq `after` up to `to`, newest first."""
+        return self._newest(ROW_COLUMNS, after=after, to=to)
+
     def _newest(
-        self, columns: str, where: str = "1", *values: object, batch: int = BATCH_ROWS
+        self,
+        columns: str,
+        where: str = "1",
+        *values: object,
+        batch: int = BATCH_ROWS,
+        after: int = 0,
+        to: int = SEQ_MAX,
     ) -> Iterator[Any]:
         """Iterate `columns`, of which the first is `key`, of the rows of the log that fit
-        `where`, newest first.
+        `where`, newest first: those after seq `after` up to `to`.
         """
         query = (
             f"SELECT {columns} FROM entries WHERE key >= ? AND key <= ? AND ({where}) ORDER "
             "BY key DESC LIMIT ?"
         )
         for number, first, last in self.newest_spans():
-            key = entry_key(number, last)
-            while rows := self._source.all(query, entry_key(number, first), key, *values, batch):
+            start = entry_key(number, max(first, after + 1))
+            key = entry_key(number, min(last, to))
+            while rows := self._source.all(query, start, key, *values, batch):
                 yield from rows
                 key = rows[-1][0] - 1
 

@@ -78,8 +78,6 @@ class SearchResult(msgspec.Struct, frozen=True):
     hits: tuple[SearchHit, ...]
     more: bool = False
     """True if more matches exist than the limit allowed."""
-    note: str = ""
-    """What the user should know of the search; a sentence about the session."""
 
 
 class Log(Protocol):

@@ -5,7 +5,8 @@ Text that was later cleared, summarised or rewound is included, because an expor
 happened.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import assert_never
 
 import msgspec
@@ -16,6 +17,7 @@ from longrein.events import (
     Opened,
     PrefixSet,
     Replied,
+    SubagentStarted,
     Text,
     ToolCall,
     ToolEnded,
@@ -118,9 +120,12 @@ class Conversation(msgspec.Struct):
     @property
     def title(self) -> str:
         """First words of the user, on one line."""
-        words = next((text_of(step.parts) for step in self.steps if isinstance(step, Message)), "")
-        line = " ".join(words[:400].split())
-        return line if len(line) <= 80 else line[:79] + "…"
+        return _title(next((step for step in self.steps if isinstance(step, Message)), None))
+
+
+def _title(first: Message | None) -> str:
+    line = " ".join(text_of(first.parts)[:400].split()) if first is not None else ""
+    return line if len(line) <= 80 else line[:79] + "…"
 
 
 def read_conversation(reader: Reader, depth: int = 0) -> Conversation:
@@ -147,26 +152,32 @@ def build_conversation(
     built = Conversation("", "", "", "", None, [], copied, [], read_blob)
     made_in: dict[str, Reply] = {}
     for step in steps_of(entries):
-        match step:
-            case SettingStep(opened=opened) if opened:
-                _open(built, step.seq, opened)
-            case BreakStep(prefix=prefix) if prefix:
-                built.prefix = prefix
-            case PromptStep(message=message):
-                built.steps.append(Message(step.seq, step.at, message.parts))
-            case RequestStep(reply=replied) if replied:
-                reply = Reply(step.seq, step.at, replied, step.purpose)
-                built.steps.append(reply)
-                made_in.update((call.id, reply) for call in reply.calls)
-            case CallStep(ended=result) if result and step.id in made_in:
-                made_in[step.id].results[step.id] = result
-            case SubagentStep(ended=None, started=subagent) if (
-                subagent and subagent.call in made_in
-            ):
-                made_in[subagent.call].children.setdefault(subagent.call, []).append(subagent.child)
-            case _:
-                built.steps += _notes(step)
+        built.steps += _take(built, made_in, step)
     return built
+
+
+def _take(built: Conversation, made_in: dict[str, Reply], step: Step) -> Sequence[ConversationPart]:
+    """Take in a step; return the parts of the conversation that begin with it. `made_in`: id of
+    each call -> the reply that made it.
+    """
+    match step:
+        case SettingStep(opened=opened) if opened:
+            _open(built, step.seq, opened)
+        case BreakStep(prefix=prefix) if prefix:
+            built.prefix = prefix
+        case PromptStep(message=message):
+            return (Message(step.seq, step.at, message.parts),)
+        case RequestStep(reply=replied) if replied:
+            reply = Reply(step.seq, step.at, replied, step.purpose)
+            made_in.update((call.id, reply) for call in reply.calls)
+            return (reply,)
+        case CallStep(ended=result) if result and step.id in made_in:
+            made_in[step.id].results[step.id] = result
+        case SubagentStep(ended=None, started=subagent) if subagent and subagent.call in made_in:
+            made_in[subagent.call].children.setdefault(subagent.call, []).append(subagent.child)
+        case _:
+            return _notes(step)
+    return ()
 
 
 def _open(built: Conversation, seq: int, opened: Opened) -> None:
@@ -234,3 +245,86 @@ def _shown(part: AnyPart) -> str:
             text = text_of((part,))
             media, size = getattr(part, "media", ""), getattr(part, "size_bytes", 0)
             return "\n".join(filter(None, (text, f"[{media}, {size} bytes]" if media else "")))
+
+
+# --- Conversations that are read twice ------------------------------------------------------------
+
+
+class StoredConversation:
+    """A stored session or subagent, read once for what stands above it and again for its steps, so
+    that it is never all in memory. Its replies do not tell the subagents of their calls.
+    """
+
+    def __init__(self, reader: Reader, depth: int = 0) -> None:
+        """Raises `StoreDamaged`, `SessionReadOnly`."""
+        self._reader = reader
+        self._depth = depth
+        self._results: Counter[str] = Counter()
+        """Call id -> number of its results."""
+        self._children: dict[str, None] = {}
+        self._last = -1
+        self.read_blob = reader.blob
+        self.usage = Usage()
+        self.cost_usd = 0.0
+        self.title = ""
+        head = self._empty()
+        self._read_head(head)
+        self.session, self.label, self.cwd = head.session, head.label, head.cwd
+        self.prefix, self.copied = head.prefix, head.copied
+
+    def _empty(self) -> Conversation:
+        return Conversation("", "", "", "", None, [], self._reader.first - 1, [], self.read_blob)
+
+    def _read_head(self, head: Conversation) -> None:
+        first: Message | None = None
+        for step in steps_of(self._noted(self._reader.entries())):
+            match step:
+                case SettingStep(opened=opened) if opened:
+                    _open(head, step.seq, opened)
+                case BreakStep(prefix=prefix) if prefix:
+                    head.prefix = prefix
+                case PromptStep(message=message):
+                    first = first or Message(step.seq, step.at, message.parts)
+                case RequestStep(reply=reply) if reply and step.seq > head.copied:
+                    self.usage += counts_of(reply.usage)
+                    self.cost_usd += max(0.0, reply.cost_usd)
+                case CallStep(ended=result) if result:
+                    self._results[step.id] += 1
+        self.title = _title(first)
+
+    def _noted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Note the last entry and the subagents of its own entries."""
+        for entry in entries:
+            self._last = entry.seq
+            if isinstance(entry.event, SubagentStarted) and entry.seq >= self._reader.first:
+                self._children[entry.event.child] = None
+            yield entry
+
+    @property
+    def steps(self) -> Iterator[ConversationPart]:
+        """Iterate the steps, a reply when all results of its calls were read."""
+        waiting: deque[ConversationPart] = deque()
+        made_in: dict[str, Reply] = {}
+        scratch, left = self._empty(), self._results.copy()
+        for step in steps_of(self._reader.entries(0, self._last)):
+            waiting += _take(scratch, made_in, step)
+            if isinstance(step, CallStep) and step.ended:
+                left[step.id] -= 1
+            while waiting and not any(left[call] for call in _calls(waiting[0])):
+                part = waiting.popleft()
+                for call in _calls(part):
+                    made_in.pop(call, None)
+                yield part
+        yield from waiting
+
+    @property
+    def subagents(self) -> "Iterator[StoredConversation]":
+        """Iterate the subagents, each read when it is asked for."""
+        numbers = map(self._reader.number_of, self._children)
+        for number in numbers if self._depth < SUBAGENT_DEPTH_MAX else ():
+            if number:
+                yield StoredConversation(self._reader.session_reader(number), self._depth + 1)
+
+
+def _calls(part: ConversationPart) -> list[str]:
+    return [call.id for call in part.calls] if isinstance(part, Reply) else []

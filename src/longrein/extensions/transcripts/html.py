@@ -7,7 +7,7 @@ its own, should that ever fail.
 
 import base64
 import html
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from longrein.events import AnyPart, Image, Text, Thinking, ToolCall, ToolEnded, text_of, unwrapped
@@ -17,12 +17,15 @@ from longrein.extensions.transcripts.export_steps import (
     Message,
     Note,
     Reply,
+    StoredConversation,
     shown_text,
 )
 from longrein.extensions.transcripts.markdown_page import arguments_text
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Media types that are embedded; others, such as SVG, could hold scripts and are only named."""
+ReadBlob = Callable[[str], bytes]
+"""Returns the bytes of a blob. Raises KeyError."""
 OPEN_LINES_MAX = 12
 """A longer result is folded."""
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -40,22 +43,29 @@ summary { cursor: pointer } details { margin: .4rem 0 } img { max-width: 100% } 
 """  # noqa: E501
 
 
-def as_html(conversation: Conversation) -> bytes:
+def as_html(conversation: Conversation | StoredConversation) -> bytes:
     """Return the page as UTF-8."""
-    title = _plain(conversation.title or "Session")
-    page = (
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_plain(POLICY)}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{title}</title><style>{_STYLE}</style></head><body>",
-        *_session(conversation),
-        "</body></html>",
-    )
-    return ("\n".join(page) + "\n").encode("utf-8", "replace")
+    return b"".join(html_pieces(conversation))
 
 
-def _session(told: Conversation) -> Iterator[str]:
+def html_pieces(conversation: Conversation | StoredConversation) -> Iterator[bytes]:
+    """Iterate the page as UTF-8, a step at a time."""
+    for piece in _page(conversation):
+        yield f"{piece}\n".encode("utf-8", "replace")
+
+
+def _page(told: Conversation | StoredConversation) -> Iterator[str]:
+    title = _plain(told.title or "Session")
+    yield "<!DOCTYPE html>"
+    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{_plain(POLICY)}">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<title>{title}</title><style>{_STYLE}</style></head><body>"
+    yield from _session(told)
+    yield "</body></html>"
+
+
+def _session(told: Conversation | StoredConversation) -> Iterator[str]:
     model = f"{told.prefix.provider}/{told.prefix.model}" if told.prefix else "unknown"
     usage = told.usage
     name = f"Subagent {told.label or told.session}" if told.label else told.title or "Session"
@@ -83,12 +93,16 @@ def _session(told: Conversation) -> Iterator[str]:
                     "User",
                     step.seq,
                     step.at,
-                    [_part(part, told) for part in step.parts],
+                    [_part(part, told.read_blob) for part in step.parts],
                 )
             case Reply():
                 kind = "Assistant" if step.purpose == "turn" else "Summary request"
                 yield _section(
-                    f"assistant{shared}", kind, step.seq, step.at, list(_reply(step, told))
+                    f"assistant{shared}",
+                    kind,
+                    step.seq,
+                    step.at,
+                    list(_reply(step, told.read_blob)),
                 )
             case Note():
                 yield _section(
@@ -108,25 +122,25 @@ def _section(style: str, who: str, seq: int, at: int, inner: list[str]) -> str:
     )
 
 
-def _reply(reply: Reply, told: Conversation) -> Iterator[str]:
+def _reply(reply: Reply, read_blob: ReadBlob) -> Iterator[str]:
     for part in reply.event.parts:
         match part:
             case Thinking(text):
                 yield _folded("Thinking", text) if text else ""
             case ToolCall():
-                yield _call(part, reply.results.get(part.id), told)
+                yield _call(part, reply.results.get(part.id), read_blob)
             case _:
-                yield _part(part, told)
+                yield _part(part, read_blob)
 
 
-def _call(call: ToolCall, result: ToolEnded | None, told: Conversation) -> str:
+def _call(call: ToolCall, result: ToolEnded | None, read_blob: ReadBlob) -> str:
     made = unwrapped(call)
     shown = f"<h2>{_plain(made.name)} {_plain(made.id)}</h2>{_pre(arguments_text(made))}"
     if result is None:
         return f'<section class="note">{shown}</section>'
     style = "note" if result.status == "ok" else "note failed"
     text = shown_text(part for part in result.parts if not isinstance(part, Image))
-    images = "".join(_part(part, told) for part in result.parts if isinstance(part, Image))
+    images = "".join(_part(part, read_blob) for part in result.parts if isinstance(part, Image))
     title = f"Result: {result.status}, {result.elapsed_ms} ms"
     body = (
         _folded(title, text)
@@ -136,13 +150,13 @@ def _call(call: ToolCall, result: ToolEnded | None, told: Conversation) -> str:
     return f'<section class="{style}">{shown}{body}{images}</section>'
 
 
-def _part(part: AnyPart, told: Conversation) -> str:
+def _part(part: AnyPart, read_blob: ReadBlob) -> str:
     match part:
         case Text(text):
             return _pre(text)
         case Image() if part.media in IMAGES:
             try:
-                data = base64.b64encode(told.read_blob(part.blob)).decode()
+                data = base64.b64encode(read_blob(part.blob)).decode()
             except KeyError:
                 return _pre(shown_text((part,)))
             return f'<img alt="image" src="data:{part.media};base64,{data}">'

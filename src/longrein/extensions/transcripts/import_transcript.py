@@ -9,9 +9,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from longrein.agent import store_snapshot
 from longrein.app.run_context import CLOCK, RunContext, kept_keys, new_nonce
 from longrein.commands.import_session import imported_line
 from longrein.config import known_secrets
+from longrein.context import fold
 from longrein.events import (
     SCHEMA_VERSION,
     LongreinError,
@@ -143,6 +145,7 @@ async def import_transcript(place: RunContext, path: str) -> str:
         if not found.taken["message"] and not found.taken["reply"]:
             raise LongreinError(f"{path} holds no conversation")
         await asyncio.wrap_future(log.append(builder.entries, flush=True))
+        await store_snapshot(log, fold(builder.entries))
     finally:
         await log.close()
         await discard_empty(place.state_dir, session, wall_us=CLOCK.wall_us)

@@ -118,8 +118,6 @@ def search_sessions(
         except SessionError as error:
             say(f"session {info.session} was passed over: {error}")
             continue
-        if found.note:
-            say(f"session {info.session}: {found.note}")
         if found.hits:
             every.append(SessionHits(info, found))
     return every

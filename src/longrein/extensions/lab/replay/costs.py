@@ -172,6 +172,10 @@ class CostAccount:
         self._written_tokens = 0
         self._before = self._size = self._whole_size = 0
         self._lost: list[_Lost] = []
+        self._tokens = [0] * len(recording.items)
+        """Tokens of each item in the last request."""
+        self._carried = 0
+        """Sum of `_tokens`."""
 
     def request(self, change: Change, tokens: list[int], summary_tokens: int) -> None:
         """Account for request `change.t`, shown with `tokens` per item after `change`."""
@@ -195,6 +199,9 @@ class CostAccount:
         if is_new:
             self._set_summary(change)
         cut = min([first, *changed])
+        for place in {*change.show, *range(first, end)}:
+            self._carried += tokens[place] - self._tokens[place] if place < end else 0
+            self._tokens[place] = tokens[place] if place < end else 0
         self._pay(change.t, tokens, summary_tokens, end, None if is_new else cut)
         self._use(change.t)
         self._before = end
@@ -236,7 +243,8 @@ class CostAccount:
         return now
 
     def _names(self, text: str) -> dict[str, None]:
-        return {name: None for name in features(text) if name in self.uses.known}
+        names = features(text) if self.uses.known else ()
+        return {name: None for name in names if name in self.uses.known}
 
     def _show(self, place: int, text: str | None) -> None:
         self._texts[place], shown = text, _shown(self.recording.items[place], text)
@@ -278,9 +286,9 @@ class CostAccount:
         recorded, row = self.recording, self._row
         prefix = recorded.system_tokens
         if cut is not None:
-            prefix += summary_tokens + sum(tokens[:cut])
+            prefix += summary_tokens + self._carried - sum(tokens[cut:end])
         prefix = 0 if t == 0 or prefix < CACHED_TOKENS_MIN else prefix
-        self._size = recorded.system_tokens + summary_tokens + sum(tokens[:end])
+        self._size = recorded.system_tokens + summary_tokens + self._carried
         output, place = 0, end
         while place < len(recorded.items) and (
             recorded.items[place].request,

@@ -62,10 +62,12 @@ class PlainReplay:
         """Number of results before which nothing is left for another batch."""
         self.end = self.before = 0
         """Number of items in this request and in the one before."""
+        self._carried = 0
+        """Tokens of the items of this request."""
 
     @property
     def size(self) -> int:
-        return self.recording.system_tokens + self.summary_tokens + sum(self.tokens[: self.end])
+        return self.recording.system_tokens + self.summary_tokens + self._carried
 
     def changes(self) -> Iterator[Change]:
         """Yield one change for each request, in order, also empty ones."""
@@ -78,6 +80,7 @@ class PlainReplay:
             ):
                 if items[self.end].kind == "tool_result":
                     self.results.append(self.end)
+                self._carried += self.tokens[self.end]
                 self.end += 1
             change = Change(t, {})
             for place in self._rewinds.get(t, ()):
@@ -88,11 +91,12 @@ class PlainReplay:
 
     def hide(self, change: Change, place: int, text: str | None) -> None:
         """Show `text` in place of an item, or nothing."""
+        tokens = 0 if text is None else count_tokens(self.recording.items[place].kind, text)
+        if place < self.end:
+            self._carried += tokens - self.tokens[place]
         change.show[place] = text
         self.shorter.add(place)
-        self.tokens[place] = (
-            0 if text is None else count_tokens(self.recording.items[place].kind, text)
-        )
+        self.tokens[place] = tokens
 
 
 PlainPolicy = Callable[[PlainReplay, Change], None]
