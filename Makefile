@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs pictures demo bench load measures race trust mutants structure clean library clients site release
+.PHONY: help test check format docs pictures demo bench load simulate measures race trust mutants structure clean library clients site release
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -139,6 +139,12 @@ bench: .venv/ready  ## measure longrein against a minimal Python harness
 	$(PY) -m benchmarks.checkpoints
 	$(PY) -m benchmarks.terminal
 	$(PY) -m benchmarks.terminal_start
+
+# Campaigns take SEEDS=COUNT, SEED=FIRST and SECONDS=LIMIT, print how to play a failed seed again, and end with one line.
+CAMPAIGN = $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
+
+simulate: .venv/ready  ## play random sessions in virtual time over a disk that can tear; SEEDS=N SEED=FIRST
+	$(PY) -m tests.load.simulation $(CAMPAIGN)
 
 load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and tasks, many writers of few files
 	$(PY) -m tests.load

@@ -6,6 +6,7 @@ life the laws are checked; at the end the model answers plainly, and the session
 """
 
 import asyncio
+import re
 from collections import Counter
 from random import Random
 from typing import Any, TypeVar
@@ -42,10 +43,10 @@ from longrein.events import (
 from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import NONCE, Approver, kill, memory_dependencies, open_test_session
-from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import ToolOptions
 from tests.support.chaos import ChaosModel
+from tests.support.torn_disk import Broken, TornDisk, hold
 
 PATHS = [
     "a.py",
@@ -68,15 +69,6 @@ RULES = Rules(
 )
 REST_S = 3_600 * 6
 """A session without faults comes to rest within so much virtual time."""
-
-
-class Broken(BaseException):
-    """A law did not hold. Not an AssertionError, because the session catches those of tools."""
-
-
-def hold(law: str, fine: object, what: object = "") -> None:
-    if not fine:
-        raise Broken(f"{law}: {what}")
 
 
 # --- the arguments of a foolish agent -------------------------------------------------------------
@@ -160,7 +152,7 @@ class BaseSimulation:
         self.seed = seed
         self.random = Random(seed)
         self.clock = VirtualClock()
-        self.disk = MemoryDisk()
+        self.disk = TornDisk(Random(f"disk {seed}"))
         self.disk.delay = lambda: self.random.choice([0.0, 0.001, 0.02, 0.3])
         self.life = 0
         self.words = 0
@@ -306,14 +298,8 @@ class Simulation(BaseSimulation):
         )
         if request.purpose != "turn":
             return
-        shown = "\n".join(text_of((item.part,)) for item in request.items)
-        for word in state.words:
-            fine = (
-                word.text in shown
-                or f'Recall(handle="r{word.seq}")' in shown
-                or self.profile == "seed"
-            )
-            hold("law 5: the user's words stand", fine, f"r{word.seq} {word.text!r}")
+        if self.profile != "seed":
+            check_words_stand(request, state)
         old, self.sent = (
             self.sent,
             Sent(request.items, request.prefix_seq, None, state.breaks, self.life),
@@ -363,7 +349,7 @@ class Simulation(BaseSimulation):
                 self.unqueued[key_of(taken)] = None
         elif luck < 0.94:
             said = self._say()
-            self.disk.left.append(msgspec.json.encode(said))
+            self.disk.leave(msgspec.json.encode(said))
         elif luck < 0.97:
             self._tell(Answer(f"c{self.random.randrange(40)}.0", "allow"))
         else:
@@ -389,6 +375,7 @@ class Simulation(BaseSimulation):
         self._check_log(self.disk.entries(), over=True)
 
     async def _live(self, acts: int) -> None:
+        await self.disk.begin(self.clock.wall_us)
         before = self.disk.entries()
         self.session = session = open_test_session(
             self.model, disk=self.disk, deps=self._dependencies(), profile=self.profile
@@ -438,14 +425,11 @@ class Simulation(BaseSimulation):
             hold("the session comes to rest", self.clock.mono_s() < limit, what)
 
     async def _kill(self, tasks: list[asyncio.Future[None]]) -> None:
-        """Kill the process or cut the power; a part of the unacknowledged writes is on disk."""
+        """Kill the process or cut the power."""
         disk, power = self.disk, self.random.random() < 0.3
         await kill(self.session, disk, *tasks, *self.tellers)
-        kept = disk.flushed if power else disk.committed
-        kept = self.random.randrange(kept, len(disk.writes) + 1)
         self.lives["power" if power else "kill"] += 1
-        disk.reopen(writes=kept)
-        disk.kill()
+        await disk.crash(power=power)
         entries = disk.entries()
         self._check_log(entries, over=False)
         if not power:
@@ -540,6 +524,16 @@ class Simulation(BaseSimulation):
             )
 
 
+def check_words_stand(request: Request, state: State) -> None:
+    """Law 5: each message of the user is in the request, or its handle is."""
+    shown = "\n".join(text_of((item.part,)) for item in request.items)
+    ranges = re.findall(r"messages of the user, r(\d+) to r(\d+): Recall", shown)
+    told = {seq for first, last in ranges for seq in range(int(first), int(last) + 1)}
+    for word in state.words:
+        fine = word.text in shown or f'Recall(handle="r{word.seq}")' in shown or word.seq in told
+        hold("law 5: the user's words stand", fine, f"{state.label} r{word.seq} {word.text!r}")
+
+
 def key_of(text: str) -> str:
     """Return the key of a message."""
     return text[text.find("word<") :].split(">", maxsplit=1)[0]
@@ -575,11 +569,14 @@ Played = TypeVar("Played", bound=BaseSimulation)
 def play(simulation: Played) -> Played:
     """Play `simulation` and return it. Raises AssertionError, naming the seed."""
     try:
-        run_virtual(simulation.play(), clock=simulation.clock, seed=simulation.seed)
+        with simulation.disk.in_virtual_time():
+            run_virtual(simulation.play(), clock=simulation.clock, seed=simulation.seed)
     except (Exception, Broken) as error:
         where = (
             f"seed {simulation.seed}, life {simulation.life}, entry "
             f"{len(simulation.disk.entries())}"
         )
         raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+    finally:
+        simulation.disk.close()
     return simulation

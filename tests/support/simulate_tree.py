@@ -68,15 +68,15 @@ from tests.support.simulate import (
     MODES,
     TOOLS,
     BaseSimulation,
-    Broken,
+    check_words_stand,
     difference,
-    hold,
     key_of,
     play,
     raise_first,
 )
 from tests.support.simulate import bash as run
 from tests.support.supervision import MemorySupervision
+from tests.support.torn_disk import Broken, hold
 
 REST_S = 3_600 * 3
 """A tree without faults comes to rest within so much virtual time."""
@@ -320,14 +320,7 @@ class TreeSimulation(BaseSimulation):
         )
         if request.purpose != "turn":
             return
-        shown = "\n".join(text_of((item.part,)) for item in request.items)
-        ranges = re.findall(r"messages of the user, r(\d+) to r(\d+): Recall", shown)
-        told = {seq for first, last in ranges for seq in range(int(first), int(last) + 1)}
-        for word in state.words:
-            fine = (
-                word.text in shown or f'Recall(handle="r{word.seq}")' in shown or word.seq in told
-            )
-            hold("law 5: the user's words stand", fine, f"{state.label} r{word.seq} {word.text!r}")
+        check_words_stand(request, state)
         old = self.sent.get(request.session)
         self.sent[request.session] = new = Sent(
             request.items, request.prefix_seq, None, state.breaks
@@ -494,6 +487,7 @@ class TreeSimulation(BaseSimulation):
 
     async def _live(self, acts: int) -> None:
         self.disk.full = False
+        await self.disk.begin(self.clock.wall_us)
         before, begun_us = self.disk.entries(), self.clock.wall_us()
         self.session = session = self._open()
         if self.life == 1:
@@ -573,7 +567,7 @@ class TreeSimulation(BaseSimulation):
         return session.busy or session.inbox.waiting or not session.quiet or running
 
     async def _kill(self, tasks: Sequence[asyncio.Future[None]]) -> None:
-        """Kill the process or cut the power; a part of the unacknowledged writes is on disk."""
+        """Kill the process or cut the power."""
         disk, power = self.disk, self.random.random() < 0.3
         company = self.session.find(Subagents)
         subagents = (
@@ -589,12 +583,9 @@ class TreeSimulation(BaseSimulation):
         for task in (every := [*tasks, *self.tellers, *subagents]):
             task.cancel()
         await asyncio.wait(every, timeout=0.1)  # what waits for a disk that is gone never ends
-        kept = disk.flushed if power else disk.committed
-        kept = self.random.randrange(kept, len(disk.writes) + 1)
         self.seen["power" if power else "kill"] += 1
         disk.full = False
-        disk.reopen(writes=kept)
-        disk.kill()
+        await disk.crash(power=power)
         if power:  # the supervisor goes too
             self.supervision.die()
         self._check_logs(over=False)
