@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs pictures demo bench load simulate measures race trust mutants structure clean library clients site release
+.PHONY: help test check format docs pictures demo bench load simulate rewind measures race trust mutants structure clean library clients site release
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -146,9 +146,12 @@ CAMPAIGN = $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(if $(S
 simulate: .venv/ready  ## play random sessions in virtual time over a disk that can tear; SEEDS=N SEED=FIRST
 	$(PY) -m tests.load.simulation $(CAMPAIGN)
 
+rewind: .venv/ready  ## rewind after commands of the agent and edits of the user at any moment, with kills; SEEDS=N SEED=FIRST
+	$(PY) -m tests.load.rewind_campaign $(CAMPAIGN)
+
 load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and tasks, many writers of few files
 	$(PY) -m tests.load
-	$(PY) -m tests.load.rewind_campaign 200 50
+	$(PY) -m tests.load.rewind_campaign
 
 measures: .venv/ready  ## measure the context engine against its targets; SESSIONS=FOLDER takes recorded sessions, SAMPLE=N of them (4)
 	$(PY) -m benchmarks.context
