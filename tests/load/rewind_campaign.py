@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.load.campaign import arguments, run_campaign
 from tests.agent.test_rewind_commands import play_random
+from tests.load.campaign import arguments, run_campaign
 from tests.support.rewind_story import RewindStory
 
 TURNS = 6
