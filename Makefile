@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs pictures demo bench load simulate rewind measures race trust mutants structure clean library clients site release
+.PHONY: help test check format docs pictures demo bench load simulate kill soak rewind planted measures race trust mutants structure clean library clients site release
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -145,6 +145,15 @@ CAMPAIGN = $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(if $(S
 
 simulate: .venv/ready  ## play random sessions in virtual time over a disk that can tear; SEEDS=N SEED=FIRST
 	$(PY) -m tests.load.simulation $(CAMPAIGN)
+
+kill: .venv/ready  ## kill longrein inside commands, rewinds, checkpoints, forks, prunes and imports; SEEDS=N SEED=FIRST
+	$(PY) -m tests.load.kill_operations $(CAMPAIGN)
+
+soak: .venv/ready  ## work for hundreds of requests in one session: window, memory and old contents hold; SEEDS=N SEED=FIRST
+	$(PY) -m tests.load.soak $(CAMPAIGN)
+
+planted: .venv/ready  ## plant known bugs and count the seeds until the campaigns find them; SEEDS=N at most for each
+	$(PY) -m tests.load.planted_bugs $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS))
 
 rewind: .venv/ready  ## rewind after commands of the agent and edits of the user at any moment, with kills; SEEDS=N SEED=FIRST
 	$(PY) -m tests.load.rewind_campaign $(CAMPAIGN)

@@ -167,6 +167,12 @@ class BaseSimulation:
         """Run the whole simulation."""
         raise NotImplementedError
 
+    async def _reach_instant(self) -> None:
+        """Wait for the instant of a crash: as often as not, when a write was just acknowledged."""
+        if self.random.random() < 0.5:
+            self.disk.acknowledged.clear()
+            await asyncio.wait([asyncio.ensure_future(self.disk.acknowledged.wait())], timeout=5)
+
     async def _stream_s(self) -> None:
         await asyncio.sleep(self.random.choice([0.0, 0.01, 0.4, 3.0]))
 
@@ -426,7 +432,8 @@ class Simulation(BaseSimulation):
 
     async def _kill(self, tasks: list[asyncio.Future[None]]) -> None:
         """Kill the process or cut the power."""
-        disk, power = self.disk, self.random.random() < 0.3
+        disk, power = self.disk, self.random.random() < 0.4
+        await self._reach_instant()
         await kill(self.session, disk, *tasks, *self.tellers)
         self.lives["power" if power else "kill"] += 1
         await disk.crash(power=power)

@@ -82,6 +82,8 @@ REST_S = 3_600 * 3
 """A tree without faults comes to rest within so much virtual time."""
 WEIGHTS = {"Agent": 5, "Bash": 4, "TaskOutput": 2, "TaskStop": 2, "TaskList": 1}
 KINDS = ("general", "general", "explore", "plan", "nobody")
+PERHAPS_PAID = ("lost", "truncated", "stalled")
+"""Failures of requests that the provider may have answered."""
 REPORTED = re.compile(r"^\* (a\d+)(?: \(.*\))?: (done|failed|limit|interrupted)\b", re.MULTILINE)
 """How the end of a subagent is told by a notice."""
 OVER = re.compile(
@@ -568,7 +570,8 @@ class TreeSimulation(BaseSimulation):
 
     async def _kill(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         """Kill the process or cut the power."""
-        disk, power = self.disk, self.random.random() < 0.3
+        disk, power = self.disk, self.random.random() < 0.4
+        await self._reach_instant()
         company = self.session.find(Subagents)
         subagents = (
             [one.task for one in company.tree.working.values() if one.task is not None]
@@ -685,6 +688,10 @@ class TreeSimulation(BaseSimulation):
         usd = sum(e.cost_usd for e in every if isinstance(e, Replied))
         usd += sum(e.assumed_usd for e in every if isinstance(e, AskFailed))
         asks = [e for e in every if isinstance(e, Asked)]
+        for e in every:
+            if isinstance(e, AskFailed) and (e.partial or e.kind in PERHAPS_PAID):
+                fine = e.assumed_usd > 0 or not any(one.reserved_usd for one in asks)
+                hold("I5: an answer that may have been paid for counts", fine, e)
         dearest = max((e.reserved_usd for e in asks), default=0.0)
         fine = not self.limits.usd_max or usd <= self.limits.usd_max + dearest + 1e-9
         hold(
@@ -761,6 +768,10 @@ class TreeSimulation(BaseSimulation):
         begun = [e.event.task for e in own if isinstance(e.event, TaskStarted)]
         hold("only what began ends", all(task in begun for task in ended), (begun, ended))
         self.seen["task"] += len(ended)
+        for e in own:
+            if isinstance(e.event, TaskEnded) and e.event.state == "lost":
+                known = e.event.task in self.supervision.ends
+                hold("I4: an end that was kept is not lost", not known, e.event)
         lives = {one.kept.task for one in self.supervision.running if one.kept is not None}
         if over and not state.label:
             lost = [

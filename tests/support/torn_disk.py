@@ -166,6 +166,8 @@ class TornDisk(model.MemoryDisk):
         self.crashes = 0
         self.torn = 0
         """Files that a power cut has torn."""
+        self.acknowledged = asyncio.Event()
+        """Set with each write that is acknowledged."""
         self._folder = TemporaryDirectory(prefix="longrein-disk-", ignore_cleanup_errors=True)
         self.state = Path(self._folder.name) / "0"
         self.state.mkdir()
@@ -322,6 +324,7 @@ class TornDisk(model.MemoryDisk):
         if done.exception() is None:
             hold("writes are acknowledged in order", self.writes[self.committed] is write, write)
             self.commit()
+            self.acknowledged.set()
         else:
             self.writes = [one for one in self.writes if one is not write]
 
