@@ -192,7 +192,7 @@ def check(
         operation.unchanged(first, second)
         return
     kept = [one for one in (first, second) if one in listed]
-    operation.unchanged(*kept)
+    operation.unchanged(*(one for one in kept if words_of is not bring or one == second))
     if words_of is prune:
         assert kept, "all sessions are gone"
         again = cli.run(*words)

@@ -11,6 +11,7 @@ import pickle
 import signal
 import stat
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from random import Random
 from shutil import rmtree
@@ -58,7 +59,7 @@ class Record(msgspec.Struct):
 
     kind: str
     """`end`, `user` (at rest), `during` (a command in the foreground), `between` (a killed rewind
-    and the next start), `unknown` (nobody can know: a command that was cut, a background task).
+    and the next start), `task` (in the background), `unknown` (a command that was cut).
     """
     seq: int = 0
     tree: Picture = {}
@@ -158,7 +159,7 @@ class RewindStory:
                 if one.task == "start":
                     session.append(TaskStarted("b1", "serve"))
                 elif one.task == "end":
-                    self._edit("unknown")
+                    self._edit("task")
                     session.append(TaskEnded("b1", "done"))
                 await session.commit(flush=True)
                 if one.is_edited:
@@ -249,8 +250,9 @@ class RewindStory:
         named = {put.path: put for put in rewound.files}
         later = self._later(wanted)
         root = str(self.harness.tree)
-        # what the user did before the next command is part of what the agent has found
-        found = later[0].tree if later and later[0].kind == "user" else wanted.tree
+        # what changed before the next command is part of what the agent has found
+        first = takewhile(lambda one: one.kind in ("user", "task"), later)
+        found = [wanted, *first][-1].tree
         at_rest = {path for one in later if one.kind in ("user", "between") for path in one.paths}
         not_told = {path for one in later if one.kind == "between" for path in one.paths}
         perhaps = {path for one in later for path in one.paths}
