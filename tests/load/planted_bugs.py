@@ -65,13 +65,6 @@ BUGS = (
         "[(message,) for message in write.take[1:]])",
         "a message is taken once",
     ),
-    PlantedBug(
-        "gap after a failed write",
-        "longrein.store.writer",
-        "            self._last_keys, self._last_failure = before, failure\n",
-        "            self._last_failure = failure\n",
-        "the log goes on when there is room again",
-    ),
     # --- inbox
     PlantedBug(
         "message acknowledged before it is on disk",

@@ -8,6 +8,7 @@ life the laws are checked; at the end the model answers plainly, and the session
 import asyncio
 import re
 from collections import Counter
+from collections.abc import Iterable
 from random import Random
 from typing import Any, TypeVar
 
@@ -27,7 +28,9 @@ from longrein.agent import (
 )
 from longrein.context import Item, Request, State, fold
 from longrein.events import (
+    AnyEvent,
     Asked,
+    AskFailed,
     Entry,
     PermissionAsked,
     Replied,
@@ -67,6 +70,8 @@ RULES = Rules(
     deny=("Write(/src/deep/*)",),
     base="/w",
 )
+PERHAPS_PAID = ("lost", "truncated", "stalled")
+"""Failures of requests that the provider may have answered."""
 REST_S = 3_600 * 6
 """A session without faults comes to rest within so much virtual time."""
 
@@ -467,6 +472,7 @@ class Simulation(BaseSimulation):
         hold("seqs are contiguous", [e.seq for e in entries] == list(range(1, len(entries) + 1)))
         self._check_calls(entries, over=over)
         self._check_words(entries)
+        check_assumed(entry.event for entry in entries)
         for name, data in self.space.files.items():
             hold("law 4: no marker reaches a file", marker_sign(NONCE).encode() not in data, name)
         blobs = self.disk.blobs()
@@ -531,11 +537,23 @@ class Simulation(BaseSimulation):
             )
 
 
+def check_assumed(events: Iterable[AnyEvent]) -> None:
+    """I5: a request whose answer may have been paid for counts, though its price is not known."""
+    reserved = False
+    for event in events:
+        if isinstance(event, Asked):
+            reserved = reserved or event.reserved_usd > 0
+        elif isinstance(event, AskFailed) and (event.partial or event.kind in PERHAPS_PAID):
+            hold("I5: what may have been paid counts", event.assumed_usd > 0 or not reserved, event)
+
+
 def check_words_stand(request: Request, state: State) -> None:
     """Law 5: each message of the user is in the request, or its handle is."""
     shown = "\n".join(text_of((item.part,)) for item in request.items)
-    ranges = re.findall(r"messages of the user, r(\d+) to r(\d+): Recall", shown)
-    told = {seq for first, last in ranges for seq in range(int(first), int(last) + 1)}
+    told: set[int] = set()
+    for first, last, how in re.findall(r"messages of the user, r(\d+) to r(\d+): (.*)\]", shown):
+        told |= {int(seq) for seq in re.findall(r"\br(\d+)", how)}
+        told |= set(range(int(first), int(last) + 1)) if "finds the others" in how else set()
     for word in state.words:
         fine = word.text in shown or f'Recall(handle="r{word.seq}")' in shown or word.seq in told
         hold("law 5: the user's words stand", fine, f"{state.label} r{word.seq} {word.text!r}")

@@ -68,6 +68,7 @@ from tests.support.simulate import (
     MODES,
     TOOLS,
     BaseSimulation,
+    check_assumed,
     check_words_stand,
     difference,
     key_of,
@@ -82,8 +83,6 @@ REST_S = 3_600 * 3
 """A tree without faults comes to rest within so much virtual time."""
 WEIGHTS = {"Agent": 5, "Bash": 4, "TaskOutput": 2, "TaskStop": 2, "TaskList": 1}
 KINDS = ("general", "general", "explore", "plan", "nobody")
-PERHAPS_PAID = ("lost", "truncated", "stalled")
-"""Failures of requests that the provider may have answered."""
 REPORTED = re.compile(r"^\* (a\d+)(?: \(.*\))?: (done|failed|limit|interrupted)\b", re.MULTILINE)
 """How the end of a subagent is told by a notice."""
 OVER = re.compile(
@@ -688,10 +687,7 @@ class TreeSimulation(BaseSimulation):
         usd = sum(e.cost_usd for e in every if isinstance(e, Replied))
         usd += sum(e.assumed_usd for e in every if isinstance(e, AskFailed))
         asks = [e for e in every if isinstance(e, Asked)]
-        for e in every:
-            if isinstance(e, AskFailed) and (e.partial or e.kind in PERHAPS_PAID):
-                fine = e.assumed_usd > 0 or not any(one.reserved_usd for one in asks)
-                hold("I5: an answer that may have been paid for counts", fine, e)
+        check_assumed(every)
         dearest = max((e.reserved_usd for e in asks), default=0.0)
         fine = not self.limits.usd_max or usd <= self.limits.usd_max + dearest + 1e-9
         hold(
