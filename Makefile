@@ -172,8 +172,8 @@ race: .venv/library  ## race the context engine in loops of others: raw openai, 
 trust: .venv/ready  ## measure permissions, sandbox and secrets: fuzzed commands, racers, escapes, payloads, canaries
 	$(PY) -m benchmarks.trust $(SESSIONS)
 
-mutants: .venv/ready  ## count the sampled one-line bugs that the suite notices (about an hour)
-	$(PY) -m benchmarks.mutants
+mutants: .venv/ready  ## count the one-line bugs that the suite notices in what keeps files and machine safe; SEEDS=N of them, SEED=N
+	$(PY) -m benchmarks.mutants --sources promises $(if $(SEEDS),--count $(SEEDS)) $(if $(SEED),--seed $(SEED))
 
 structure: .venv/ready  ## print the measures of the source code: lines, functions, cycles
 	$(PY) -m benchmarks.structure

@@ -239,6 +239,8 @@ class Simulation(BaseSimulation):
             usd_max=self.random.choice([0.0, 0.0, 0.0, 2.0]),
             parallel_max=self.random.choice([2, 32]),
         )
+        self.padding = self.random.choice([(5, 5, 300), (300, 300, 2_000)])
+        """Words of a message of the user: whoever writes much fills the summaries."""
         self.profile = "seed" if self.random.random() < 0.15 else "default"
         self.sent: Sent | None = None
         self.unqueued: dict[str, None] = {}
@@ -329,7 +331,7 @@ class Simulation(BaseSimulation):
     def _say(self) -> UserMessage:
         self.words += 1
         how = self.random.choice(["prompt", "prompt", "steer", "queued", "command"])
-        padding = self.model.text(self.random.choice([5, 5, 300]))
+        padding = self.model.text(self.random.choice(self.padding))
         return UserMessage((Text(f"word<{self.words}> {padding}"),), how)  # type: ignore[arg-type]
 
     def act(self) -> None:
