@@ -248,10 +248,11 @@ class RewindStory:
         if any(isinstance(e.event, CheckpointTaken) and e.event.problem for e in entries):
             return "a checkpoint failed"
         named = {put.path: put for put in rewound.files}
-        later = self._later(wanted)
+        after_wanted = self._after(wanted)
+        later = [one for one in after_wanted if one.kind != "end"]
         root = str(self.harness.tree)
         # what changed before the next command is part of what the agent has found
-        first = takewhile(lambda one: one.kind in ("user", "task"), later)
+        first = takewhile(lambda one: one.kind in ("user", "task"), after_wanted)
         found = [wanted, *first][-1].tree
         at_rest = {path for one in later if one.kind in ("user", "between") for path in one.paths}
         not_told = {path for one in later if one.kind == "between" for path in one.paths}
@@ -280,11 +281,11 @@ class RewindStory:
                 return f"{path!r}: {wrong}; {trees}; {kinds}; {put}"
         return ""
 
-    def _later(self, wanted: Record) -> list[Record]:
+    def _after(self, wanted: Record) -> list[Record]:
         """Records after the end `wanted`."""
         records = self.records()
         at = next(n for n, one in enumerate(records) if one.kind == "end" and one.seq == wanted.seq)
-        return [one for one in records[at + 1 :] if one.kind != "end"]
+        return records[at + 1 :]
 
 
 def _load(file: Path) -> Iterator[Record]:
