@@ -194,10 +194,10 @@ BUGS = (
     ),
     # --- checkpoints and rewind
     PlantedBug(
-        "last edits of the user not looked at",
+        "edits right before a rewind not looked at",
         "longrein.agent.rewind_log",
-        '    if last and not busy:\n        found.append(Gap(last, ""',
-        '    if last and busy:\n        found.append(Gap(last, ""',
+        "                if last and not busy and name != last:\n",
+        '                if last and not busy and name != last and when != "rewind":\n',
         "nothing of the user's changes unnamed",
         "rewind",
     ),
