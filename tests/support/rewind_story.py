@@ -165,7 +165,11 @@ class RewindStory:
                 if one.is_edited:
                     self._edit("user")
                 watch = asyncio.ensure_future(self._watch(one, number))
-                await turn(session, "go on")
+                played = asyncio.ensure_future(turn(session, "go on"))
+                await asyncio.wait((watch, played), return_when=asyncio.FIRST_COMPLETED)
+                if watch.done():
+                    await watch  # an error in it would leave a command waiting
+                await played
                 watch.cancel()
                 self._note_end(number)
 
@@ -183,6 +187,7 @@ class RewindStory:
                 continue
             await until((self.signals / "begun").exists)
             (self.signals / "begun").unlink()
+            (self.signals / "over").unlink(missing_ok=True)
             if step.is_held:
                 self._edit("during")
             if step.is_cut:
