@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs pictures demo bench load measures race trust mutants structure clean library clients site release
+.PHONY: help test check format docs pictures demo bench load simulate kill soak rewind planted measures race trust mutants structure clean library clients site release
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -140,9 +140,27 @@ bench: .venv/ready  ## measure longrein against a minimal Python harness
 	$(PY) -m benchmarks.terminal
 	$(PY) -m benchmarks.terminal_start
 
+# Campaigns take SEEDS=COUNT, SEED=FIRST and SECONDS=LIMIT, print how to play a failed seed again, and end with one line.
+CAMPAIGN = $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
+
+simulate: .venv/ready  ## play random sessions in virtual time over a disk that can tear; SEEDS=N SEED=FIRST
+	$(PY) -m tests.load.simulation $(CAMPAIGN)
+
+kill: .venv/ready  ## kill longrein inside commands, rewinds, checkpoints, forks, prunes and imports; SEEDS=N SEED=FIRST
+	$(PY) -m tests.load.kill_operations $(CAMPAIGN)
+
+soak: .venv/ready  ## work for hundreds of requests in one session: window, memory and old contents hold; SEEDS=N SEED=FIRST
+	$(PY) -m tests.load.soak $(CAMPAIGN)
+
+planted: .venv/ready  ## plant known bugs and count the seeds until the campaigns find them; SEEDS=N at most for each
+	$(PY) -m tests.load.planted_bugs $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS))
+
+rewind: .venv/ready  ## rewind after commands of the agent and edits of the user at any moment, with kills; SEEDS=N SEED=FIRST
+	$(PY) -m tests.load.rewind_campaign $(CAMPAIGN)
+
 load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and tasks, many writers of few files
 	$(PY) -m tests.load
-	$(PY) -m tests.load.rewind_campaign 200 50
+	$(PY) -m tests.load.rewind_campaign
 
 measures: .venv/ready  ## measure the context engine against its targets; SESSIONS=FOLDER takes recorded sessions, SAMPLE=N of them (4)
 	$(PY) -m benchmarks.context
@@ -154,8 +172,8 @@ race: .venv/library  ## race the context engine in loops of others: raw openai, 
 trust: .venv/ready  ## measure permissions, sandbox and secrets: fuzzed commands, racers, escapes, payloads, canaries
 	$(PY) -m benchmarks.trust $(SESSIONS)
 
-mutants: .venv/ready  ## count the sampled one-line bugs that the suite notices (about an hour)
-	$(PY) -m benchmarks.mutants
+mutants: .venv/ready  ## count the one-line bugs that the suite notices in what keeps files and machine safe; SEEDS=N of them, SEED=N
+	$(PY) -m benchmarks.mutants --sources promises $(if $(SEEDS),--count $(SEEDS)) $(if $(SEED),--seed $(SEED))
 
 structure: .venv/ready  ## print the measures of the source code: lines, functions, cycles
 	$(PY) -m benchmarks.structure

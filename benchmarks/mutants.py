@@ -1,18 +1,20 @@
 """Mutation test of the suite: share of sampled one-line bugs in `src/longrein` that a test notices.
 
     python -m benchmarks.mutants [--count 200] [--seed 1] [--workers 2] [--map FOLDER]
-                                [--tests PATH …]
+                                [--tests PATH …] [--sources PATH …]
 
 1. The suite runs once under `coverage`, which notes the tests that run each line, child processes
    included.
 2. Mutants are drawn with a seeded generator from all places in function bodies: a comparison,
    `and`/`or`, `not`, a number, `True`/`False`, `+`/`-`, a condition turned round, a return value
    dropped, a call left out.
-3. Each mutant runs the tests of its line, the shortest first. A failure or a run without end kills
-   it.
+3. Each mutant runs tests of its line, of as many test functions as possible. A failure or a run
+   without end kills it.
 
 Everything happens in copies below a temporary folder. `--map` keeps the notes of step 1 for further
-seeds. `--tests` takes a part of the suite, and draws from the lines that it runs.
+seeds. `--tests` takes a part of the suite, and draws from the lines that it runs. `--sources` draws
+from the files whose paths begin so; `promises` stands for those that keep the user's files and
+machine safe, with their tests.
 """
 
 import argparse
@@ -27,7 +29,7 @@ import sys
 import tempfile
 import venv
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
@@ -37,10 +39,35 @@ import coverage
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS_MAX = 60
-"""Tests run for one mutant at most, the shortest first."""
+TESTS_MAX = 100
+"""Tests run for one mutant at most: of each test function one before a second, the shortest first.
+"""
 SECONDS_MAX = 240.0
 """Longest run of the tests of one mutant; a mutant that takes longer counts as killed."""
+PROMISES = (
+    "longrein/agent/checkpoints.py",
+    "longrein/agent/rewind",
+    "longrein/store/snapshot.py",
+    "longrein/context/snapshot_codec.py",
+    "longrein/permissions/",
+    "longrein/workspace/atomic_write.py",
+    "longrein/workspace/root_copies.py",
+    "longrein/workspace/sandbox/",
+    "longrein/workspace/shadow_repository.py",
+    "longrein/workspace/tree_re",
+    "longrein/extensions/mcp/",
+)
+"""Checkpoints, rewind, sandbox, permissions, snapshot and MCP: path prefixes below `src`."""
+PROMISE_TESTS = (
+    "tests/agent/test_rewind_checkpoints.py",
+    "tests/agent/test_rewind_commands.py",
+    "tests/agent/test_rewinding.py",
+    "tests/agent/test_snapshot.py",
+    "tests/store/test_snapshot.py",
+    "tests/permissions",
+    "tests/workspace",
+    "tests/mcp_servers",
+)
 SWAPPED: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
@@ -296,6 +323,17 @@ def tests_of_lines(data: Path) -> dict[str, dict[int, list[str]]]:
     return result
 
 
+def varied(tests: Iterable[str]) -> list[str]:
+    """Order tests so that each test function comes before any comes a second time."""
+    seen: Counter[str] = Counter()
+    ranked = []
+    for test in tests:
+        function = test.partition("[")[0]
+        ranked.append((seen[function], test))
+        seen[function] += 1
+    return [test for _, test in sorted(ranked, key=lambda pair: pair[0])]
+
+
 def judge(mutant: Mutant, python: Path, folder: Path, lines: Mapping[int, list[str]]) -> str:
     """Return 'killed', 'survived' or 'not run' for one mutant."""
     tests = dict.fromkeys(
@@ -310,7 +348,7 @@ def judge(mutant: Mutant, python: Path, folder: Path, lines: Mapping[int, list[s
         code = run_tests(
             python,
             folder,
-            ["-x", "--timeout", "60", *list(tests)[:TESTS_MAX]],
+            ["-x", "--timeout", "60", *varied(tests)[:TESTS_MAX]],
             SECONDS_MAX,
             PYTHONDONTWRITEBYTECODE="1",
         )
@@ -326,7 +364,10 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--map", type=Path, help="folder that keeps the map of lines to tests")
     parser.add_argument("--tests", nargs="*", default=[], help="files or folders of tests")
+    parser.add_argument("--sources", nargs="*", default=[], help="files to change, by their start")
     options = parser.parse_args()
+    if options.sources == ["promises"]:
+        options.sources, options.tests = PROMISES, options.tests or list(PROMISE_TESTS)
     with tempfile.TemporaryDirectory(prefix="longrein-mutants-") as temporary:
         free: Queue[tuple[Path, Path]] = Queue()
         for number in range(options.workers):
@@ -350,9 +391,13 @@ def report(
     """Judge the sampled mutants, print each that survives and the totals."""
     source = ROOT / "src"
     files = sorted(p for p in source.rglob("*.py") if "testing" not in p.parts)
+    if options.sources:
+        begins = tuple(options.sources)
+        files = [p for p in files if str(p.relative_to(source)).startswith(begins)]
     places = [m for p in files for m in mutants_of(str(p.relative_to(source)), p.read_text())]
     if options.tests:
         places = [m for m in places if lines.get(m.path, {}).get(m.line)]
+    options.count = min(options.count, len(places))
     sample = random.Random(options.seed).sample(places, options.count)
 
     def one(mutant: Mutant) -> str:

@@ -143,12 +143,12 @@ def grow_tree(tree: Path) -> None:
         (tree / f"file{n}.py").write_text("\n".join(lines), encoding="utf-8")
 
 
-async def soak(folder: Path, turns: int, steps: int) -> Worker:
+async def soak(folder: Path, turns: int, steps: int, seed: int = 1) -> Worker:
     """Work `turns` requests in `folder`, then ask for file 1."""
     tree, state = folder / "tree", folder / "state"
     tree.mkdir()
     grow_tree(tree)
-    worker = Worker(tree, steps)
+    worker = Worker(tree, steps, seed)
     session = await Session.open(
         worker, folder=str(tree), state_dir=str(state), permission_mode="bypassPermissions"
     )

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from longrein.events import (
     TaskStarted,
 )
 from longrein.store import fork_log
-from longrein.workspace import shadow_repository
+from longrein.workspace import shadow_repository, tree_restore
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError
 from tests.agent.disk_harness import SESSION, Script, call, says, turn
@@ -66,6 +67,27 @@ async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only
         assert (harness.tree / "old").read_text() == "0"
         assert await back(session, began, overwrite=True) == []
         assert [path.name for path in harness.tree.iterdir()] == ["old"]
+
+
+async def test_the_tree_from_before_is_in_the_log_before_a_file_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = CheckpointHarness(tmp_path)
+    (harness.tree / "a").write_text("0")
+    put, stored = tree_restore._write, list[str]()
+
+    def write(*given: Any) -> None:
+        taken = [e.event for e in harness.entries() if isinstance(e.event, CheckpointTaken)]
+        stored.append(taken[-1].when)
+        put(*given)
+
+    monkeypatch.setattr(tree_restore, "_write", write)
+    async with harness.session(Script(*turns([[], ["echo 1 > a"]]))) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        await back(session, harness.ends()[0])
+    assert (harness.tree / "a").read_text() == "0"
+    assert stored == ["rewind"]
 
 
 async def test_a_rewind_of_a_rewind_gives_the_tree_from_before(tmp_path: Path) -> None:

@@ -1,34 +1,45 @@
-"""Rewinds after random commands and edits, many times over: `python -m
-tests.load.rewind_campaign 200 50`.
+"""Rewinds after random commands and edits of agent and user, with kills between: `make rewind`.
+
+    python -m tests.load.rewind_campaign --seeds 300 --seed 0 --seconds 900
+
+Each seed is a story of `tests.support.rewind_story`. Every fourth one also goes back and forward
+between the ends of its turns, without a user.
 """
 
 import asyncio
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.agent.test_rewind_commands import play_random
+from tests.load.campaign import arguments, run_campaign
+from tests.support.rewind_story import RewindStory
+
+TURNS = 6
+COMMANDS = 30
 
 
-async def run(seeds: int, commands: int, first: int = 1_000) -> int:
-    """Play `seeds` stories, every second one in a git repository; print what fails; return how
-    many did.
-    """
-    failed = 0
-    for seed in range(first, first + seeds):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                await play_random(Path(folder), seed, commands, git=seed % 2 == 0)
-            except AssertionError as error:
-                failed += 1
-                print(f"seed {seed}: {error}", flush=True)
-        if (seed - first + 1) % 10 == 0:
-            print(
-                f"{seed - first + 1 - failed} of {seed - first + 1} trees byte-identical",
-                flush=True,
-            )
-    return failed
+def play(seed: int) -> Counter[str]:
+    """Play one story."""
+    if seed % 4 == 0:
+        with tempfile.TemporaryDirectory(prefix="longrein-rewind-") as folder:
+            asyncio.run(play_random(Path(folder), seed, COMMANDS, git=seed % 8 == 0))
+    with tempfile.TemporaryDirectory(prefix="longrein-rewind-") as folder:
+        story = RewindStory(Path(folder), seed, TURNS)
+        wrong = story.play()
+        assert not wrong, wrong
+        records = story.records()
+    edits = sum(bool(one.paths) for one in records if one.kind in ("user", "during"))
+    return Counter(kills=story.kills, edits=edits, turns=len(story.turns))
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the campaign; return 1 when a story ended wrong."""
+    about = "Rewind after random commands of the agent and edits of the user."
+    return run_campaign("rewind", play, arguments(about, 300, 900).parse_args(words))
 
 
 if __name__ == "__main__":
-    sys.exit(bool(asyncio.run(run(*map(int, sys.argv[1:])))))
+    sys.exit(main(sys.argv[1:]))

@@ -4,6 +4,7 @@ nothing.
 
 import io
 import os
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from longrein.store import (
     read_entries,
     write_bundle,
 )
+from longrein.store.repair import new_database
 from tests.store.fixtures import (
     GRANDCHILD,
     ID,
@@ -115,6 +117,27 @@ async def test_a_session_that_is_there_is_never_changed(tmp_path: Path) -> None:
     with pytest.raises(SessionError, match=f"there is already a session {ID}; go on with"):
         read_bundle(str(tmp_path / "old"), str(path), ["/elsewhere"])
     assert exported(tmp_path / "old") == before
+
+
+async def test_an_import_that_was_killed_is_done_again_and_one_that_runs_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    await family(tmp_path / "old")
+    path, before = bundle(tmp_path / "old", tmp_path / "b.zip"), exported(tmp_path / "old")
+    begun = folder(tmp_path / "new")
+    (begun / "blobs").mkdir(parents=True)
+    building = new_database(str(begun / "log.sqlite.new"))
+    building.execute("INSERT INTO collected VALUES('written by the import that runs')")
+    with pytest.raises(SessionError, match="there is already a session"):
+        read_bundle(str(tmp_path / "new"), str(path), ["/w"])
+    building.close()
+    read_bundle(str(tmp_path / "new"), str(path), ["/w"])
+    assert len(list(read_entries(str(tmp_path / "new"), ID))) == before.count(b"\n")
+    shutil.rmtree(begun)
+    begun.mkdir()
+    (begun / "log.sqlite.new").write_bytes(b"half a page")
+    read_bundle(str(tmp_path / "new"), str(path), ["/w"])
+    assert len(list(read_entries(str(tmp_path / "new"), ID))) == before.count(b"\n")
 
 
 Change = Callable[[dict[str, bytes]], None]

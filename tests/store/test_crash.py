@@ -141,6 +141,22 @@ def test_R037_it_is_acknowledged_after_the_flush(tmp_path: Path) -> None:
     assert sum(name.startswith("/sessions/ID/blobs/") and len(name) > 64 for name in names) == 1
 
 
+async def test_a_resumed_session_flushes_the_name_of_its_log_before_it_acknowledges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(tmp_path, 3)
+    flushed: list[str] = []
+
+    def note(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        flushed.extend(os.listdir(path) if os.path.isdir(path) else ())
+
+    async with stored_log(tmp_path) as log:
+        monkeypatch.setattr("os.fsync", note)
+        await add(log, [entry(4)])
+        assert "log.sqlite-wal" in flushed
+
+
 async def test_R039_a_second_opener_is_told_who_has_it(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, entries(1, 2))

@@ -6,7 +6,9 @@ life the laws are checked; at the end the model answers plainly, and the session
 """
 
 import asyncio
+import re
 from collections import Counter
+from collections.abc import Iterable
 from random import Random
 from typing import Any, TypeVar
 
@@ -26,7 +28,9 @@ from longrein.agent import (
 )
 from longrein.context import Item, Request, State, fold
 from longrein.events import (
+    AnyEvent,
     Asked,
+    AskFailed,
     Entry,
     PermissionAsked,
     Replied,
@@ -42,10 +46,10 @@ from longrein.events import (
 from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import NONCE, Approver, kill, memory_dependencies, open_test_session
-from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import ToolOptions
 from tests.support.chaos import ChaosModel
+from tests.support.torn_disk import Broken, TornDisk, hold
 
 PATHS = [
     "a.py",
@@ -66,17 +70,10 @@ RULES = Rules(
     deny=("Write(/src/deep/*)",),
     base="/w",
 )
+PERHAPS_PAID = ("lost", "truncated", "stalled")
+"""Failures of requests that the provider may have answered."""
 REST_S = 3_600 * 6
 """A session without faults comes to rest within so much virtual time."""
-
-
-class Broken(BaseException):
-    """A law did not hold. Not an AssertionError, because the session catches those of tools."""
-
-
-def hold(law: str, fine: object, what: object = "") -> None:
-    if not fine:
-        raise Broken(f"{law}: {what}")
 
 
 # --- the arguments of a foolish agent -------------------------------------------------------------
@@ -160,7 +157,7 @@ class BaseSimulation:
         self.seed = seed
         self.random = Random(seed)
         self.clock = VirtualClock()
-        self.disk = MemoryDisk()
+        self.disk = TornDisk(Random(f"disk {seed}"))
         self.disk.delay = lambda: self.random.choice([0.0, 0.001, 0.02, 0.3])
         self.life = 0
         self.words = 0
@@ -174,6 +171,12 @@ class BaseSimulation:
     async def play(self) -> None:
         """Run the whole simulation."""
         raise NotImplementedError
+
+    async def _reach_instant(self) -> None:
+        """Wait for the instant of a crash: as often as not, when a write was just acknowledged."""
+        if self.random.random() < 0.5:
+            self.disk.acknowledged.clear()
+            await asyncio.wait([asyncio.ensure_future(self.disk.acknowledged.wait())], timeout=5)
 
     async def _stream_s(self) -> None:
         await asyncio.sleep(self.random.choice([0.0, 0.01, 0.4, 3.0]))
@@ -236,6 +239,8 @@ class Simulation(BaseSimulation):
             usd_max=self.random.choice([0.0, 0.0, 0.0, 2.0]),
             parallel_max=self.random.choice([2, 32]),
         )
+        self.padding = self.random.choice([(5, 5, 300), (300, 300, 2_000)])
+        """Words of a message of the user: whoever writes much fills the summaries."""
         self.profile = "seed" if self.random.random() < 0.15 else "default"
         self.sent: Sent | None = None
         self.unqueued: dict[str, None] = {}
@@ -306,14 +311,8 @@ class Simulation(BaseSimulation):
         )
         if request.purpose != "turn":
             return
-        shown = "\n".join(text_of((item.part,)) for item in request.items)
-        for word in state.words:
-            fine = (
-                word.text in shown
-                or f'Recall(handle="r{word.seq}")' in shown
-                or self.profile == "seed"
-            )
-            hold("law 5: the user's words stand", fine, f"r{word.seq} {word.text!r}")
+        if self.profile != "seed":
+            check_words_stand(request, state)
         old, self.sent = (
             self.sent,
             Sent(request.items, request.prefix_seq, None, state.breaks, self.life),
@@ -332,7 +331,7 @@ class Simulation(BaseSimulation):
     def _say(self) -> UserMessage:
         self.words += 1
         how = self.random.choice(["prompt", "prompt", "steer", "queued", "command"])
-        padding = self.model.text(self.random.choice([5, 5, 300]))
+        padding = self.model.text(self.random.choice(self.padding))
         return UserMessage((Text(f"word<{self.words}> {padding}"),), how)  # type: ignore[arg-type]
 
     def act(self) -> None:
@@ -363,7 +362,7 @@ class Simulation(BaseSimulation):
                 self.unqueued[key_of(taken)] = None
         elif luck < 0.94:
             said = self._say()
-            self.disk.left.append(msgspec.json.encode(said))
+            self.disk.leave(msgspec.json.encode(said))
         elif luck < 0.97:
             self._tell(Answer(f"c{self.random.randrange(40)}.0", "allow"))
         else:
@@ -389,6 +388,7 @@ class Simulation(BaseSimulation):
         self._check_log(self.disk.entries(), over=True)
 
     async def _live(self, acts: int) -> None:
+        await self.disk.begin(self.clock.wall_us)
         before = self.disk.entries()
         self.session = session = open_test_session(
             self.model, disk=self.disk, deps=self._dependencies(), profile=self.profile
@@ -438,14 +438,12 @@ class Simulation(BaseSimulation):
             hold("the session comes to rest", self.clock.mono_s() < limit, what)
 
     async def _kill(self, tasks: list[asyncio.Future[None]]) -> None:
-        """Kill the process or cut the power; a part of the unacknowledged writes is on disk."""
-        disk, power = self.disk, self.random.random() < 0.3
+        """Kill the process or cut the power."""
+        disk, power = self.disk, self.random.random() < 0.4
+        await self._reach_instant()
         await kill(self.session, disk, *tasks, *self.tellers)
-        kept = disk.flushed if power else disk.committed
-        kept = self.random.randrange(kept, len(disk.writes) + 1)
         self.lives["power" if power else "kill"] += 1
-        disk.reopen(writes=kept)
-        disk.kill()
+        await disk.crash(power=power)
         entries = disk.entries()
         self._check_log(entries, over=False)
         if not power:
@@ -476,6 +474,7 @@ class Simulation(BaseSimulation):
         hold("seqs are contiguous", [e.seq for e in entries] == list(range(1, len(entries) + 1)))
         self._check_calls(entries, over=over)
         self._check_words(entries)
+        check_assumed(entry.event for entry in entries)
         for name, data in self.space.files.items():
             hold("law 4: no marker reaches a file", marker_sign(NONCE).encode() not in data, name)
         blobs = self.disk.blobs()
@@ -540,6 +539,28 @@ class Simulation(BaseSimulation):
             )
 
 
+def check_assumed(events: Iterable[AnyEvent]) -> None:
+    """I5: a request whose answer may have been paid for counts, though its price is not known."""
+    reserved = False
+    for event in events:
+        if isinstance(event, Asked):
+            reserved = reserved or event.reserved_usd > 0
+        elif isinstance(event, AskFailed) and (event.partial or event.kind in PERHAPS_PAID):
+            hold("I5: what may have been paid counts", event.assumed_usd > 0 or not reserved, event)
+
+
+def check_words_stand(request: Request, state: State) -> None:
+    """Law 5: each message of the user is in the request, or its handle is."""
+    shown = "\n".join(text_of((item.part,)) for item in request.items)
+    told: set[int] = set()
+    for first, last, how in re.findall(r"messages of the user, r(\d+) to r(\d+): (.*)\]", shown):
+        told |= {int(seq) for seq in re.findall(r"\br(\d+)", how)}
+        told |= set(range(int(first), int(last) + 1)) if "finds the others" in how else set()
+    for word in state.words:
+        fine = word.text in shown or f'Recall(handle="r{word.seq}")' in shown or word.seq in told
+        hold("law 5: the user's words stand", fine, f"{state.label} r{word.seq} {word.text!r}")
+
+
 def key_of(text: str) -> str:
     """Return the key of a message."""
     return text[text.find("word<") :].split(">", maxsplit=1)[0]
@@ -575,11 +596,14 @@ Played = TypeVar("Played", bound=BaseSimulation)
 def play(simulation: Played) -> Played:
     """Play `simulation` and return it. Raises AssertionError, naming the seed."""
     try:
-        run_virtual(simulation.play(), clock=simulation.clock, seed=simulation.seed)
+        with simulation.disk.in_virtual_time():
+            run_virtual(simulation.play(), clock=simulation.clock, seed=simulation.seed)
     except (Exception, Broken) as error:
         where = (
             f"seed {simulation.seed}, life {simulation.life}, entry "
             f"{len(simulation.disk.entries())}"
         )
         raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+    finally:
+        simulation.disk.close()
     return simulation

@@ -68,15 +68,16 @@ from tests.support.simulate import (
     MODES,
     TOOLS,
     BaseSimulation,
-    Broken,
+    check_assumed,
+    check_words_stand,
     difference,
-    hold,
     key_of,
     play,
     raise_first,
 )
 from tests.support.simulate import bash as run
 from tests.support.supervision import MemorySupervision
+from tests.support.torn_disk import Broken, hold
 
 REST_S = 3_600 * 3
 """A tree without faults comes to rest within so much virtual time."""
@@ -320,14 +321,7 @@ class TreeSimulation(BaseSimulation):
         )
         if request.purpose != "turn":
             return
-        shown = "\n".join(text_of((item.part,)) for item in request.items)
-        ranges = re.findall(r"messages of the user, r(\d+) to r(\d+): Recall", shown)
-        told = {seq for first, last in ranges for seq in range(int(first), int(last) + 1)}
-        for word in state.words:
-            fine = (
-                word.text in shown or f'Recall(handle="r{word.seq}")' in shown or word.seq in told
-            )
-            hold("law 5: the user's words stand", fine, f"{state.label} r{word.seq} {word.text!r}")
+        check_words_stand(request, state)
         old = self.sent.get(request.session)
         self.sent[request.session] = new = Sent(
             request.items, request.prefix_seq, None, state.breaks
@@ -494,6 +488,7 @@ class TreeSimulation(BaseSimulation):
 
     async def _live(self, acts: int) -> None:
         self.disk.full = False
+        await self.disk.begin(self.clock.wall_us)
         before, begun_us = self.disk.entries(), self.clock.wall_us()
         self.session = session = self._open()
         if self.life == 1:
@@ -573,8 +568,9 @@ class TreeSimulation(BaseSimulation):
         return session.busy or session.inbox.waiting or not session.quiet or running
 
     async def _kill(self, tasks: Sequence[asyncio.Future[None]]) -> None:
-        """Kill the process or cut the power; a part of the unacknowledged writes is on disk."""
-        disk, power = self.disk, self.random.random() < 0.3
+        """Kill the process or cut the power."""
+        disk, power = self.disk, self.random.random() < 0.4
+        await self._reach_instant()
         company = self.session.find(Subagents)
         subagents = (
             [one.task for one in company.tree.working.values() if one.task is not None]
@@ -589,12 +585,9 @@ class TreeSimulation(BaseSimulation):
         for task in (every := [*tasks, *self.tellers, *subagents]):
             task.cancel()
         await asyncio.wait(every, timeout=0.1)  # what waits for a disk that is gone never ends
-        kept = disk.flushed if power else disk.committed
-        kept = self.random.randrange(kept, len(disk.writes) + 1)
         self.seen["power" if power else "kill"] += 1
         disk.full = False
-        disk.reopen(writes=kept)
-        disk.kill()
+        await disk.crash(power=power)
         if power:  # the supervisor goes too
             self.supervision.die()
         self._check_logs(over=False)
@@ -694,6 +687,7 @@ class TreeSimulation(BaseSimulation):
         usd = sum(e.cost_usd for e in every if isinstance(e, Replied))
         usd += sum(e.assumed_usd for e in every if isinstance(e, AskFailed))
         asks = [e for e in every if isinstance(e, Asked)]
+        check_assumed(every)
         dearest = max((e.reserved_usd for e in asks), default=0.0)
         fine = not self.limits.usd_max or usd <= self.limits.usd_max + dearest + 1e-9
         hold(
@@ -770,6 +764,10 @@ class TreeSimulation(BaseSimulation):
         begun = [e.event.task for e in own if isinstance(e.event, TaskStarted)]
         hold("only what began ends", all(task in begun for task in ended), (begun, ended))
         self.seen["task"] += len(ended)
+        for e in own:
+            if isinstance(e.event, TaskEnded) and e.event.state == "lost":
+                known = e.event.task in self.supervision.ends
+                hold("I4: an end that was kept is not lost", not known, e.event)
         lives = {one.kept.task for one in self.supervision.running if one.kept is not None}
         if over and not state.label:
             lost = [

@@ -38,6 +38,8 @@ class MemorySupervision:
         """Kept tasks, running and over, until they are settled."""
         self.ever_kept: list[str] = []
         """Ids of all tasks that were ever kept, in order."""
+        self.ends: dict[str, str] = {}
+        """How kept tasks truly ended: their states."""
         self.files: dict[str, bytes] = {}
         """Output of finished tasks, by path."""
         self.running: list[MemoryProcess] = []
@@ -342,4 +344,5 @@ class MemoryProcess:
             cause="" if ended.cause == "exit" else ended.cause,
             elapsed_s=ended.elapsed_s,
         )
+        self.home.ends[keeping.task] = kept.now.state
         self.home.tell(keeping.task)

@@ -258,6 +258,21 @@ COMMANDS: Mapping[str, Command] = {
             0,
         ),
         Command(
+            "report",
+            "[SESSION] [FLAGS]",
+            "Write a file for a bug report: versions, what longrein doctor says, the settings that "
+            "are set, and the kinds and sizes of the last entries of SESSION, or of the newest of "
+            "this folder. Secrets are replaced. Nothing is sent.",
+            (
+                flag("-o --output", "write here and not to longrein-report.json", "word", "FILE"),
+                flag("--entries", "how many entries (200)", "count", "N"),
+                flag("--with-content", "with the redacted texts of these entries"),
+                STATE_DIR,
+                HELP,
+            ),
+            1,
+        ),
+        Command(
             "trust",
             "[FLAGS]",
             "Use what this folder brings from now on: settings and rules, which can only narrow "

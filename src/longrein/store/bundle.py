@@ -44,7 +44,7 @@ from longrein.store.database import (
 from longrein.store.disk_errors import store_failure
 from longrein.store.reader import ReadConnection, Reader, stored_body
 from longrein.store.repair import new_database
-from longrein.store.session_folder import DATABASE, make_session_folder, session_id
+from longrein.store.session_folder import BLOBS, DATABASE, make_session_folder, session_id
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
@@ -259,12 +259,12 @@ def _create(
 ) -> BundleReport:
     session = session_id(manifest.session)
     folder, fresh = make_session_folder(state_dir, session)
-    if not fresh:
+    building = os.path.join(folder, DATABASE + ".new")
+    if not fresh and not _is_abandoned(folder, building):
         raise SessionError(
             f"there is already a session {session}; go on with `longrein -r {session}`"
         )
     try:
-        building = os.path.join(folder, DATABASE + ".new")
         with contextlib.closing(new_database(building)) as target:
             blobs = Blobs(folder)
             entries = sum(
@@ -284,6 +284,20 @@ def _create(
     return BundleReport(
         session, manifest.cwd, entries, len(manifest.sessions) - 1, len(manifest.blobs)
     )
+
+
+def _is_abandoned(folder: str, building: str) -> bool:
+    """Return True for a session that a killed import has begun; False while an import runs."""
+    if not set(os.listdir(folder)) <= {os.path.basename(building), BLOBS}:
+        return False
+    try:
+        with contextlib.closing(sqlite3.connect(building, timeout=0)) as unfinished:
+            unfinished.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:  # locked by the import that writes it
+        return False
+    except sqlite3.DatabaseError:  # half written
+        return True
+    return True
 
 
 def _import_log(

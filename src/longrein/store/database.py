@@ -293,7 +293,8 @@ class Database:
         self.blobs = blobs
         self._wal = -1
         self._grown_bytes = 0
-        self._is_durable = file_size(self.path) > 4096  # a single page was never checkpointed
+        self._is_new = file_size(self.path) <= 4096  # a single page was never checkpointed
+        self._is_durable = False
         if not os.path.exists(self.path):
             os.close(new_file(self.path))
         self.connection = sqlite3.connect(
@@ -311,7 +312,7 @@ class Database:
 
     def _prepare(self, notes: list[str], network: bool) -> None:
         execute = self.connection.execute
-        execute(f"PRAGMA synchronous={'NORMAL' if self._is_durable else 'OFF'}")
+        execute(f"PRAGMA synchronous={'OFF' if self._is_new else 'NORMAL'}")
         mode = execute(f"PRAGMA journal_mode={'DELETE' if network else 'WAL'}").fetchone()[0]
         layout = execute("PRAGMA user_version").fetchone()[0]
         if not 0 <= layout < LAYOUTS_MAX:
@@ -444,14 +445,15 @@ class Database:
         self.unflushed = False
 
     def make_durable(self) -> None:
-        """Bring the main file of a new session and the folders above it to disk, before its first
-        flush.
+        """Bring the main file of a new session to disk, and the names of the files, before the
+        first flush. SQLite makes the WAL anew at each open, and never flushes its name.
 
         Raises sqlite3.Error, OSError; may be called again.
         """
         if self._is_durable:
             return
-        self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        if self._is_new:
+            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         sessions = os.path.dirname(self.folder)
         for path in (self.folder, sessions, os.path.dirname(sessions)):
             flush_path(path)
