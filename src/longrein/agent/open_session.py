@@ -176,8 +176,12 @@ def folded_from(
 ) -> State:
     """Fold a log from its snapshot. `entries(after)` gives those behind seq `after`."""
     state = decode_state(kept.state) if kept is not None else None
-    if kept is None or state is None or (state.seq, state.session) != (kept.seq, session):
+    if kept is None or state is None:
         return fold(entries(0))
+    if (state.seq, state.session) != (kept.seq, kept.original or session):
+        return fold(entries(0))
+    if kept.original:  # a fork's first entry differs from its original's in the id alone
+        state.session = state.route = session
     for entry in entries(kept.seq):
         if isinstance(entry.event, Rewound | Restored):
             return fold(entries(0))  # goes back once for all of them

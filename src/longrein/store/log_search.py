@@ -398,7 +398,7 @@ def _indexed_to(connection: sqlite3.Connection, reader: Reader, number: int) -> 
 def _index_entry(connection: sqlite3.Connection, reader: Reader, row: Row) -> int:
     """Index the texts of one entry; return their number of characters."""
     taken = 0
-    for _, _, content in _searched_contents(entry_of(reader.folder, row), reader):
+    for _, _, content in _searched_contents(entry_of(reader.folders, row), reader):
         text = lower_case(content)
         for start in range(0, len(text), SPAN_CHARS):
             span = connection.execute("INSERT INTO spans(key) VALUES(?)", (row[0],)).lastrowid

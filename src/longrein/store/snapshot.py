@@ -5,10 +5,9 @@ to its entry) and the code that made it. Otherwise, or when it is torn, the log 
 It is written without a flush, and a failed write loses nothing.
 """
 
-import contextlib
 import os
-import sqlite3
 import sys
+from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
 
@@ -86,19 +85,16 @@ def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) ->
 
 
 def read_snapshot(
-    folder: str, session: str, connection: sqlite3.Connection
+    folder: str, session: str, log_hash: Callable[[int], LogHash]
 ) -> tuple[Snapshot, LogHash] | None:
-    """Return the snapshot that fits the log behind `connection`, with the hash of that log so far;
-    else None.
+    """Return the snapshot that fits the log, with the hash of that log so far; else None.
 
-    Reads only the heads of the rows.
+    `log_hash` returns the hash of the log up to an entry.
     """
     head, state = _read_file(folder)
     if head is None or head.session != session or head.code != code_version():
         return None
-    log = LogHash()
-    with contextlib.suppress(sqlite3.Error):  # the check of the rows reports the damage
-        log.take(connection, head.seq)
+    log = log_hash(head.seq)
     if log.seq != head.seq or log.digest() != head.log:
         return None
     return Snapshot(head.seq, state), log

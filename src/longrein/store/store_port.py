@@ -28,6 +28,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     seq: int
     state: bytes | bytearray
+    original: str = ""
+    """Id of the session of which it is the state: of a fork's original, up to the fork point."""
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
