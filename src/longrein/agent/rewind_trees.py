@@ -20,6 +20,7 @@ from longrein.agent.rewind import (
     PERHAPS,
     RestoredTrees,
     doubtful_first,
+    file_entries,
     put_back,
 )
 from longrein.agent.rewind_log import (
@@ -27,7 +28,6 @@ from longrein.agent.rewind_log import (
     Gap,
     first_checkpoint,
     gaps,
-    has_tree_changes,
     step_end,
 )
 from longrein.agent.session import Session
@@ -289,21 +289,40 @@ def _ignored_then(plan: RootPlan, targets: Iterable[FileTarget]) -> dict[str, st
 # --- Rewind of a session --------------------------------------------------------------------------
 
 
+TREE_KINDS = (
+    "ChildEnded",
+    "ChildStarted",
+    "CheckpointTaken",
+    "FileChanged",
+    "FileSeen",
+    "Rewound",
+    "TaskEnded",
+    "TaskStarted",
+    "ToolEnded",
+)
+"""Stored types of the entries that a plan is made from."""
+
+
+def _has_tree_changes(session: Session, to: int) -> bool:
+    """Return True if files were changed or kept in a checkpoint after entry `to`."""
+    return bool(session.entries_of("FileChanged", "CheckpointTaken", after=to))
+
+
 async def restore_trees(session: Session, message: Rewind) -> RestoredTrees | None:
     """Restore the work tree for a rewind; None where no checkpoint is from after that moment.
 
     The present tree is kept first, and the message stays in the inbox until the caller has taken
     it: after a kill the next open carries on.
     """
-    kept, entries = session.open(Checkpoints), session.entries_from(1)
-    to = step_end(entries, message.to) if message.conversation else message.to
-    if kept is None or not has_tree_changes(entries, to):
+    kept = session.open(Checkpoints)
+    to = step_end(session.history, message.to) if message.conversation else message.to
+    if kept is None or not _has_tree_changes(session, to):
         return None
     now = await kept.keep("rewind")
     await session.commit(flush=True)
     if not now:
         return None
-    entries = session.entries_from(1)
+    entries = session.entries_of(*TREE_KINDS)
     try:
         plans = await kept.run(partial(_plans, session, entries, to, now, message.overwrite, ""))
         puts = await kept.run(lambda _: [put for plan in plans for put in carry_out(plan)])
@@ -320,10 +339,13 @@ async def preview_rewind(
     session: Session, to: int, *, overwrite: bool, conversation: bool
 ) -> RewindPreview:
     """Return what `restore_trees` and `rewind` would do to the files now. Changes none."""
-    kept, entries = session.open(Checkpoints), session.entries_from(1)
-    to = step_end(entries, to) if conversation else to
-    notes, plans = _notes(session.state, entries, to), list[RootPlan]()
-    if kept is not None and has_tree_changes(entries, to):
+    kept = session.open(Checkpoints)
+    to = step_end(session.history, to) if conversation else to
+    notes, plans = _notes(session.state, session.entries_of("CheckpointTaken", after=to), to), []
+    entries = list[Entry]()
+    if _has_tree_changes(session, to):
+        entries = session.entries_of(*TREE_KINDS)
+    if kept is not None and entries:
         name, now, problem = await kept.copy_tree()
         try:
             plans = (
@@ -338,7 +360,7 @@ async def preview_rewind(
     covered = frozenset().union(*(plan.covered for plan in plans))
     covering = RestoredTrees((), covered)
     workspace, read_blob = session.deps.workspace, session.log.read_blob
-    puts = put_back(workspace, read_blob, entries, to, covering, dry=True)
+    puts = put_back(workspace, read_blob, file_entries(session, to), to, covering, dry=True)
     restored = [put.path for put in puts if put.done and not put.removed]
     removed = [put.path for put in puts if put.removed]
     kept_files = [put for put in puts if not put.done]

@@ -263,6 +263,12 @@ class SessionLog:
             log._rows.about = reader.about()
         return log
 
+    def snapshot_before(self, seq: int) -> Snapshot | None:
+        return self.reader.snapshot(seq) if self.number == ROOT else None
+
+    def of_kind(self, *kinds: str, after: int = 0) -> Iterator[Entry]:
+        return self.reader.of_kind(*kinds, after=after)
+
     def history(self, first: int, last: int) -> Iterator[Entry]:
         return self.reader.entries(max(first, 1) - 1, last) if last >= max(first, 1) else iter(())
 

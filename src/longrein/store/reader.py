@@ -297,19 +297,19 @@ class Reader:
         """Return the hash of the root's log up to entry `seq`. Reads only the heads of the rows."""
         return _log_hash(self._source, seq)
 
-    def snapshot(self) -> Snapshot | None:
-        """Return the snapshot that fits the log of a root session; None without one, and where the
-        database cannot be read.
+    def snapshot(self, most: int = SEQ_MAX) -> Snapshot | None:
+        """Return the newest snapshot up to entry `most` that fits the log of a root session; None
+        without one, and where the database cannot be read.
         """
-        found = self.snapshot_and_hash()
+        found = self.snapshot_and_hash(most)
         return found[0] if found else None
 
-    def snapshot_and_hash(self) -> tuple[Snapshot, LogHash] | None:
-        """Return the snapshot that fits the log of a root session, with the hash of the log up to
-        there. A fork without one of its own uses that of its original.
+    def snapshot_and_hash(self, most: int = SEQ_MAX) -> tuple[Snapshot, LogHash] | None:
+        """Return that snapshot with the hash of the log up to there. A fork without one of its own
+        uses that of its original.
         """
         with contextlib.suppress(SessionError):  # the check of the rows reports the damage
-            return _find_snapshot(self._source)
+            return _find_snapshot(self._source, most)
         return None
 
     def tail(self) -> tuple[int, int]:
@@ -318,7 +318,12 @@ class Reader:
         return entry_seq(key), at
 
     def _newest(
-        self, columns: str, where: str = "1", *values: object, batch: int = BATCH_ROWS
+        self,
+        columns: str,
+        where: str = "1",
+        *values: object,
+        batch: int = BATCH_ROWS,
+        after: int = 0,
     ) -> Iterator[Any]:
         """Iterate `columns`, of which the first is `key`, of the rows of the log that fit
         `where`, newest first.
@@ -328,7 +333,8 @@ class Reader:
             "BY key DESC LIMIT ?"
         )
         for number, begin, end in self.newest_spans():
-            for source, first, last in reversed(self._source.parts(number, begin, end)):
+            for source, low, last in reversed(self._source.parts(number, begin, end)):
+                first = max(low, after + 1)
                 key = entry_key(number, last)
                 while rows := source.all(query, entry_key(number, first), key, *values, batch):
                     yield from rows
@@ -376,13 +382,15 @@ class Reader:
                     break
                 key = rows[-1][0] + 1
 
-    def of_kind(self, *kinds: str) -> Iterator[Entry]:
-        """Iterate entries whose events have these stored types, newest first."""
+    def of_kind(self, *kinds: str, after: int = 0) -> Iterator[Entry]:
+        """Iterate entries behind seq `after` whose events have these stored types, newest
+        first.
+        """
         starts = [b'{"type":"%s"' % kind.encode() for kind in kinds]
         tests = " OR ".join(["typeof(body) = 'text'", *["substr(body, 1, ?) = ?"] * len(starts)])
         wanted = [value for start in starts for value in (len(start), start)]
         folders = self.folders
-        for row in self._newest(ROW_COLUMNS, tests, *wanted):
+        for row in self._newest(ROW_COLUMNS, tests, *wanted, after=after):
             entry = entry_of(folders, row)
             if kind_of(entry.event) in kinds:
                 yield entry
@@ -525,13 +533,13 @@ def _log_hash(source: ReadConnection, seq: int) -> LogHash:
     return log
 
 
-def _find_snapshot(source: ReadConnection) -> tuple[Snapshot, LogHash] | None:
-    found = read_snapshot(source.folder, source.session, lambda seq: _log_hash(source, seq))
+def _find_snapshot(source: ReadConnection, most: int) -> tuple[Snapshot, LogHash] | None:
+    found = read_snapshot(source.folder, source.session, lambda seq: _log_hash(source, seq), most)
     originals = source.sources()[1:]
     if found is not None or source.shares is None or not originals:
         return found
-    found = _find_snapshot(originals[0])
-    if found is None or found[0].seq > source.shares.seq or not _begins_like(source, originals[0]):
+    found = _find_snapshot(originals[0], min(most, source.shares.seq))
+    if found is None or not _begins_like(source, originals[0]):
         return None
     original = found[0].original or originals[0].session
     snapshot = msgspec.structs.replace(found[0], original=original)

@@ -154,6 +154,16 @@ class Log(Protocol):
         entry. Returns None for a subagent and while another snapshot is being written.
         """
 
+    def snapshot_before(self, seq: int) -> Snapshot | None:
+        """Return the newest stored snapshot of entry `seq` or before, if it fits the log; always
+        None for a subagent.
+        """
+
+    def of_kind(self, *kinds: str, after: int = 0) -> Iterator[Entry]:
+        """Iterate committed entries behind seq `after` whose events have these stored types,
+        newest first.
+        """
+
     def history(self, first: int, last: int) -> Iterator[Entry]:
         """Iterate committed entries from seq `first` to `last`, shared ones included, in small
         batches.
