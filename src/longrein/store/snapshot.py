@@ -21,7 +21,7 @@ SNAPSHOT = "state.snapshot"
 EARLIER = "state-{}.snapshot"
 """Name of an earlier snapshot, for a rewind, by its entry."""
 EARLIER_ENTRIES = 1_000
-"""Up to this distance from the newest snapshot one earlier one is kept, and one for each double."""
+"""Unit of the distances at which earlier snapshots are kept."""
 EARLIER_BYTES_MAX = 64 * 1024 * 1024
 """Limit of the size of all earlier snapshots."""
 HASH_BYTES = 16
@@ -92,9 +92,9 @@ def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) ->
 
 
 def _keep_earlier(folder: str, seq: int) -> None:
-    """Keep some earlier snapshots beside the one of entry `seq` that is about to be written. Their
-    distances from it double, so a rewind folds at most about as much as it goes back. Raises
-    OSError.
+    """Keep some earlier snapshots beside the one of entry `seq` that is about to be written: four
+    for each doubling of the distance from it, so a rewind folds about a quarter of what it goes
+    back. Raises OSError.
     """
     last = _read_head(os.path.join(folder, SNAPSHOT))
     known = _earlier(folder)
@@ -105,9 +105,11 @@ def _keep_earlier(folder: str, seq: int) -> None:
     if last.seq < seq:
         known[last.seq] = os.path.join(folder, EARLIER.format(last.seq))
         os.rename(os.path.join(folder, SNAPSHOT), known[last.seq])
-    oldest: dict[int, int] = {}
+    oldest: dict[tuple[int, int], int] = {}
     for one in sorted(known):
-        oldest.setdefault((max(seq - one, 0) // EARLIER_ENTRIES).bit_length(), one)
+        distance = max(seq - one, 0) // EARLIER_ENTRIES
+        bits = distance.bit_length()
+        oldest.setdefault((bits, distance >> max(bits - 3, 0)), one)
     kept = set(oldest.values())
     room = EARLIER_BYTES_MAX
     for one in sorted(known, reverse=True):
