@@ -94,7 +94,9 @@ def _take(session: Session, message: InboxMessage, trees: "RestoredTrees | None"
             if whole:
                 rewind(session, to, files=files, trees=trees)
             else:
-                restore_files(session, to, trees)
+                for put in restore_files(session, to, trees):
+                    if not put.done:
+                        session.notice(f"{put.path} was not restored: {put.why}")
         case Uncompact(seq):
             from longrein.agent.rewind import uncompact
 

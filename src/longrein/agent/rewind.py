@@ -5,6 +5,8 @@ changed is restored from checkpoints (`agent.rewind_trees`); what the log alone 
 of ignored files, from its blobs.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from longrein.agent.moves import call_ended
@@ -39,29 +41,20 @@ def rewind(session: Session, to: int, *, files: bool, trees: RestoredTrees | Non
     """
     to = step_end(session.history, to)
     session.append(*(_left(open_call) for open_call in session.state.calls.values()))
-    put = _restored(session, to, trees) if files else ()
+    put = restore_files(session, to, trees) if files else ()
     before = session.state.prefix
     session.append(Rewound(to, put))
     if before is not session.state.prefix:
         session.append(session.deps.prefix(session.deps.model, "model"))
 
 
-def restore_files(session: Session, to: int, trees: RestoredTrees | None = None) -> None:
-    """Restore the files as of entry `to` and keep the conversation; tell the user which could not
-    be restored.
+def restore_files(session: Session, to: int, trees: RestoredTrees | None) -> tuple[FilePut, ...]:
+    """Restore the files as of entry `to` from the log; return them with those from checkpoints,
+    shortened where it is much.
 
-    The model is told of the changes like of anybody else's.
+    Where the conversation stays, the model is told of the changes like of anybody else's.
     """
-    for put in _restored(session, to, trees):
-        if not put.done:
-            session.notice(f"{put.path} was not restored: {put.why}")
-
-
-def _restored(session: Session, to: int, trees: RestoredTrees | None) -> tuple[FilePut, ...]:
-    """Restore files from the log; return them with those from checkpoints, shortened where it is
-    much.
-    """
-    entries = file_entries(session, to)
+    entries = file_entries(session.entries_of, to)
     puts = put_back(session.deps.workspace, session.log.read_blob, entries, to, trees)
     if trees is None:
         return puts
@@ -74,13 +67,13 @@ def _restored(session: Session, to: int, trees: RestoredTrees | None) -> tuple[F
     return tuple(sorted([*puts, *important, *others[:PUTS_MAX]], key=doubtful_first))
 
 
-def file_entries(session: Session, to: int) -> list[Entry]:
+def file_entries(entries_of: Callable[..., list[Entry]], to: int) -> list[Entry]:
     """Return the entries from which the files' contents at entry `to` are known; none where no
-    file was changed since.
+    file was changed since. `entries_of`: that of a session.
     """
-    if not session.entries_of("FileChanged", "Rewound", after=to):
+    if not entries_of("FileChanged", "Rewound", after=to):
         return []
-    return session.entries_of("FileSeen", "FileChanged", "Rewound")
+    return entries_of("FileSeen", "FileChanged", "Rewound")
 
 
 def doubtful_first(put: FilePut) -> tuple[bool, str]:

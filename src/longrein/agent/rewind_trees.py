@@ -289,6 +289,8 @@ def _ignored_then(plan: RootPlan, targets: Iterable[FileTarget]) -> dict[str, st
 # --- Rewind of a session --------------------------------------------------------------------------
 
 
+CHANGES = ("FileChanged", "CheckpointTaken")
+"""Stored types of the entries that say that files were changed, or kept in a checkpoint."""
 TREE_KINDS = (
     "ChildEnded",
     "ChildStarted",
@@ -303,11 +305,6 @@ TREE_KINDS = (
 """Stored types of the entries that a plan is made from."""
 
 
-def _has_tree_changes(session: Session, to: int) -> bool:
-    """Return True if files were changed or kept in a checkpoint after entry `to`."""
-    return bool(session.entries_of("FileChanged", "CheckpointTaken", after=to))
-
-
 async def restore_trees(session: Session, message: Rewind) -> RestoredTrees | None:
     """Restore the work tree for a rewind; None where no checkpoint is from after that moment.
 
@@ -316,7 +313,7 @@ async def restore_trees(session: Session, message: Rewind) -> RestoredTrees | No
     """
     kept = session.open(Checkpoints)
     to = step_end(session.history, message.to) if message.conversation else message.to
-    if kept is None or not _has_tree_changes(session, to):
+    if kept is None or not session.entries_of(*CHANGES, after=to):
         return None
     now = await kept.keep("rewind")
     await session.commit(flush=True)
@@ -343,7 +340,7 @@ async def preview_rewind(
     to = step_end(session.history, to) if conversation else to
     notes, plans = _notes(session.state, session.entries_of("CheckpointTaken", after=to), to), []
     entries = list[Entry]()
-    if _has_tree_changes(session, to):
+    if session.entries_of(*CHANGES, after=to):
         entries = session.entries_of(*TREE_KINDS)
     if kept is not None and entries:
         name, now, problem = await kept.copy_tree()
@@ -360,7 +357,9 @@ async def preview_rewind(
     covered = frozenset().union(*(plan.covered for plan in plans))
     covering = RestoredTrees((), covered)
     workspace, read_blob = session.deps.workspace, session.log.read_blob
-    puts = put_back(workspace, read_blob, file_entries(session, to), to, covering, dry=True)
+    puts = put_back(
+        workspace, read_blob, file_entries(session.entries_of, to), to, covering, dry=True
+    )
     restored = [put.path for put in puts if put.done and not put.removed]
     removed = [put.path for put in puts if put.removed]
     kept_files = [put for put in puts if not put.done]
