@@ -1,14 +1,18 @@
-"""Time of a resume: from process start to first request, with and without the snapshot.
+"""Time of a resume, with and without the snapshot; of a rewind, of undoing a compaction, of a fork
+and of the fork's first resume.
 
 `python -m benchmarks.resume --entries 100000` writes a session of that many entries, then starts
-`longrein -p … -c` against a provider on this machine. With `--keep FOLDER` the session is made once
-and lies there.
+`longrein -p … -c` against a provider on this machine. The other acts run in a process each. With
+`--keep FOLDER` the session is made once and lies there.
 """
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,15 +24,23 @@ from pathlib import Path
 from benchmarks.context.speed import SECOND_US, LongSession
 from benchmarks.context.table import Row, print_table
 
-from longrein.context import step
-from longrein.events import AnyEvent, Entry
-from longrein.store import open_log
+from longrein.agent.open_session import StoredStates, resumed_state
+from longrein.agent.rewind_log import step_end
+from longrein.context import encode_state, fold_without, go_back, step
+from longrein.events import AnyEvent, Entry, Opened, Restored, Rewound
+from longrein.store import Snapshot, delete_session, fork_log, open_log
 
 SESSION = "00000000-0000-4000-8000-0000000e5000"
 RESULTS = (400, 4_000, 12_000, 24_000)
 """Characters of results: 100,000 entries make about 250 MB."""
 REACH_S = 0.5
-BATCH = 2_000
+BATCH = 1_000
+"""Entries that are written at once, and after which the agent keeps a snapshot."""
+FORK = "00000000-0000-4000-8000-0000000e5001"
+RECENT = 200
+"""Distance of a recent target from the end, in entries."""
+ACTS = ("rewind-recent", "rewind-1000", "rewind-worst", "rewind-oldest", "uncompact", "fork")
+REACHES_S = {"rewind-recent": 0.5, "uncompact": 0.5, "fork": 0.3, "first-resume": 0.5}
 LONGREIN = Path(sys.executable).parent / "longrein"
 
 
@@ -59,6 +71,9 @@ async def write(state_dir: Path, tree: Path, entries: int) -> None:
         if len(long.batch) > BATCH or long.state.seq >= entries:
             await asyncio.wrap_future(log.append(long.batch, flush=True))
             long.batch.clear()
+            writing = log.keep_snapshot(Snapshot(long.state.seq, encode_state(long.state)))
+            if writing is not None:
+                await asyncio.wrap_future(writing)
     await asyncio.wrap_future(log.append(long.batch, flush=True))
     await log.close()
 
@@ -135,6 +150,76 @@ def resume(home: Path, state_dir: Path, tree: Path) -> ResumeTimes:
         server.wait()
 
 
+def wall_us() -> int:
+    """Return the time in microseconds."""
+    return time.time_ns() // 1000
+
+
+async def act(name: str, state_dir: str) -> None:
+    """Do one act with the session, and print its seconds, CPU seconds and the peak memory in MB."""
+    if name == "fork":
+        await _fork(state_dir)
+        return
+    session = FORK if name == "first-resume" else SESSION
+    begun = time.perf_counter(), time.process_time()
+    log = await open_log(state_dir, session, create=False, wall_us=wall_us)
+    state = resumed_state(log)
+    stored = StoredStates(log)
+    last, at = state.seq, state.at
+    if name != "first-resume":
+        begun = time.perf_counter(), time.process_time()
+    if name == "uncompact":
+        undone = state.compactions[-1]
+        fold_without(stored, undone, last)
+        go_back(state, Entry(last + 1, at, Restored(undone)), stored)
+    elif name != "first-resume":
+        known = [0, *sorted(_snapshots(Path(log.folder)))]
+        worst = max(itertools.pairwise(known), key=lambda gap: gap[1] - gap[0])[1] - 1
+        targets = {"recent": last - RECENT, "1000": last - 1000, "worst": worst, "oldest": 60}
+        to = step_end(log.history, targets[name.split("-")[1]])
+        go_back(state, Entry(last + 1, at, Rewound(to)), stored)
+    _print_cost(begun)
+    await log.close()
+
+
+async def _fork(state_dir: str) -> None:
+    """Fork the session at its end."""
+    log = await open_log(state_dir, SESSION, create=False, wall_us=wall_us)
+    first, last = log.entries[0], len(log.entries)
+    await log.close()
+    assert isinstance(first.event, Opened)
+    opened = Opened(
+        first.event.version, FORK, first.event.nonce, first.event.roots, first.event.cwd
+    )
+    begun = time.perf_counter(), time.process_time()
+    await fork_log(state_dir, SESSION, last, Entry(1, first.at, opened))
+    _print_cost(begun)
+
+
+def _snapshots(folder: Path) -> list[int]:
+    return [int(path.stem[6:]) for path in folder.glob("state-*.snapshot")]
+
+
+def _print_cost(begun: tuple[float, float]) -> None:
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(time.perf_counter() - begun[0], time.process_time() - begun[1], peak_mb)
+
+
+def rows_of_acts(state_dir: Path) -> list[Row]:
+    """Measure each act in a process of its own."""
+    found = []
+    for name in (*ACTS, "first-resume"):
+        command = [sys.executable, "-m", "benchmarks.resume", "--act", name, str(state_dir)]
+        told = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+        seconds, cpu_s, peak_mb = map(float, told.split())
+        reach = REACHES_S.get(name)
+        note = f"{cpu_s:.2f} s of CPU, peak memory {peak_mb:.0f} MB"
+        is_met = reach is None or seconds <= reach
+        found.append(Row(name, f"{seconds:.2f} s", f"≤ {reach} s" if reach else "–", is_met, note))
+    asyncio.run(delete_session(str(state_dir), FORK, wall_us=wall_us))
+    return found
+
+
 def measure(entries: int, folder: Path, rounds: int) -> list[Row]:
     """Return the rows of the table."""
     tree, state_dir = folder / "tree", folder / "state"
@@ -145,9 +230,14 @@ def measure(entries: int, folder: Path, rounds: int) -> list[Row]:
     size_mb = sum(file.stat().st_size for file in session.iterdir() if file.is_file()) / 1e6
     without = []
     for _ in range(max(1, rounds // 3)):
-        for stale in session.glob("*.snapshot"):
-            stale.unlink()
+        aside = folder / "snapshots"
+        aside.mkdir()
+        for kept in session.glob("*.snapshot"):
+            kept.rename(aside / kept.name)
         without.append(resume(folder, state_dir, tree))
+        for kept in aside.iterdir():
+            kept.replace(session / kept.name)
+        shutil.rmtree(aside)
     runs = [resume(folder, state_dir, tree) for _ in range(rounds)]
     snapshots_mb = sum(file.stat().st_size for file in session.glob("*.snapshot")) / 1e6
     best, slow = min(runs, key=lambda run: run.first_s), min(without, key=lambda run: run.first_s)
@@ -164,6 +254,7 @@ def measure(entries: int, folder: Path, rounds: int) -> list[Row]:
         f"without {slow.rss_mb:.0f} MB"),
         Row("from the answer to the end", f"{best.exit_s:.2f} s", "–", True,
         f"without {slow.exit_s:.2f} s"),
+        *rows_of_acts(state_dir),
     ]  # fmt: skip
 
 
@@ -173,7 +264,11 @@ def main() -> int:
     parser.add_argument("--entries", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--keep", type=Path, help="folder that the session is made in, or lies in")
+    parser.add_argument("--act", nargs=2, metavar=("ACT", "STATE_DIR"), help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.act:
+        asyncio.run(act(*given.act))
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         return print_table(measure(given.entries, given.keep or Path(folder), given.rounds))
 

@@ -4,12 +4,29 @@ each of them.
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 
 import msgspec
 import pytest
 
 from longrein.agent.rewind_log import step_end
-from longrein.context import Budget, State, advance, fold, step, window_of
+from longrein.context import (
+    Budget,
+    State,
+    TooEarly,
+    advance,
+    decode_state,
+    encode_state,
+    fold,
+    fold_on,
+    fold_without,
+    go_back,
+    render,
+    state_at,
+    step,
+    window_of,
+)
 from longrein.context.fold import rejoin, rejoin_restored
 from longrein.events import (
     AnyEvent,
@@ -24,7 +41,7 @@ from longrein.events import (
     ToolSpec,
     UserSpoke,
 )
-from tests.context.random_session import RandomSession
+from tests.context.random_session import RandomSession, content
 
 
 def weight(*events: AnyEvent) -> int:
@@ -95,7 +112,10 @@ def test_nested_rewinds_and_restores_give_the_state_of_a_fold_anew_for_each(seed
             if walk.state.compactions and luck.random() < 0.5:
                 walk.add(Restored(luck.choice(walk.state.compactions)))
             elif not walk.state.calls:
-                to = step_end(walk.entries, luck.randrange(2, walk.state.seq + 1))
+                to = step_end(
+                    lambda first, last: walk.entries[first - 1 : last],
+                    luck.randrange(2, walk.state.seq + 1),
+                )
                 walk.add(Rewound(to))
     expected = encoded(reference(walk.entries))
     assert encoded(fold(walk.entries)) == expected
@@ -104,3 +124,55 @@ def test_nested_rewinds_and_restores_give_the_state_of_a_fold_anew_for_each(seed
     for entry in walk.entries:
         state = advance(state, entry, lambda to: walk.entries[:to], kept)
     assert encoded(state) == expected
+
+
+class LogWithStates:
+    """A log, and the states that a session has stored now and then (`StoredLog`)."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = entries
+        self.states: dict[int, bytes | bytearray] = {}
+
+    def history(self, first: int, last: int, /) -> Sequence[Entry]:
+        return [entry for entry in self.entries if first <= entry.seq <= last]
+
+    def state_before(self, seq: int, /) -> State | None:
+        nearest = max((one for one in self.states if one <= seq), default=0)
+        return decode_state(self.states[nearest]) if nearest else None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_stored_states_spare_the_fold_and_change_nothing(seed: int) -> None:
+    """After each entry the state, and the next request, are those of a fold of the whole log."""
+    luck = random.Random(100 + seed)
+    walk = RandomSession(seed, profile=["default", "default", "seed"][seed % 3])
+    for _ in range(10):
+        walk.run(luck.randrange(3, 30))
+        for _ in range(luck.choice([0, 1, 1, 2])):
+            if walk.state.compactions and luck.random() < 0.5:
+                walk.add(Restored(luck.choice(walk.state.compactions)))
+            elif not walk.state.calls:
+                walk.add(Rewound(luck.randrange(2, walk.state.seq + 1)))
+    log, state = LogWithStates(walk.entries), State()
+    for entry in walk.entries:
+        if isinstance(entry.event, Rewound | Restored):
+            state = go_back(state, entry, log)
+            assert state == fold(walk.entries[: entry.seq])
+        else:
+            state = step(state, entry)
+        if luck.random() < 0.05:
+            log.states[entry.seq] = encode_state(state)
+    assert encoded(state) == encoded(reference(walk.entries))
+    budget = walk.budget
+    assert content(render(state, budget)) == content(render(fold(walk.entries), budget))
+    for seq in log.states:
+        start = log.state_before(seq)
+        assert start is not None
+        with suppress(TooEarly):
+            later = log.history(seq + 1, walk.state.seq)
+            assert fold_on(start, later, partial(state_at, log)) == fold(walk.entries)
+    for seq in (luck.randrange(1, walk.state.seq) for _ in range(10)):
+        assert state_at(log, seq) == fold(walk.entries[:seq])
+    for undone in walk.state.compactions:
+        without = [entry for entry in walk.entries if entry.seq != undone]
+        assert fold_without(log, undone, walk.state.seq) == fold(without)

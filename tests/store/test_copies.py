@@ -1,4 +1,4 @@
-"""Forks, exports, imports and transcripts."""
+"""Exports, imports and transcripts."""
 
 import io
 import json
@@ -11,11 +11,7 @@ from longrein.events import (
     Document,
     Entry,
     Interrupted,
-    Opened,
-    Parent,
     Replied,
-    SessionError,
-    SessionUnknown,
     Text,
     Thinking,
     ToolCall,
@@ -26,63 +22,20 @@ from longrein.events import (
 )
 from longrein.store import (
     export_jsonl,
-    fork_log,
-    list_sessions,
     read_entries,
     write_transcript,
 )
 from tests.store.fixtures import (
     ID,
-    OTHER,
     add,
     entries,
     entry,
-    filled,
-    folder,
-    make,
     new_log,
     opened,
     said,
-    stored_log,
 )
 
 pytestmark = pytest.mark.anyio
-
-
-def fork_of(to: int) -> Entry:
-    return Entry(1, 5, Opened(1, OTHER, "n0nce", ("/work",), "/fork", parent=Parent(ID, to)))
-
-
-async def test_a_fork_stands_alone(tmp_path: Path) -> None:
-    log = await make(tmp_path)
-    small, large = log.put_blob(b"small"), log.put_blob(b"l" * 100_000)
-    await add(log, [*entries(1, 4), entry(5, "x" * 100_000), *entries(6, 9)])
-    await fork_log(str(tmp_path), ID, 6, fork_of(6))  # the original is open and stays so
-    await add(log, [entry(10)])
-    original = list(read_entries(str(tmp_path), ID))
-    await log.close()
-    assert os.stat(log.blob_path(large)).st_nlink == 2
-    for path in sorted(folder(tmp_path).rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    async with stored_log(tmp_path, OTHER) as log:
-        assert list(log.entries) == [fork_of(6), *original[1:6]]
-        assert (log.read_blob(small), log.read_blob(large)) == (b"small", b"l" * 100_000)
-        await add(log, [entry(7)])
-    info = next(info for info in list_sessions(str(tmp_path)) if info.session == OTHER)
-    assert (info.cwd, info.title, info.entries, list(log.notes)) == ("/fork", "hello", 7, [])
-
-
-async def test_a_fork_that_cannot_be_leaves_nothing(tmp_path: Path) -> None:
-    await filled(tmp_path, 5)
-    with pytest.raises(SessionError, match=f"cannot fork at entry 9: session {ID} has 5"):
-        await fork_log(str(tmp_path), ID, 9, fork_of(9))
-    with pytest.raises(SessionUnknown):
-        await fork_log(str(tmp_path), ID.replace("6", "7"), 3, fork_of(3))
-    assert not folder(tmp_path, OTHER).exists()
-    await fork_log(str(tmp_path), ID, 5, fork_of(5))
-    with pytest.raises(SessionError, match="there is already a session"):
-        await fork_log(str(tmp_path), ID, 3, fork_of(3))
-    assert len(list(read_entries(str(tmp_path), OTHER))) == 5
 
 
 async def test_an_export_is_our_jsonl_and_comes_back(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from longrein.events import Entry, Reminded, StoreDamaged, StoreFull
 from longrein.store import Reader, list_sessions, read_entries
 from longrein.store.disk_errors import store_failure
-from longrein.store.repair import LOST
+from longrein.store.salvage import LOST
 from tests.store.fixtures import (
     ID,
     add,

@@ -7,9 +7,11 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from longrein.store import Snapshot
+from longrein.events import Entry, Opened
+from longrein.store import Snapshot, fork_log, read_entries
 from longrein.store import snapshot as module
 from longrein.store.database import row_checksum
 from tests.store.fixtures import (
@@ -66,6 +68,7 @@ async def test_a_snapshot_is_there_at_each_open_until_the_next_is_kept(tmp_path:
         "high-water-mark",
         "lock",
         "log.sqlite",
+        "state-20.snapshot",
         "state.snapshot",
     ]
 
@@ -129,7 +132,7 @@ def other_code(state: Path) -> None:
             str(folder(state)),
             ID,
             Snapshot(20, STATE),
-            module._read_file(str(folder(state)))[0].log,
+            module._read_file(str(path(state)))[0].log,
         )
 
 
@@ -230,3 +233,41 @@ async def test_damage_that_the_snapshot_stands_for_is_told_after_the_open_and_re
     async with stored_log(tmp_path) as log:
         assert log.snapshot is None
         assert log.notes
+
+
+async def test_earlier_snapshots_are_few_and_found_by_their_entry(tmp_path: Path) -> None:
+    state, step = b"s" * 100, 50
+    async with new_log(tmp_path) as log:
+        for last in range(step, 5_001, step):
+            await add(log, entries(last - step + 1, last), flush=False)
+            writing = log.keep_snapshot(Snapshot(last, b"%d" % last + state))
+            assert writing is not None
+            assert await asyncio.wrap_future(writing)
+        kept = sorted(int(one.stem[6:]) for one in folder(tmp_path).glob("state-*.snapshot"))
+        assert len(kept) <= 6
+        for seq in (*kept, 4_999):
+            found = log.snapshot_before(seq)
+            assert found == Snapshot(max(one for one in kept if one <= seq), found.state)
+        assert log.snapshot_before(5_000) == Snapshot(5_000, b"5000" + state)
+        assert log.snapshot_before(kept[0] - 1) is None
+        assert 5_000 - max(kept) < 1_000
+    rows(tmp_path, "UPDATE entries SET at = at + 1 WHERE key & 1099511627775 = 4900")
+    async with stored_log(tmp_path) as log:
+        assert log.snapshot_before(5_000) == log.snapshot_before(4_899)
+        assert log.snapshot_before(4_899) is not None
+
+
+async def test_a_fork_finds_the_earlier_snapshots_of_its_original(tmp_path: Path) -> None:
+    async with new_log(tmp_path) as log:
+        for last in (10, 20, 30):
+            await add(log, entries(last - 9, last))
+            writing = log.keep_snapshot(Snapshot(last, b"%d" % last))
+            assert writing is not None
+            assert await asyncio.wrap_future(writing)
+    first = next(read_entries(str(tmp_path), ID))
+    assert isinstance(first.event, Opened)
+    opened = msgspec.structs.replace(first.event, session=OTHER)
+    await fork_log(str(tmp_path), ID, 15, Entry(1, first.at, opened))
+    async with stored_log(tmp_path, OTHER) as copy:
+        assert copy.snapshot == copy.snapshot_before(14) == Snapshot(10, b"10", ID)
+        assert copy.snapshot_before(9) is None

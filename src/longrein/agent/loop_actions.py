@@ -94,7 +94,11 @@ def _take(session: Session, message: InboxMessage, trees: "RestoredTrees | None"
             if whole:
                 rewind(session, to, files=files, trees=trees)
             else:
-                session.tell_restored(message, restore_files(session, to, trees))
+                puts = restore_files(session, to, trees)
+                for put in puts:
+                    if not put.done:
+                        session.notice(f"{put.path} was not restored: {put.why}")
+                session.tell_restored(message, puts)
         case Uncompact(seq):
             from longrein.agent.rewind import uncompact
 

@@ -5,6 +5,10 @@ Every session begins the same way: fold the log and continue from its state.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+
+import msgspec
 
 from longrein.agent.dependencies import Dependencies
 from longrein.agent.hooks import SessionHooks
@@ -24,11 +28,11 @@ from longrein.agent.model_request import SummaryRequest
 from longrein.agent.moves import events_after_loss
 from longrein.agent.redaction import redacted
 from longrein.agent.schedules import ScheduleTimer, WakeSchedule
-from longrein.agent.session import CLOSE_WAIT_S, SNAPSHOT_FROM, Session
+from longrein.agent.session import CLOSE_WAIT_S, SNAPSHOT_FROM, Session, state_of
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
-from longrein.context import State, fold, step
-from longrein.context.snapshot_codec import decode_state, encode_state
-from longrein.events import Entry, ModeSet, Opened, PrefixSet, Restored, Rewound, text_of
+from longrein.context import State, TooEarly, fold, fold_on, state_at
+from longrein.context.snapshot_codec import encode_state
+from longrein.events import Entry, ModeSet, Opened, PrefixSet, text_of
 from longrein.store import Log, Snapshot
 from longrein.tools import TaskView
 
@@ -168,21 +172,38 @@ def resumed_state(log: Log) -> State:
     def entries(after: int) -> Iterable[Entry]:
         return log.history(after + 1, len(log.entries)) if after else log.entries
 
-    return folded_from(log.session, log.snapshot, entries)
+    found = folded_from(log.session, log.snapshot, entries, partial(state_at, StoredStates(log)))
+    # the last entries of a fork are missing when its original is gone
+    found.seq = max(found.seq, len(log.entries))
+    return found
+
+
+class StoredStates(msgspec.Struct, frozen=True):
+    """The states that a log has in its snapshots (`context.StoredLog`)."""
+
+    log: Log
+
+    def history(self, first: int, last: int, /) -> Iterable[Entry]:
+        return self.log.history(first, last)
+
+    def state_before(self, seq: int, /) -> State | None:
+        return state_of(self.log.session, self.log.snapshot_before(seq))
 
 
 def folded_from(
-    session: str, kept: Snapshot | None, entries: Callable[[int], Iterable[Entry]]
+    session: str,
+    kept: Snapshot | None,
+    entries: Callable[[int], Iterable[Entry]],
+    earlier: Callable[[int], State] | None = None,
 ) -> State:
-    """Fold a log from its snapshot. `entries(after)` gives those behind seq `after`."""
-    state = decode_state(kept.state) if kept is not None else None
-    if kept is None or state is None or (state.seq, state.session) != (kept.seq, session):
-        return fold(entries(0))
-    for entry in entries(kept.seq):
-        if isinstance(entry.event, Rewound | Restored):
-            return fold(entries(0))  # goes back once for all of them
-        state = step(state, entry)
-    return state
+    """Fold a log from its snapshot. `entries(after)` gives those behind seq `after`, `earlier`
+    the state at an entry before the snapshot.
+    """
+    state = state_of(session, kept)
+    if state is not None:
+        with suppress(TooEarly):
+            return fold_on(state, entries(state.seq), earlier)
+    return fold(entries(0))
 
 
 async def store_snapshot(log: Log, state: State) -> None:

@@ -5,12 +5,14 @@ changed is restored from checkpoints (`agent.rewind_trees`); what the log alone 
 of ignored files, from its blobs.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from longrein.agent.moves import call_ended
 from longrein.agent.rewind_log import FilesInLog, step_end
 from longrein.agent.session import Session
-from longrein.context import OpenCall, fold, window_of
+from longrein.context import OpenCall, fold_without, window_of
 from longrein.events import Entry, FilePut, Restored, Rewound, ToolEnded
 from longrein.models import ReadBlob
 from longrein.workspace import Workspace
@@ -37,37 +39,22 @@ def rewind(session: Session, to: int, *, files: bool, trees: RestoredTrees | Non
 
     `trees`: what `restore_trees` has restored.
     """
-    entries = list(session.deps.history(1, session.state.seq))
-    to = step_end(entries, to)
+    to = step_end(session.history, to)
     session.append(*(_left(open_call) for open_call in session.state.calls.values()))
-    put = _restored(session, entries, to, trees) if files else ()
+    put = restore_files(session, to, trees) if files else ()
     before = session.state.prefix
     session.append(Rewound(to, put))
     if before is not session.state.prefix:
         session.append(session.deps.prefix(session.deps.model, "model"))
 
 
-def restore_files(
-    session: Session, to: int, trees: RestoredTrees | None = None
-) -> tuple[FilePut, ...]:
-    """Restore the files as of entry `to` and keep the conversation; tell the user which could not
-    be restored, and return all.
+def restore_files(session: Session, to: int, trees: RestoredTrees | None) -> tuple[FilePut, ...]:
+    """Restore the files as of entry `to` from the log; return them with those from checkpoints,
+    shortened where it is much.
 
-    The model is told of the changes like of anybody else's.
+    Where the conversation stays, the model is told of the changes like of anybody else's.
     """
-    puts = _restored(session, list(session.deps.history(1, session.state.seq)), to, trees)
-    for put in puts:
-        if not put.done:
-            session.notice(f"{put.path} was not restored: {put.why}")
-    return puts
-
-
-def _restored(
-    session: Session, entries: list[Entry], to: int, trees: RestoredTrees | None
-) -> tuple[FilePut, ...]:
-    """Restore files from the log; return them with those from checkpoints, shortened where it is
-    much.
-    """
+    entries = file_entries(session.entries_of, to)
     puts = put_back(session.deps.workspace, session.log.read_blob, entries, to, trees)
     if trees is None:
         return puts
@@ -78,6 +65,15 @@ def _restored(
     if left > 0:
         session.notice(f"{left} more files were restored or removed; the list is shortened")
     return tuple(sorted([*puts, *important, *others[:PUTS_MAX]], key=doubtful_first))
+
+
+def file_entries(entries_of: Callable[..., list[Entry]], to: int) -> list[Entry]:
+    """Return the entries from which the files' contents at entry `to` are known; none where no
+    file was changed since. `entries_of`: that of a session.
+    """
+    if not entries_of("FileChanged", "Rewound", after=to):
+        return []
+    return entries_of("FileSeen", "FileChanged", "Rewound")
 
 
 def doubtful_first(put: FilePut) -> tuple[bool, str]:
@@ -96,7 +92,7 @@ def uncompact(session: Session, seq: int) -> None:
         at = f" at r{undone}; those that can be undone: {known}" if undone else ""
         session.notice(f"there is no compaction to undo{at}")
         return
-    before = fold([entry for entry in session.deps.history(1, state.seq) if entry.seq != undone])
+    before = fold_without(session, undone, state.seq)
     usable = window_of(session.state, session.deps.model.budget).usable_tokens
     if before.view_tokens > usable:
         session.notice(

@@ -1,6 +1,6 @@
 """The log as a rewind reads it: ends of steps, contents of files, and checkpoints over time."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -26,15 +26,28 @@ REWIND = "(rewind)"
 """Stands for a call while a rewind runs."""
 
 
-def step_end(entries: list[Entry], to: int) -> int:
+PIECE = 256
+"""Entries that `step_end` reads at first."""
+
+
+def step_end(history: Callable[[int, int], Iterable[Entry]], to: int) -> int:
     """Return the last entry up to `to` at which no call is open: a turn's end, or the entry
-    before a prompt.
+    before a prompt. `history` returns the entries from one to another.
     """
+    size = PIECE
+    while size < to:
+        entries = list(history(to - size + 1, to))
+        ends = [at for at, entry in enumerate(entries) if isinstance(entry.event, TurnEnded)]
+        if ends:  # no call is open there
+            return _last_step_end(entries[ends[0] :])
+        size *= 4
+    return _last_step_end(history(1, to))
+
+
+def _last_step_end(entries: Iterable[Entry]) -> int:
     last, waiting = 1, 0
     for entry in entries:
         event = entry.event
-        if entry.seq > to:
-            break
         if isinstance(event, Replied) and event.stop != "interrupted":
             waiting += sum(isinstance(part, ToolCall) for part in event.parts)
         elif isinstance(event, ToolEnded):
@@ -100,15 +113,6 @@ class FilesInLog:
 
 
 # --- Checkpoints ----------------------------------------------------------------------------------
-
-
-def has_tree_changes(entries: Iterable[Entry], to: int) -> bool:
-    """Return True if files were changed or kept in a checkpoint after entry `to`."""
-    return any(
-        isinstance(entry.event, FileChanged | CheckpointTaken)
-        for entry in entries
-        if entry.seq > to
-    )
 
 
 CUT = "a command that was cut"

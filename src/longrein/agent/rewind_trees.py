@@ -20,6 +20,7 @@ from longrein.agent.rewind import (
     PERHAPS,
     RestoredTrees,
     doubtful_first,
+    file_entries,
     put_back,
 )
 from longrein.agent.rewind_log import (
@@ -27,7 +28,6 @@ from longrein.agent.rewind_log import (
     Gap,
     first_checkpoint,
     gaps,
-    has_tree_changes,
     step_end,
     unclaimed_files,
 )
@@ -301,21 +301,37 @@ def _ignored_then(plan: RootPlan, targets: Iterable[FileTarget]) -> dict[str, st
 # --- Rewind of a session --------------------------------------------------------------------------
 
 
+CHANGES = ("FileChanged", "CheckpointTaken")
+"""Stored types of the entries that say that files were changed, or kept in a checkpoint."""
+TREE_KINDS = (
+    "ChildEnded",
+    "ChildStarted",
+    "CheckpointTaken",
+    "FileChanged",
+    "FileSeen",
+    "Rewound",
+    "TaskEnded",
+    "TaskStarted",
+    "ToolEnded",
+)
+"""Stored types of the entries that a plan is made from."""
+
+
 async def restore_trees(session: Session, message: Rewind) -> RestoredTrees | None:
     """Restore the work tree for a rewind; None where no checkpoint is from after that moment.
 
     The present tree is kept first, and the message stays in the inbox until the caller has taken
     it: after a kill the next open carries on.
     """
-    kept, entries = session.open(Checkpoints), session.entries_from(1)
-    to = step_end(entries, message.to) if message.conversation else message.to
-    if kept is None or not has_tree_changes(entries, to):
+    kept = session.open(Checkpoints)
+    to = step_end(session.history, message.to) if message.conversation else message.to
+    if kept is None or not session.entries_of(*CHANGES, after=to):
         return None
     now = await kept.keep("rewind")
     await session.commit(flush=True)
     if not now:
         return None
-    entries = session.entries_from(1)
+    entries = session.entries_of(*TREE_KINDS)
     try:
         plans = await kept.run(partial(_plans, session, entries, to, now, message.overwrite, ""))
         puts = await kept.run(lambda _: [put for plan in plans for put in carry_out(plan)])
@@ -332,10 +348,14 @@ async def preview_rewind(
     session: Session, to: int, *, overwrite: bool, conversation: bool
 ) -> RewindPreview:
     """Return what `restore_trees` and `rewind` would do to the files now. Changes none."""
-    kept, entries = session.open(Checkpoints), session.entries_from(1)
-    to = step_end(entries, to) if conversation else to
-    missing, plans = _missing_checkpoints(entries, to), list[RootPlan]()
-    if kept is not None and has_tree_changes(entries, to):
+    kept = session.open(Checkpoints)
+    to = step_end(session.history, to) if conversation else to
+    checkpoints = session.entries_of("CheckpointTaken", after=to)
+    missing, plans = _missing_checkpoints(session, checkpoints, to), list[RootPlan]()
+    entries = list[Entry]()
+    if session.entries_of(*CHANGES, after=to):
+        entries = session.entries_of(*TREE_KINDS)
+    if kept is not None and entries:
         name, now, problem = await kept.copy_tree()
         try:
             plans = (
@@ -350,7 +370,9 @@ async def preview_rewind(
     covered = frozenset().union(*(plan.covered for plan in plans))
     covering = RestoredTrees((), covered)
     workspace, read_blob = session.deps.workspace, session.log.read_blob
-    puts = put_back(workspace, read_blob, entries, to, covering, dry=True)
+    puts = put_back(
+        workspace, read_blob, file_entries(session.entries_of, to), to, covering, dry=True
+    )
     restored = [put.path for put in puts if put.done and not put.removed]
     removed = [put.path for put in puts if put.removed]
     kept_files = [put for put in puts if not put.done]
@@ -359,7 +381,7 @@ async def preview_rewind(
             (removed if target.then is None else restored).append(printable(target.path))
         kept_files += [FilePut(printable(path), False, why) for path, why in plan.kept.items()]
     kept_files.sort(key=doubtful_first)
-    notes = [*missing, *_notes(session.state, entries, to)]
+    notes = [*missing, *_notes(session.state, checkpoints)]
     return RewindPreview(
         tuple(sorted(restored)),
         tuple(sorted(removed)),
@@ -373,21 +395,23 @@ COMMANDS_MAX = 3
 """Commands without a checkpoint that are named for each reason."""
 
 
-def _missing_checkpoints(entries: Sequence[Entry], to: int) -> list[str]:
-    """Return a line for each reason why checkpoints after `to` are missing, with the commands."""
-    later = [entry.event for entry in entries if entry.seq > to]
+def _missing_checkpoints(session: Session, checkpoints: Iterable[Entry], to: int) -> list[str]:
+    """Return a line for each reason why one of the `checkpoints` after entry `to` is missing, with
+    the commands.
+    """
+    events = (entry.event for entry in checkpoints)
+    failed = [event for event in events if isinstance(event, CheckpointTaken) and event.problem]
     words = {
         part.id: first_words(str((part.arguments or {}).get("command", "")) or part.name)
-        for event in later
-        if isinstance(event, Replied)
-        for part in event.parts
+        for entry in (session.entries_of("Replied", after=to) if failed else ())
+        if isinstance(entry.event, Replied)
+        for part in entry.event.parts
         if isinstance(part, ToolCall)
     }
     found: dict[str, dict[str, None]] = {}
-    for event in later:
-        if isinstance(event, CheckpointTaken) and event.problem:
-            named = (words[call] for call in event.calls if call in words)
-            found.setdefault(event.problem, {}).update(dict.fromkeys(named))
+    for event in failed:
+        named = (words[call] for call in event.calls if call in words)
+        found.setdefault(event.problem, {}).update(dict.fromkeys(named))
     return [
         f"{_listed(list(commands)) or 'a rewind'} ran without a checkpoint: {problem}"
         for problem, commands in sorted(found.items())
@@ -399,15 +423,17 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:COMMANDS_MAX]) + more
 
 
-def _notes(state: State, entries: Iterable[Entry], to: int) -> list[str]:
+def _notes(state: State, checkpoints: Iterable[Entry]) -> list[str]:
     """Return what else the user should know."""
-    checkpoints = [
-        entry.event
-        for entry in entries
-        if entry.seq > to and isinstance(entry.event, CheckpointTaken) and not entry.event.problem
-    ]
+    events = [entry.event for entry in checkpoints]
     notes = []
-    if any(one.when == "after" and not one.traced for one in checkpoints):
+    if any(
+        isinstance(event, CheckpointTaken)
+        and event.when == "after"
+        and not event.problem
+        and not event.traced
+        for event in events
+    ):
         notes.append(UNTRACED)
     running = [name for name, task in state.tasks.items() if task.ended is None]
     if running:

@@ -36,8 +36,8 @@ from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_call
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, SessionPart
 from longrein.agent.shared_files import FileWatcher
 from longrein.agent.subscribers import Subscribers
-from longrein.context import State, advance
-from longrein.context.snapshot_codec import encode_state
+from longrein.context import State, go_back, step
+from longrein.context.snapshot_codec import decode_state, encode_state
 from longrein.events import (
     AnyEvent,
     Entry,
@@ -46,8 +46,11 @@ from longrein.events import (
     LongreinError,
     PermissionAsked,
     Replied,
+    Restored,
+    Rewound,
     ToolCall,
     ToolEnded,
+    kind_of,
     redactor,
     unwrapped,
 )
@@ -84,6 +87,18 @@ def resolved_future() -> "asyncio.Future[None]":
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     done.set_result(None)
     return done
+
+
+def state_of(session: str, kept: Snapshot | None) -> State | None:
+    """Return the state in a snapshot of `session`; None where it holds none that can be used."""
+    state = decode_state(kept.state) if kept is not None else None
+    if kept is None or state is None:
+        return None
+    if (state.seq, state.session) != (kept.seq, kept.original or session):
+        return None
+    if kept.original:  # a fork's first entry differs from its original's in the id alone
+        state.session = state.route = session
+    return state
 
 
 class Approvals:
@@ -235,7 +250,10 @@ class Session:
                 self._original_calls.pop(event.call, None)
                 self.approvals.forget(event.call)
             entry = Entry(self.state.seq + 1, self.deps.clock.wall_us(), clean)
-            self.state = advance(self.state, entry, self._entries_to)
+            if isinstance(clean, Rewound | Restored):
+                self.state = go_back(self.state, entry, self)
+            else:
+                self.state = step(self.state, entry)
             self._held.append(entry)
         self.elapsed.note(self.state)
         return self.state.seq
@@ -262,16 +280,30 @@ class Session:
             else msgspec.structs.replace(original, arguments=changed, received="")
         )
 
-    def _entries_to(self, seq: int) -> list[Entry]:
-        held = [entry for entry in self._held if entry.seq <= seq]
-        last = self._held[0].seq - 1 if self._held else seq
-        return [*self.deps.history(1, min(seq, last)), *held]
+    def history(self, first: int, last: int, /) -> list[Entry]:
+        """Return entries `first` to `last`, uncommitted ones included."""
+        young = [*self._committing, *self._held]
+        stored = min(last, young[0].seq - 1) if young else last
+        wanted = (entry for entry in young if first <= entry.seq <= last)
+        return [*self.log.history(first, stored), *wanted]
 
     def entries_from(self, first: int) -> list[Entry]:
         """Return all entries from `first` on, uncommitted ones included."""
+        return self.history(first, self.state.seq)
+
+    def entries_of(self, *kinds: str, after: int = 0) -> list[Entry]:
+        """Return the entries behind seq `after` whose events have these stored types, in order,
+        uncommitted ones included.
+        """
         young = [*self._committing, *self._held]
-        last = young[0].seq - 1 if young else self.state.seq
-        return [*self.log.history(first, last), *(entry for entry in young if entry.seq >= first)]
+        end = young[0].seq if young else self.state.seq + 1
+        stored = [entry for entry in self.log.of_kind(*kinds, after=after) if entry.seq < end]
+        wanted = [one for one in young if one.seq > after and kind_of(one.event) in kinds]
+        return [*reversed(stored), *wanted]
+
+    def state_before(self, seq: int, /) -> State | None:
+        """Return the nearest stored state that the log had at entry `seq` or before."""
+        return state_of(self.log.session, self.log.snapshot_before(seq))
 
     def commit(self, *, flush: bool, beside: "Sequence[Session]" = ()) -> "asyncio.Future[None]":
         """Hand the held entries to the store.

@@ -29,7 +29,6 @@ from longrein.options import Options
 from longrein.store import (
     Reader,
     SessionInfo,
-    delete_session,
     find_session,
     is_open,
     list_sessions,
@@ -106,6 +105,8 @@ class App:
             raise SessionBusy(
                 f"session {session} has background tasks that still run; stop them first"
             )
+        from longrein.store.deletion import delete_session
+
         await delete_session(self.context.state_dir, session, wall_us=CLOCK.wall_us)
 
     async def export(self, session: str, path: str) -> None:

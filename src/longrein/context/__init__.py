@@ -21,7 +21,18 @@ from longrein.context.decide import (
     next_compacted as next_compacted,
     window_of as window_of,
 )
-from longrein.context.fold import History as History, advance as advance, fold as fold, step as step
+from longrein.context.fold import (
+    History as History,
+    StoredLog as StoredLog,
+    TooEarly as TooEarly,
+    advance as advance,
+    fold as fold,
+    fold_on as fold_on,
+    fold_without as fold_without,
+    go_back as go_back,
+    state_at as state_at,
+    step as step,
+)
 from longrein.context.fold_notices import external_event as external_event
 from longrein.context.fold_notices import is_repeated as is_repeated
 from longrein.context.reminders import (

@@ -9,8 +9,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from functools import partial
 from operator import attrgetter
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import msgspec
 
@@ -180,7 +181,23 @@ History = Callable[
 WROTE_CHARS_MAX = 300  # Characters of a text beside calls that are remembered
 KEPT_MAX = 16  # Limit of states that `advance` keeps for the next rewinds
 
+EARLIER_MAX = 4  # Limit of states from before a pass, above which the whole log is folded
+
 Kept = dict[int, State]  # Number of entries -> the state that they fold to
+
+
+class StoredLog(Protocol):
+    """A log with some of the states that it had, which spare folding all of it."""
+
+    def history(self, first: int, last: int, /) -> Iterable[Entry]:
+        """Return entries `first` to `last`."""
+
+    def state_before(self, seq: int, /) -> State | None:
+        """Return the nearest stored state that the log had at entry `seq` or before."""
+
+
+class TooEarly(Exception):
+    """A pass needs states from before its first entry; the whole log must be folded."""
 
 
 def fold(entries: Iterable[Entry]) -> State:
@@ -207,6 +224,57 @@ def advance(state: State, entry: Entry, history: History, kept: Kept | None = No
             return step(state, entry)
 
 
+def go_back(state: State, entry: Entry, log: StoredLog) -> State:
+    """Apply a `Rewound` or `Restored` like `advance`, from stored states."""
+    if isinstance(entry.event, Rewound):
+        return rejoin(state_at(log, entry.event.to), state, entry)
+    assert isinstance(entry.event, Restored)
+    undone = entry.event.undone
+    for start in (log.state_before(undone - 1), State()):
+        if start is not None:
+            entries = [*log.history(start.seq + 1, entry.seq - 1), entry]
+            try:
+                again = _Pass(entries, start=copy_state(start), earlier=partial(state_at, log))
+                again.run(start, 0, len(entries) - 1)
+                return again.restore(state, len(entries) - 1, undone)
+            except TooEarly:
+                continue
+    raise AssertionError("nothing is earlier than the whole log")
+
+
+def state_at(log: StoredLog, seq: int) -> State:
+    """Return the state at entry `seq`, folded from the nearest stored one."""
+    return fold_without(log, 0, seq)
+
+
+def fold_without(log: StoredLog, undone: int, last: int) -> State:
+    """Return the state at entry `last` as if there were no entry `undone`; 0 for none."""
+    start = log.state_before(undone - 1 if undone else last)
+    entries = log.history(start.seq + 1, last) if start is not None else ()
+    try:
+        if start is not None:
+            kept = (entry for entry in entries if entry.seq != undone)
+            return fold_on(start, kept, partial(state_at, log))
+    except TooEarly:
+        pass
+    return fold(entry for entry in log.history(1, last) if entry.seq != undone)
+
+
+def fold_on(
+    state: State, entries: Iterable[Entry], earlier: Callable[[int], State] | None
+) -> State:
+    """Apply `entries` to the state before them. `earlier` returns the state at an entry before.
+
+    Raises `TooEarly`.
+    """
+    log = list(entries)
+    if not any(isinstance(entry.event, Rewound | Restored) for entry in log):
+        for entry in log:
+            state = step(state, entry)
+        return state
+    return _Pass(log, start=copy_state(state), earlier=earlier).run(state, 0, len(log))
+
+
 def _state_at(log: Sequence[Entry], kept: Kept) -> State:
     """Fold `log` from the last kept state, and keep its state."""
     first = max((count for count in kept if count <= len(log)), default=0)
@@ -225,13 +293,29 @@ def _state_at(log: Sequence[Entry], kept: Kept) -> State:
 class _Pass:
     """Pass over a log that keeps copies of the states which its rewinds return to.
 
-    `kept`: states before entry `first`, where the pass begins.
+    `kept`: states before entry `first`, where the pass begins. `start`: the state before the
+    first entry of `log`, which then is not the whole log; `earlier` returns states before that
+    one, which count negative numbers of entries.
     """
 
-    def __init__(self, log: Sequence[Entry], kept: Kept | None = None, first: int = 0) -> None:
+    def __init__(
+        self,
+        log: Sequence[Entry],
+        kept: Kept | None = None,
+        first: int = 0,
+        *,
+        start: State | None = None,
+        earlier: Callable[[int], State] | None = None,
+    ) -> None:
         self._log = log
-        self._kept: Kept = {0: State(), **(kept or {})}
+        self._base = start.seq if start is not None else 0
+        self._kept: Kept = {0: start if start is not None else State(), **(kept or {})}
         self._uses = self._last_uses(first)
+        before = [count for count in self._uses if count < 0]
+        for count in before:
+            if earlier is None or len(before) > EARLIER_MAX:
+                raise TooEarly
+            self._kept[count] = earlier(self._base + count)
         self._ends: dict[int, list[int]] = {}  # Entry -> states that no later one needs
         for count, at in self._uses.items():
             self._ends.setdefault(at, []).append(count)
@@ -249,13 +333,19 @@ class _Pass:
                 case Rewound(to=to):
                     uses[self._count(to, at)] = at
                 case Restored(undone=undone):
-                    uses[self._count(undone - 1, at)] = last_undo = at
+                    last_undo = at
+                    if (count := self._count(undone - 1, at)) >= 0:
+                        uses[count] = at
                 case _:
                     pass
         return {count: max(at, last_undo) for count, at in uses.items()}
 
     def _count(self, seq: int, most: int) -> int:
-        """Return how many of the first `most` entries are not after entry `seq`."""
+        """Return how many of the first `most` entries are not after entry `seq`; for an entry
+        before the pass, by how many it is before it, negative.
+        """
+        if seq < self._base:
+            return seq - self._base
         return bisect_right(self._log, seq, hi=most, key=attrgetter("seq"))
 
     def run(
@@ -300,6 +390,8 @@ class _Pass:
             if self._count(by, at + 1) <= first:
                 break
             first = self._count(seq - 1, first)
+            if first < 0:
+                raise TooEarly
         again = copy(self)
         again._kept = {count: one for count, one in self._kept.items() if count <= first}
         then = again.run(copy_state(self._kept[first]), first, at, frozenset(gone))

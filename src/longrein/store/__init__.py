@@ -20,10 +20,8 @@ from longrein.store.store_port import (
     Snapshot,
 )
 from longrein.store.stored_sessions import (
-    delete_session,
     discard_empty,
     find_session,
-    freed_bytes,
     is_open,
     latest_session,
     list_sessions,
@@ -32,6 +30,7 @@ from longrein.store.stored_sessions import (
 
 if TYPE_CHECKING:
     from longrein.store.bundle import BundleReport, is_bundle, read_bundle, write_bundle
+    from longrein.store.deletion import delete_session, freed_bytes
     from longrein.store.export import export_jsonl, write_transcript
     from longrein.store.fork import fork_log
     from longrein.store.log_search import scan
@@ -40,6 +39,7 @@ __getattr__ = names_at_first_use(
     __name__,
     {
         "bundle": "BundleReport is_bundle read_bundle write_bundle",
+        "deletion": "delete_session freed_bytes",
         "export": "export_jsonl write_transcript",
         "fork": "fork_log",
         "log_search": "scan",

@@ -39,11 +39,11 @@ from longrein.store.database import (
     SEQ_MAX,
     entry_key,
     entry_seq,
+    new_database,
     row_checksum,
 )
 from longrein.store.disk_errors import store_failure
 from longrein.store.reader import ReadConnection, Reader, stored_body
-from longrein.store.repair import new_database
 from longrein.store.session_folder import BLOBS, DATABASE, make_session_folder, session_id
 
 if TYPE_CHECKING:
@@ -119,21 +119,16 @@ def write_bundle(state_dir: str, session: str, out: BinaryIO, version: str) -> B
     """
     import zipfile
 
-    with contextlib.closing(Reader(state_dir, session)) as reader:
-        source = ReadConnection(reader.folder)
-        try:
-            with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-                sessions = [_write_log(archive, reader, *row) for row in _session_rows(source)]
-                blobs, missing = _write_blobs(archive, reader, source)
-                cwd = reader.about()[1]
-                manifest = Manifest(
-                    FORMAT, SCHEMA_VERSION, version, session, cwd, tuple(sessions), blobs
-                )
-                archive.writestr(
-                    MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1)
-                )
-        finally:
-            source.close()
+    with (
+        contextlib.closing(Reader(state_dir, session)) as reader,
+        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
+    ):
+        rows = _session_rows(reader.source)
+        sessions = [_write_log(archive, reader, *row) for row in rows]
+        blobs, missing = _write_blobs(archive, reader)
+        cwd = reader.about()[1]
+        manifest = Manifest(FORMAT, SCHEMA_VERSION, version, session, cwd, tuple(sessions), blobs)
+        archive.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
     entries = sum(one.entries for one in sessions)
     return BundleReport(session, cwd, entries, len(sessions) - 1, len(blobs), missing)
 
@@ -148,24 +143,26 @@ def _write_log(
     digest = hashlib.sha256()
     size = 0
     count = 0
+    folders = reader.folders
     with archive.open(f"sessions/{number}.jsonl", "w", force_zip64=True) as file:
         for row in reader.rows_of(number, 0, SEQ_MAX):
             head = b'{"seq":%d,"at":%d,"version":%d,"event":' % (entry_seq(row[0]), row[1], row[2])
-            line = head + stored_body(reader.folder, row) + b"}\n"
+            line = head + stored_body(folders, row) + b"}\n"
             digest.update(line)
             file.write(line)
             size, count = size + len(line), count + 1
     return BundledSession(number, session, created, title, count, size, digest.hexdigest())
 
 
-def _write_blobs(
-    archive: "ZipFile", reader: Reader, source: ReadConnection
-) -> tuple[dict[str, int], int]:
-    """Write every stored blob; return hash -> size, and the number of those that are gone."""
+def _write_blobs(archive: "ZipFile", reader: Reader) -> tuple[dict[str, int], int]:
+    """Write every stored blob, also those of a fork's original; return hash -> size, and the
+    number of those that are gone.
+    """
     found: dict[str, int] = {}
     missing = 0
-    names = source.all("SELECT hash FROM blobs UNION SELECT hash FROM files ORDER BY hash")
-    for blob in (row[0].hex() for row in names):
+    query = "SELECT hash FROM blobs UNION SELECT hash FROM files"
+    names = {row[0].hex() for source in reader.source.sources() for row in source.all(query)}
+    for blob in sorted(names):
         digest, size = hashlib.sha256(), 0
         try:
             with archive.open(f"blobs/{blob}", "w", force_zip64=True) as file:

@@ -33,9 +33,16 @@ from longrein.events import (
 )
 from longrein.events.escape import one_line, shortened
 from longrein.store.blobs import INLINE_BYTES_MAX, BlobBatch, Blobs
-from longrein.store.session_folder import DATABASE, HighWaterMark, new_file, read_mark, write_mark
+from longrein.store.session_folder import (
+    DATABASE,
+    HighWaterMark,
+    new_file,
+    read_mark,
+    unlink,
+    write_mark,
+)
 
-LAYOUT = 3
+LAYOUT = 4
 LAYOUTS_MAX = 1000
 """A higher `user_version` is damage, not a newer longrein."""
 
@@ -60,6 +67,7 @@ COMMIT;
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: ("ALTER TABLE inbox ADD COLUMN number INTEGER NOT NULL DEFAULT 1",),
     2: (),  # new rows have a checksum of the whole row; older rows keep theirs
+    3: (),  # a fork refers to entries of its original, which an older longrein would miss
 }
 """Layout -> statements that lift it to the next layout."""
 
@@ -85,11 +93,12 @@ ROOT = 1
 """Number of the root session in its own database."""
 _SEQ_BITS = 40
 GAP = -2
-_HASH_QUERY = (
+HASH_QUERY = (
     "SELECT count(*), max(key), sum(version), group_concat(at), "
     "group_concat(crc || CASE typeof(body) WHEN 'text' THEN body ELSE '' END) FROM entries WHERE "
     "key > ? AND key <= ?"
 )
+"""What `LogHash.take` needs of the rows between two keys."""
 SEQ_MAX = (1 << _SEQ_BITS) - 1
 
 
@@ -125,17 +134,17 @@ class LogHash:
         self._times.update(f"{at},".encode())
         self._checks.update(f"{crc}{body if isinstance(body, str) else ''},".encode())
 
-    def take(self, connection: sqlite3.Connection, seq: int) -> None:
-        """Add the first `seq` rows at once, joined by SQLite. Raises sqlite3.Error."""
-        (found,) = connection.execute(_HASH_QUERY, (entry_key(ROOT, 0), entry_key(ROOT, seq)))
-        size, last, self._versions, times, checks = found
-        self.seq = size if last == entry_key(ROOT, size) else GAP
+    def take(self, found: Sequence[Any]) -> None:
+        """Add the next rows at once: the answer to `HASH_QUERY`."""
+        size, last, versions, times, checks = found
+        self.seq = self.seq + size if last == entry_key(ROOT, self.seq + size) else GAP
+        self._versions += versions or 0
         self._times.update(f"{times},".encode())
         self._checks.update(f"{checks},".encode())
 
     def digest(self) -> bytes:
         """Return the hash of the rows so far."""
-        return b"%d %b%b" % (self._versions or 0, self._times.digest(), self._checks.digest())
+        return b"%d %b%b" % (self._versions, self._times.digest(), self._checks.digest())
 
 
 _pack = struct.Struct("<qqq").pack
@@ -170,6 +179,20 @@ def last_key(connection: sqlite3.Connection, number: int) -> int:
     query = "SELECT key FROM entries WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1"
     row = connection.execute(query, (entry_key(number, 0), entry_key(number + 1, 0))).fetchone()
     return int(row[0]) if row else 0
+
+
+def new_database(path: str) -> sqlite3.Connection:
+    """Create an empty database at `path`, in an open transaction, without flushes. Replaces an
+    unfinished copy.
+    """
+    unlink(path)
+    os.close(new_file(path))
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode=OFF")
+    connection.execute("PRAGMA synchronous=OFF")
+    connection.executescript(TABLES)
+    connection.execute("BEGIN")
+    return connection
 
 
 def copy_tables(

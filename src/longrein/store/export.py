@@ -40,7 +40,7 @@ def export_jsonl(reader: Reader, out: BinaryIO) -> int:
     for row in reader.rows():
         key, at, version, _, _ = row
         if version < SCHEMA_VERSION:
-            entry = entry_of(reader.folder, row)
+            entry = entry_of(reader.folders, row)
             if isinstance(entry.event, Opened):
                 opened = msgspec.structs.replace(entry.event, version=SCHEMA_VERSION)
                 entry = msgspec.structs.replace(entry, event=opened)
@@ -49,7 +49,7 @@ def export_jsonl(reader: Reader, out: BinaryIO) -> int:
             line = b'{"seq":%d,"at":%d,"event":%s}' % (
                 entry_seq(key),
                 at,
-                stored_body(reader.folder, row),
+                stored_body(reader.folders, row),
             )
         out.write(line + b"\n")
         written += 1

@@ -1,5 +1,9 @@
-"""Fork a session: copy its entries up to a point into a new session, and share its blob files by
-hard links.
+"""Fork a session: a new session whose log begins with the entries of another one, by reference.
+
+The fork's database holds entry 1, an `Opened` that names the original and the fork point, and the
+entries after that point; `reader.ReadConnection` reads those in between from the original. The
+original has a file `forks/<id>` for each fork, so that its deletion keeps what forks need
+(`deletion`). Copies of the work tree are shared by hard links.
 """
 
 import asyncio
@@ -8,38 +12,53 @@ import os
 import shutil
 import sqlite3
 
-from longrein.atomic_file import flush_path, move_into_place
-from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionError, StoreDamaged, encode_event
-from longrein.store.blobs import blob_file
+import msgspec
+
+from longrein.atomic_file import flush_path
+from longrein.events import (
+    SCHEMA_VERSION,
+    Entry,
+    Opened,
+    Parent,
+    SessionError,
+    SessionUnknown,
+    StoreDamaged,
+    encode_event,
+)
 from longrein.store.daemon_threads import run_in_thread
 from longrein.store.database import (
     INSERT_ENTRY,
+    REPLACE_SESSION,
     ROOT,
-    copy_tables,
     entry_key,
-    entry_seq,
-    read_only,
+    new_database,
     row_checksum,
 )
 from longrein.store.disk_errors import store_failure
-from longrein.store.repair import LogDamage, new_database, read_checked_rows
+from longrein.store.reader import Reader
 from longrein.store.session_folder import (
-    BLOBS,
     CHECKPOINTS,
     DATABASE,
+    FORKS,
+    UNFINISHED,
     existing_folder,
     make_folder,
-    make_session_folder,
+    new_file,
+    session_folder,
+    sessions_folder,
 )
+
+UNFINISHED_S = 3600.0
+"""Age from which the beginnings of a fork count as left behind by a kill."""
 
 
 async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
     """Create the session that `first` opens, with entries 2 to `to` of `source`; seqs and times
     stay.
 
-    `first` is entry 1 of the new session: an `Opened` with its id. The source may be open elsewhere
-    and is not changed. On return the new session is complete on disk; after an error it does not
-    exist.
+    `first` is entry 1 of the new session: an `Opened` with its id, whose `parent` becomes the
+    source. The source may be open elsewhere and its log is not changed. On return the new session
+    is complete on disk; after an error it does not exist.
 
     Raises `SessionUnknown`, `StoreDamaged`, `StoreFull`, `SessionError`.
     """
@@ -47,64 +66,78 @@ async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
     assert isinstance(opened, Opened)
     assert first.seq == 1
     origin = existing_folder(state_dir, source)
-    folder, fresh = make_session_folder(state_dir, opened.session)
-    if not fresh:
+    folder = session_folder(state_dir, opened.session)
+    if os.path.exists(folder):
         raise SessionError(f"there is already a session {opened.session}")
+    opened = msgspec.structs.replace(opened, parent=Parent(os.path.basename(origin), to))
 
     def fork() -> None:
+        building = os.path.join(sessions_folder(state_dir), UNFINISHED, os.path.basename(folder))
+        mark = os.path.join(origin, FORKS, os.path.basename(folder))
         try:
-            _copy(origin, folder, to, first, opened)
+            shutil.rmtree(building, ignore_errors=True)
+            make_folder(building)
+            _remove_unfinished(building)
+            _fork(state_dir, building, mark, opened, first.at)
+            os.rename(building, folder)
+            flush_path(os.path.dirname(folder))
         except (OSError, sqlite3.Error, SessionError) as error:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(building, ignore_errors=True)
+            if not os.path.exists(folder):
+                with contextlib.suppress(OSError):
+                    os.unlink(mark)
             raise store_failure(error, folder) from None
+        finally:
+            with contextlib.suppress(OSError):  # others are being made
+                os.rmdir(os.path.dirname(building))
 
     await asyncio.wrap_future(run_in_thread(fork, "fork"))
 
 
-def _copy(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> None:
-    building = os.path.join(folder, DATABASE + ".new")
-    with (
-        contextlib.closing(read_only(os.path.join(origin, DATABASE))) as source,
-        contextlib.closing(new_database(building)) as target,
-    ):
-        source.execute("BEGIN")  # a consistent view of the source while its owner writes
-        _copy_entries(origin, source, target, to)
+def _remove_unfinished(building: str) -> None:
+    """Remove what killed processes have left of their forks, beside the new folder `building`."""
+    now = os.stat(building).st_mtime
+    for one in list(os.scandir(os.path.dirname(building))):
+        with contextlib.suppress(OSError):
+            if now - one.stat().st_mtime > UNFINISHED_S:
+                shutil.rmtree(one.path, ignore_errors=True)
+
+
+def _fork(state_dir: str, building: str, mark: str, opened: Opened, at: int) -> None:
+    """Make the fork's folder at `building`, and the `mark` by which its original knows it."""
+    assert opened.parent is not None
+    with contextlib.closing(Reader(state_dir, opened.parent.session)) as source:
+        _check_source(source, opened.parent.seq)
+        title = source.about()[2]
+    make_folder(os.path.dirname(mark))
+    with contextlib.suppress(FileExistsError):  # of a fork that was killed
+        os.close(new_file(mark))
+    if not os.path.isdir(source.folder):  # deleted meanwhile, which the mark has not prevented
+        raise SessionUnknown(f"there is no session {opened.parent.session} any more")
+    flush_path(os.path.dirname(mark))
+    flush_path(source.folder)
+    path = os.path.join(building, DATABASE)
+    with contextlib.closing(new_database(path)) as target:
         key, body = entry_key(ROOT, 1), encode_event(opened)
-        checksum = row_checksum(key, first.at, SCHEMA_VERSION, body)
-        target.execute(INSERT_ENTRY, (key, first.at, SCHEMA_VERSION, checksum, body))
-        copy_tables(source, target, ("blobs", "files"))
-        title = source.execute("SELECT title FROM sessions WHERE number = ?", (ROOT,)).fetchone()
-        about = (ROOT, opened.session, first.at, opened.cwd, title[0] if title else "")
-        target.execute("INSERT INTO sessions VALUES(?, ?, ?, ?, ?)", about)
+        checksum = row_checksum(key, at, SCHEMA_VERSION, body)
+        target.execute(INSERT_ENTRY, (key, at, SCHEMA_VERSION, checksum, body))
+        target.execute(REPLACE_SESSION, (ROOT, opened.session, at, opened.cwd, title))
         target.execute("COMMIT")
-        for row in source.execute("SELECT hash FROM files"):
-            _link(origin, folder, row[0].hex())
-    _link_checkpoints(os.path.join(origin, CHECKPOINTS), os.path.join(folder, CHECKPOINTS))
-    blobs = os.path.join(folder, BLOBS)
-    if os.path.isdir(blobs):
-        for name in os.listdir(blobs):
-            flush_path(os.path.join(blobs, name))
-        flush_path(blobs)
-    move_into_place(building, os.path.join(folder, DATABASE))
-    flush_path(os.path.dirname(folder))
+    _link_checkpoints(os.path.join(source.folder, CHECKPOINTS), os.path.join(building, CHECKPOINTS))
+    flush_path(path)
+    flush_path(building)
 
 
-def _copy_entries(
-    origin: str, source: sqlite3.Connection, target: sqlite3.Connection, to: int
-) -> None:
-    last = 0
+def _check_source(source: Reader, to: int) -> None:
+    """Raise an error unless the source has entry `to`."""
     try:
-        for row in read_checked_rows(source, origin):
-            last = entry_seq(row[0])
-            if 1 < last <= to:
-                target.execute(INSERT_ENTRY, row)
-            if last >= to:
-                return
-    except LogDamage as damage:
+        if to < 1 or source.entry(to) is None:
+            last = source.tail()[0]
+            raise SessionError(f"cannot fork at entry {to}: session {source.session} has {last}")
+    except StoreDamaged as damage:
         raise StoreDamaged(
-            f"{origin} is damaged ({damage}); open that session once to repair it"
+            f"{source.folder} is damaged ({damage}); open that session once to repair it"
         ) from None
-    raise SessionError(f"cannot fork at entry {to}: session {os.path.basename(origin)} has {last}")
 
 
 def _link_checkpoints(origin: str, folder: str) -> None:
@@ -123,22 +156,12 @@ def _link_checkpoints(origin: str, folder: str) -> None:
                     _link_file(os.path.join(at, name), there)
 
 
-def _link(origin: str, folder: str, blob: str) -> None:
-    target = blob_file(folder, blob)
-    make_folder(os.path.dirname(target))
-    with contextlib.suppress(FileNotFoundError):  # in the source too; reading the blob reports it
-        if not _link_file(blob_file(origin, blob), target):
-            flush_path(target)
-
-
-def _link_file(path: str, target: str) -> bool:
-    """Link a file; return False where it had to be copied. Raises OSError."""
+def _link_file(path: str, target: str) -> None:
+    """Link a file, or copy it on a file system without links. Raises OSError."""
     try:
         os.link(path, target)
     except FileNotFoundError:
         raise
-    except OSError:  # a file system without links
+    except OSError:
         shutil.copyfile(path, target)
         os.chmod(target, 0o600)
-        return False
-    return True

@@ -17,11 +17,12 @@ from longrein.atomic_file import flush_path, write_file
 from longrein.events import Entry, SessionError, StoreDamaged
 from longrein.store import store_port
 from longrein.store.blobs import Blobs, GrowingBlob
+from longrein.store.checked_rows import LogDamage, check_rows
 from longrein.store.daemon_threads import run_in_thread
-from longrein.store.database import ROOT, SEQ_MAX, Database, SessionRows, Write
+from longrein.store.database import ROOT, SEQ_MAX, Database, Row, SessionRows, Write
 from longrein.store.disk_errors import mark_suspect, store_failure
 from longrein.store.reader import Reader, StoredEntries, truncate_spans
-from longrein.store.repair import LogDamage, LogSummary, check_rows, open_or_repair
+from longrein.store.repair import LogSummary, open_or_repair
 from longrein.store.session_folder import (
     INBOX,
     SessionLock,
@@ -92,6 +93,7 @@ class SharedStore:
 
 CHECK_AFTER_S = 2.0
 """Delay after open before the entries that the snapshot covers are checked."""
+ORIGINAL = "the session from which this one was forked"
 CLOSE_WAIT_S = 0.01
 """Time that `close` waits for SQLite to checkpoint the WAL, once everything is on disk."""
 
@@ -180,6 +182,9 @@ class SessionLog:
         self._rows.about = summary.about
         self.snapshot = summary.snapshot
         summary.rows = summary.snapshot = None  # they may be large
+        self._writer.start_session(ROOT, summary.size)
+        if summary.lost_from:
+            self.reader.source.drop_shared(summary.lost_from)
         if summary.unread or summary.last_number > ROOT:
             last, unread = summary.last_number, summary.unread
             self.checked = run_in_thread(lambda: self._check(unread, last), "check")
@@ -191,17 +196,16 @@ class SessionLog:
         if self._closing.wait(CHECK_AFTER_S):
             return ""
         reader = Reader(os.path.dirname(os.path.dirname(self.folder)), self.session)
-        whose = "the log"
+        whose = ""
         try:
-            for number in range(ROOT if unread else ROOT + 1, last_number + 1):
-                rows, first = reader.rows(0, unread), 1
-                if number != ROOT:
-                    whose, own = "the log of a subagent", reader.session_reader(number)
-                    rows, first = own.rows_of(number, 0, SEQ_MAX), own.first
-                for _ in check_rows(rows, self.folder, first):
+            for part, rows, first in self._unread(reader, unread, last_number):
+                whose = part
+                for _ in check_rows(rows, reader.folders, first):
                     if self._closing.is_set():
                         return ""
         except (LogDamage, StoreDamaged) as damage:
+            if whose == ORIGINAL:
+                return f"{whose} is damaged ({damage}); open that session once to repair it"
             mark_suspect(self.folder)
             return (
                 f"{whose} in {self.folder} is damaged ({damage}); open the session again to "
@@ -212,6 +216,21 @@ class SessionLog:
         finally:
             reader.close()
         return ""
+
+    def _unread(
+        self, reader: Reader, unread: int, last_number: int
+    ) -> Iterator[tuple[str, Iterator[Row], int]]:
+        """Iterate (whose, rows, first seq) of what `_check` reads."""
+        first = 1
+        if unread and reader.source.sources()[1:] and reader.source.shares is not None:
+            to = min(unread, reader.source.shares.seq)
+            yield "the log", reader.rows(0, 1), 1
+            yield ORIGINAL, reader.rows(1, to), 2
+            first = to + 1
+        yield "the log", reader.rows(first - 1, unread) if unread >= first else iter(()), first
+        for number in range(ROOT + 1, last_number + 1):
+            own = reader.session_reader(number)
+            yield "the log of a subagent", own.rows_of(number, 0, SEQ_MAX), own.first
 
     # --- Subagents, history and snapshots
 
@@ -230,7 +249,7 @@ class SessionLog:
     def _child(self, session: str, shares: int) -> "SessionLog":
         number = self.reader.number_of(session) or self._shared.number_for(session)
         reader = self.reader.session_reader(number)
-        rows = list(check_rows(reader.rows_of(number, 0, SEQ_MAX), self.folder, reader.first))
+        rows = list(check_rows(reader.rows_of(number, 0, SEQ_MAX), reader.folders, reader.first))
         if rows:
             shares = reader.first - 1
         else:
@@ -243,6 +262,12 @@ class SessionLog:
         if rows:
             log._rows.about = reader.about()
         return log
+
+    def snapshot_before(self, seq: int) -> Snapshot | None:
+        return self.reader.snapshot(seq) if self.number == ROOT else None
+
+    def of_kind(self, *kinds: str, after: int = 0) -> Iterator[Entry]:
+        return self.reader.of_kind(*kinds, after=after)
 
     def history(self, first: int, last: int) -> Iterator[Entry]:
         return self.reader.entries(max(first, 1) - 1, last) if last >= max(first, 1) else iter(())

@@ -248,10 +248,11 @@ def _candidates(reader: Reader, words: Sequence[str], before: int, after: int) -
     """
     pieces = {piece for word in words for piece in PIECE.findall(word)}
     tests = [_piece_test(piece) for piece in sorted(pieces, key=len, reverse=True)]
+    folders = reader.folders
     for row in reader.newest_rows(after, before - 1 if before else SEQ_MAX):
-        body = stored_body(reader.folder, row)
+        body = stored_body(folders, row)
         if row[2] != SCHEMA_VERSION or _names_blob(body) or _may_match(body, tests):
-            yield entry_of(reader.folder, row)
+            yield entry_of(folders, row)
 
 
 def _names_blob(body: bytes) -> bool:

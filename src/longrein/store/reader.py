@@ -8,13 +8,23 @@ from typing import Any, overload
 
 import msgspec
 
-from longrein.events import Entry, Opened, StoreDamaged, decode_event, kind_of
+from longrein.events import (
+    Entry,
+    Opened,
+    Parent,
+    SessionError,
+    StoreDamaged,
+    decode_event,
+    kind_of,
+)
 from longrein.store.blobs import BlobDamaged, blob_file, is_hash, read_blob_file, verify_blob
 from longrein.store.database import (
+    HASH_QUERY,
     ROOT,
     ROW_COLUMNS,
     SELECT_ROWS,
     SEQ_MAX,
+    LogHash,
     Row,
     entry_key,
     entry_seq,
@@ -23,7 +33,13 @@ from longrein.store.database import (
     read_only,
 )
 from longrein.store.disk_errors import store_failure
-from longrein.store.session_folder import DATABASE, damaged_databases, existing_folder
+from longrein.store.session_folder import (
+    DATABASE,
+    damaged_databases,
+    existing_folder,
+    fork_limit,
+    original_folder,
+)
 from longrein.store.snapshot import read_snapshot
 from longrein.store.store_port import Snapshot
 
@@ -47,12 +63,116 @@ def truncate_spans(spans: Sequence[Span], to: int) -> list[Span]:
     return found if to else []
 
 
-class ReadConnection:
-    """Read-only connection to a session's database, opened at the first query."""
+def shared_entries(folder: str, rows: Sequence[Row]) -> Parent | None:
+    """Return original and fork point of a fork that refers to entries 2 to there of its original.
 
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
+    `rows`: the first two rows of the root. None for any other session, and for a fork of an older
+    longrein, which has copies of these entries.
+    """
+    try:
+        first = entry_of((folder,), rows[0]) if rows else None
+    except SessionError:
+        return None
+    if first is None or first.seq != 1 or not isinstance(first.event, Opened):
+        return None
+    parent = first.event.parent
+    if parent is None or parent.call or parent.seq < 2:
+        return None
+    has_copies = len(rows) > 1 and entry_seq(rows[1][0]) <= parent.seq
+    return None if has_copies else parent
+
+
+FIRST_ROWS = f"{SELECT_ROWS} WHERE key > ? AND key < ? ORDER BY key LIMIT 2"
+"""Query for the rows that `shared_entries` needs."""
+FIRST_KEYS = (entry_key(ROOT, 0), entry_key(ROOT + 1, 0))
+
+
+class ReadConnection:
+    """Read-only connection to a session's database, opened at the first query.
+
+    Of a fork it knows the databases in which the log of the root begins.
+    """
+
+    def __init__(self, folder: str, fork: str = "") -> None:
+        """`fork`: id of the fork that reads `folder` as its original, which may be deleted
+        meanwhile.
+        """
+        self._folder = folder
+        self._fork = fork
         self._connection: sqlite3.Connection | None = None
+        self._parts: list[tuple[ReadConnection, int]] = []
+        self.shares: Parent | None = None
+        """Original and fork point, if this is a fork that refers to entries of its original."""
+
+    @property
+    def folder(self) -> str:
+        """Folder of the session, also after the deletion of an original."""
+        if not self._fork:
+            return self._folder
+        return original_folder(self._folder, self._fork) or self._folder
+
+    @property
+    def session(self) -> str:
+        """Id of the root session."""
+        return os.path.basename(self._folder)
+
+    def root_parts(self) -> "list[tuple[ReadConnection, int]]":
+        """Return (database, last seq) of the parts of the root's log, oldest first."""
+        if self._parts:
+            return self._parts
+        rows = self.all(FIRST_ROWS, *FIRST_KEYS)
+        self.shares = shared_entries(self.folder, rows)
+        parts: list[tuple[ReadConnection, int]] = []
+        if self.shares is not None:
+            parts = [(self, 1), *self._original_parts(self.shares)]
+        parts.append((self, SEQ_MAX))
+        if rows:
+            self._parts = parts
+        return parts
+
+    def _original_parts(self, shares: Parent) -> "list[tuple[ReadConnection, int]]":
+        """Return the parts of the original up to the fork point, without its first entry; empty
+        when it is gone or cannot be opened.
+        """
+        folder = os.path.join(os.path.dirname(self._folder), shares.session)
+        found: list[tuple[ReadConnection, int]] = []
+        place = original_folder(folder, self.session)
+        end = min(shares.seq, fork_limit(place, self.session)) if place else 0
+        with contextlib.suppress(SessionError):  # opening the fork tells the user
+            for source, last in ReadConnection(folder, self.session).root_parts() if end else ():
+                if last > 1 and (not found or found[-1][1] < end):
+                    found.append((source, min(last, end)))
+        return found
+
+    def parts(self, number: int, first: int, last: int) -> "list[tuple[ReadConnection, int, int]]":
+        """Return (database, first seq, last seq) of the parts of entries `first` to `last` of
+        session `number`, oldest first.
+        """
+        if number != ROOT:
+            return [(self, first, last)]
+        found = []
+        for source, end in self.root_parts():
+            if first <= min(end, last):
+                found.append((source, first, min(end, last)))
+                first = end + 1
+        return found
+
+    def drop_shared(self, first: int) -> None:
+        """Read nothing more of the original from entry `first` on, which is damaged or gone."""
+        parts = [(source, min(end, first - 1)) for source, end in self.root_parts()[:-1]]
+        self._parts = [*parts, (self, SEQ_MAX)]
+
+    def sources(self) -> "list[ReadConnection]":
+        """Return the databases that hold the log's entries and blobs: this one, then that of the
+        original, and so on.
+        """
+        originals = (source for source, _ in reversed(self.root_parts()))
+        return list(dict.fromkeys([self, *originals]))
+
+    @property
+    def folders(self) -> list[str]:
+        """Folders of `sources`."""
+        return [source.folder for source in self.sources()]
 
     def all(self, query: str, *values: object) -> list[Any]:
         """Return every row. Raises `StoreDamaged`, `StoreFull`, `SessionError`."""
@@ -92,6 +212,9 @@ class ReadConnection:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        for source, _ in self._parts:
+            if source is not self:
+                source.close()
 
 
 class Reader:
@@ -157,20 +280,36 @@ class Reader:
         stored yet.
         """
         row = next(self.rows_of(self.number, 0, SEQ_MAX, batch=1), None)
-        entry = entry_of(self.folder, row) if row else None
+        entry = entry_of(self.folders, row) if row else None
         return entry if entry and isinstance(entry.event, Opened) else None
 
-    def snapshot(self) -> Snapshot | None:
-        """Return the snapshot that fits the log of a root session; None without one, and where the
-        database cannot be opened.
+    @property
+    def folders(self) -> list[str]:
+        """Folders with files of the log: the session's, then that of its original, and so on."""
+        return self._source.folders
+
+    @property
+    def source(self) -> ReadConnection:
+        """Connection to the database."""
+        return self._source
+
+    def log_hash(self, seq: int) -> LogHash:
+        """Return the hash of the root's log up to entry `seq`. Reads only the heads of the rows."""
+        return _log_hash(self._source, seq)
+
+    def snapshot(self, most: int = SEQ_MAX) -> Snapshot | None:
+        """Return the newest snapshot up to entry `most` that fits the log of a root session; None
+        without one, and where the database cannot be read.
         """
-        path = os.path.join(self.folder, DATABASE)
-        with (
-            contextlib.suppress(sqlite3.Error),
-            contextlib.closing(read_only(path)) as connection,
-        ):
-            found = read_snapshot(self.folder, self.session, connection)
-            return found[0] if found else None
+        found = self.snapshot_and_hash(most)
+        return found[0] if found else None
+
+    def snapshot_and_hash(self, most: int = SEQ_MAX) -> tuple[Snapshot, LogHash] | None:
+        """Return that snapshot with the hash of the log up to there. A fork without one of its own
+        uses that of its original.
+        """
+        with contextlib.suppress(SessionError):  # the check of the rows reports the damage
+            return _find_snapshot(self._source, most)
         return None
 
     def tail(self) -> tuple[int, int]:
@@ -198,12 +337,15 @@ class Reader:
             f"SELECT {columns} FROM entries WHERE key >= ? AND key <= ? AND ({where}) ORDER "
             "BY key DESC LIMIT ?"
         )
-        for number, first, last in self.newest_spans():
-            start = entry_key(number, max(first, after + 1))
-            key = entry_key(number, min(last, to))
-            while rows := self._source.all(query, start, key, *values, batch):
-                yield from rows
-                key = rows[-1][0] - 1
+        for number, begin, end in self.newest_spans():
+            for source, low, high in reversed(self._source.parts(number, begin, end)):
+                start, key = (
+                    entry_key(number, max(low, after + 1)),
+                    entry_key(number, min(high, to)),
+                )
+                while rows := source.all(query, start, key, *values, batch):
+                    yield from rows
+                    key = rows[-1][0] - 1
 
     def newest_spans(self) -> Iterator[tuple[int, int, int]]:
         """Iterate (session number, first seq, last seq) of the spans, newest first."""
@@ -214,19 +356,19 @@ class Reader:
     def entry(self, seq: int) -> Entry | None:
         """Return entry `seq`, or None."""
         number = next((number for number, last in self.spans() if seq <= last), 0)
-        row = (
-            self._source.one(f"{SELECT_ROWS} WHERE key = ?", entry_key(number, seq))
-            if number
-            else None
-        )
-        return entry_of(self.folder, row) if row else None
+        for source, _, _ in self._source.parts(number, seq, seq):
+            row = source.one(f"{SELECT_ROWS} WHERE key = ?", entry_key(number, seq))
+            if row is not None:
+                return entry_of(self.folders, row)
+        return None
 
     def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]:
         """Iterate entries after seq `after` up to `to` (0: the last one), in order and in small
         batches.
         """
+        folders = self.folders
         for row in self.rows(after, to):
-            yield entry_of(self.folder, row)
+            yield entry_of(folders, row)
 
     def rows(self, after: int = 0, to: int = 0) -> Iterator[Row]:
         """Iterate the rows of the log after seq `after` up to `to` (0: the last one), in order."""
@@ -238,23 +380,25 @@ class Reader:
 
     def rows_of(self, number: int, after: int, to: int, batch: int = BATCH_ROWS) -> Iterator[Row]:
         """Iterate the rows of session `number` alone, after seq `after` up to `to`."""
-        key, end = entry_key(number, after), entry_key(number, to)
-        while True:
-            rows = self._source.all(
-                f"{SELECT_ROWS} WHERE key > ? AND key <= ? ORDER BY key LIMIT ?", key, end, batch
-            )
-            yield from rows
-            if len(rows) < batch:
-                return
-            key = rows[-1][0]
+        query = f"{SELECT_ROWS} WHERE key >= ? AND key <= ? ORDER BY key LIMIT ?"
+        for source, first, last in self._source.parts(number, after + 1, to):
+            key, end = entry_key(number, first), entry_key(number, last)
+            while rows := source.all(query, key, end, batch):
+                yield from rows
+                if len(rows) < batch:
+                    break
+                key = rows[-1][0] + 1
 
-    def of_kind(self, *kinds: str) -> Iterator[Entry]:
-        """Iterate entries whose events have these stored types, newest first."""
+    def of_kind(self, *kinds: str, after: int = 0) -> Iterator[Entry]:
+        """Iterate entries behind seq `after` whose events have these stored types, newest
+        first.
+        """
         starts = [b'{"type":"%s"' % kind.encode() for kind in kinds]
         tests = " OR ".join(["typeof(body) = 'text'", *["substr(body, 1, ?) = ?"] * len(starts)])
         wanted = [value for start in starts for value in (len(start), start)]
-        for row in self._newest(ROW_COLUMNS, tests, *wanted):
-            entry = entry_of(self.folder, row)
+        folders = self.folders
+        for row in self._newest(ROW_COLUMNS, tests, *wanted, after=after):
+            entry = entry_of(folders, row)
             if kind_of(entry.event) in kinds:
                 yield entry
 
@@ -295,8 +439,11 @@ class Reader:
         """Return the bytes of a blob. Raises `KeyError` when it does not exist, `BlobDamaged`."""
         if not is_hash(blob):
             raise KeyError(blob)
-        row = self._source.one("SELECT body FROM blobs WHERE hash = ?", bytes.fromhex(blob))
-        return verify_blob(row[0], blob, self.folder) if row else read_blob_file(self.folder, blob)
+        for source in self._source.sources():
+            row = source.one("SELECT body FROM blobs WHERE hash = ?", bytes.fromhex(blob))
+            if row is not None:
+                return verify_blob(row[0], blob, source.folder)
+        return read_blob_file(folder_of_blob(self.folders, blob), blob)
 
     def pieces(self, blob: str) -> Iterator[bytes]:
         """Iterate a blob piece by piece. Raises `KeyError` when it does not exist.
@@ -313,7 +460,9 @@ class Reader:
 
     def blob_path(self, blob: str) -> str:
         """Return the path of a blob's file; '' when it lies in the database or does not exist."""
-        path = blob_file(self.folder, blob) if is_hash(blob) else ""
+        if not is_hash(blob):
+            return ""
+        path = blob_file(folder_of_blob(self.folders, blob), blob)
         return path if os.path.isfile(path) else ""
 
     def collected(self, names: Sequence[str]) -> set[str]:
@@ -358,7 +507,8 @@ class StoredEntries(Sequence[Entry]):
         rows, self._rows = self._rows, None
         if rows is None:
             return self._reader.entries(0, self._size)
-        return (entry_of(self._reader.folder, row) for row in rows)
+        folders = self._reader.folders
+        return (entry_of(folders, row) for row in rows)
 
     @overload
     def __getitem__(self, index: int) -> Entry: ...
@@ -381,27 +531,80 @@ def read_entries(state_dir: str, session: str, after: int = 0) -> Iterator[Entry
         yield from reader.entries(after)
 
 
-def entry_of(folder: str, row: Row) -> Entry:
-    """Decode a stored row. Raises `StoreDamaged`, `SessionReadOnly`."""
+def _log_hash(source: ReadConnection, seq: int) -> LogHash:
+    log = LogHash()
+    for part, first, last in source.parts(ROOT, 1, seq):
+        row = part.one(HASH_QUERY, entry_key(ROOT, first - 1), entry_key(ROOT, last))
+        assert row is not None  # it is an aggregate
+        log.take(row)
+    return log
+
+
+def _find_snapshot(source: ReadConnection, most: int) -> tuple[Snapshot, LogHash] | None:
+    found = read_snapshot(source.folder, source.session, lambda seq: _log_hash(source, seq), most)
+    originals = source.sources()[1:]
+    if found is not None or source.shares is None or not originals:
+        return found
+    found = _find_snapshot(originals[0], min(most, source.shares.seq))
+    if found is None or not _begins_like(source, originals[0]):
+        return None
+    original = found[0].original or originals[0].session
+    snapshot = msgspec.structs.replace(found[0], original=original)
+    return snapshot, _log_hash(source, snapshot.seq)
+
+
+def _begins_like(fork: ReadConnection, original: ReadConnection) -> bool:
+    """Return True if the first entry of a fork folds to the state of its original's, but for the
+    session's id.
+    """
+    events = [
+        entry_of(source.folders, row).event
+        for source in (fork, original)
+        for row in source.all(FIRST_ROWS, *FIRST_KEYS)[:1]
+    ]
+    alike = [
+        msgspec.structs.replace(event, session="", parent=None, one_shot=False)
+        for event in events
+        if isinstance(event, Opened)
+    ]
+    return len(alike) == 2 and alike[0] == alike[1]
+
+
+# --- Rows and their files -------------------------------------------------------------------------
+
+
+def entry_of(folders: Sequence[str], row: Row) -> Entry:
+    """Decode a stored row, whose file lies in one of `folders`. Raises `StoreDamaged`,
+    `SessionReadOnly`.
+    """
     key, at, version, _, _ = row
     try:
-        return Entry(entry_seq(key), at, decode_event(stored_body(folder, row), version))
+        return Entry(entry_seq(key), at, decode_event(stored_body(folders, row), version))
     except msgspec.DecodeError as error:
-        raise StoreDamaged(f"entry {entry_seq(key)} in {folder} cannot be read ({error})") from None
+        raise StoreDamaged(
+            f"entry {entry_seq(key)} in {folders[0]} cannot be read ({error})"
+        ) from None
 
 
-def stored_body(folder: str, row: Row) -> bytes:
-    """Return the event's bytes of a row, from the row or its file. Raises `StoreDamaged` when
-    they are damaged.
+def stored_body(folders: Sequence[str], row: Row) -> bytes:
+    """Return the event's bytes of a row, from the row or its file in one of `folders`. Raises
+    `StoreDamaged` when they are damaged.
     """
     seq, body = entry_seq(row[0]), row[4]
     if not is_sound_row(row):
-        raise StoreDamaged(f"entry {seq} in {folder} is not what was written")
+        raise StoreDamaged(f"entry {seq} in {folders[0]} is not what was written")
     if isinstance(body, bytes):
         return body
+    folder = folder_of_blob(folders, body)
     try:
         return read_blob_file(folder, body)
     except BlobDamaged:
         raise
     except KeyError:
         raise StoreDamaged(f"the file of entry {seq} in {folder} is gone") from None
+
+
+def folder_of_blob(folders: Sequence[str], blob: str) -> str:
+    """Return the first of `folders` that has the file of a blob; the first one where none has."""
+    having = (folder for folder in folders if os.path.exists(blob_file(folder, blob)))
+    return next(having, folders[0])

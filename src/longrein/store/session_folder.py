@@ -11,6 +11,7 @@ import fcntl
 import os
 import re
 import struct
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -18,7 +19,7 @@ from zlib import crc32
 
 import msgspec
 
-from longrein.atomic_file import flush
+from longrein.atomic_file import flush, replace_file
 from longrein.events import SessionBusy, SessionError, SessionUnknown
 from longrein.events.escape import shortened
 from longrein.store.disk_errors import store_failure
@@ -31,6 +32,14 @@ CHECKPOINTS = "checkpoints"
 """Folder of the copies of the work tree."""
 INBOX = "inbox"
 """Folder where other processes leave messages for the session."""
+FORKS = "forks"
+"""Folder with a file for each fork that reads this session's entries, named by its id. It is empty,
+or says after which entry some were lost (`limit_forks`).
+"""
+KEPT = ".kept"
+"""Folder beside the sessions: deleted sessions whose entries forks still need."""
+UNFINISHED = ".new"
+"""Folder beside the sessions: forks that are being made."""
 LOCK = "lock"
 """File that is locked while a process has the session open."""
 
@@ -92,6 +101,38 @@ def existing_folder(state_dir: str, session: str) -> str:
     if os.path.isdir(folder):
         return folder
     raise SessionUnknown(f"there is no session {session}; `longrein sessions` lists them")
+
+
+def kept_folder(folder: str) -> str:
+    """Return the place of a session's folder after its deletion, while forks need it."""
+    return os.path.join(os.path.dirname(folder), KEPT, os.path.basename(folder))
+
+
+def original_folder(folder: str, fork: str) -> str:
+    """Return where the session of `folder` lies, of which `fork` is a fork; '' when it is gone."""
+    for place in (folder, kept_folder(folder)):
+        if os.path.exists(os.path.join(place, FORKS, fork)):
+            return place
+    return ""
+
+
+def limit_forks(folder: str, last: int) -> None:
+    """Record that the session in `folder` has lost its entries after `last`: what it writes in
+    their place is not what its forks refer to. Raises OSError.
+    """
+    place = os.path.join(folder, FORKS)
+    for name in os.listdir(place) if os.path.isdir(place) else ():
+        if fork_limit(folder, name) > last:
+            replace_file(os.path.join(place, name), (b"%d" % last,), durable=True)
+
+
+def fork_limit(folder: str, fork: str) -> int:
+    """Return the last entry of the session in `folder` that `fork` may read."""
+    try:
+        with open(os.path.join(folder, FORKS, fork), "rb") as file:
+            return int(file.read() or b"%d" % sys.maxsize)
+    except (OSError, ValueError):
+        return 0
 
 
 def make_folder(path: str) -> bool:

@@ -5,10 +5,9 @@ to its entry) and the code that made it. Otherwise, or when it is torn, the log 
 It is written without a flush, and a failed write loses nothing.
 """
 
-import contextlib
 import os
-import sqlite3
 import sys
+from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
 
@@ -19,6 +18,12 @@ from longrein.store.database import LogHash
 from longrein.store.store_port import Snapshot
 
 SNAPSHOT = "state.snapshot"
+EARLIER = "state-{}.snapshot"
+"""Name of an earlier snapshot, for a rewind, by its entry."""
+EARLIER_ENTRIES = 1_000
+"""Unit of the distances at which earlier snapshots are kept."""
+EARLIER_BYTES_MAX = 64 * 1024 * 1024
+"""Limit of the size of all earlier snapshots."""
 HASH_BYTES = 16
 HEAD_LENGTH_BYTES = 2
 FOLDING_PACKAGES = ("context", "events")
@@ -79,34 +84,96 @@ def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) ->
     head = msgspec.msgpack.encode(_Head(code, session, snapshot.seq, log))
     head = len(head).to_bytes(HEAD_LENGTH_BYTES) + head
     try:
+        _keep_earlier(folder, snapshot.seq)
         replace_file(path, (_checksum(head, snapshot.state), head, snapshot.state), durable=False)
     except OSError:
         return False
     return True
 
 
-def read_snapshot(
-    folder: str, session: str, connection: sqlite3.Connection
-) -> tuple[Snapshot, LogHash] | None:
-    """Return the snapshot that fits the log behind `connection`, with the hash of that log so far;
-    else None.
-
-    Reads only the heads of the rows.
+def _keep_earlier(folder: str, seq: int) -> None:
+    """Keep some earlier snapshots beside the one of entry `seq` that is about to be written: four
+    for each doubling of the distance from it, so a rewind folds about a quarter of what it goes
+    back. Raises OSError.
     """
-    head, state = _read_file(folder)
-    if head is None or head.session != session or head.code != code_version():
+    last = _read_head(os.path.join(folder, SNAPSHOT))
+    known = _earlier(folder)
+    if last is None or last.code != code_version():  # then the others are of no use either
+        for path in known.values():
+            os.unlink(path)
+        return
+    if last.seq < seq:
+        known[last.seq] = os.path.join(folder, EARLIER.format(last.seq))
+        os.rename(os.path.join(folder, SNAPSHOT), known[last.seq])
+    oldest: dict[tuple[int, int], int] = {}
+    for one in sorted(known):
+        distance = max(seq - one, 0) // EARLIER_ENTRIES
+        bits = distance.bit_length()
+        oldest.setdefault((bits, distance >> max(bits - 3, 0)), one)
+    kept = set(oldest.values())
+    room = EARLIER_BYTES_MAX
+    for one in sorted(known, reverse=True):
+        room -= os.path.getsize(known[one]) if one in kept else 0
+        if one not in kept or one >= seq or room < 0:
+            os.unlink(known[one])
+
+
+def _earlier(folder: str) -> dict[int, str]:
+    """Return entry -> path of the earlier snapshots."""
+    start, end = EARLIER.split("{}")
+    names = [name for name in os.listdir(folder) if name.startswith(start) and name.endswith(end)]
+    found = {name[len(start) : -len(end)]: name for name in names}
+    return {int(n): os.path.join(folder, name) for n, name in found.items() if n.isdigit()}
+
+
+def read_snapshot(
+    folder: str, session: str, log_hash: Callable[[int], LogHash], most: int = sys.maxsize
+) -> tuple[Snapshot, LogHash] | None:
+    """Return the newest snapshot up to entry `most` that fits the log, with the hash of the log so
+    far; else None.
+
+    `log_hash` returns the hash of the log up to an entry.
+    """
+    try:
+        earlier = _earlier(folder)
+    except OSError:
         return None
-    log = LogHash()
-    with contextlib.suppress(sqlite3.Error):  # the check of the rows reports the damage
-        log.take(connection, head.seq)
+    paths = [earlier[seq] for seq in sorted(earlier, reverse=True) if seq <= most]
+    for path in (os.path.join(folder, SNAPSHOT), *paths):
+        head = _read_head(path)
+        if head is None or head.session != session or head.code != code_version():
+            continue
+        if head.seq <= most and (found := _read_fitting(path, head, log_hash)) is not None:
+            return found
+    return None
+
+
+def _read_fitting(
+    path: str, head: _Head, log_hash: Callable[[int], LogHash]
+) -> tuple[Snapshot, LogHash] | None:
+    now, state = _read_file(path)
+    if now != head:
+        return None
+    log = log_hash(head.seq)
     if log.seq != head.seq or log.digest() != head.log:
         return None
     return Snapshot(head.seq, state), log
 
 
-def _read_file(folder: str) -> tuple[_Head | None, bytes]:
+def _read_head(path: str) -> _Head | None:
+    """Return the header of a snapshot, whose checksum is not compared."""
     try:
-        with open(os.path.join(folder, SNAPSHOT), "rb") as file:
+        with open(path, "rb") as file:
+            file.seek(HASH_BYTES)
+            length = int.from_bytes(file.read(HEAD_LENGTH_BYTES))
+            return msgspec.msgpack.decode(file.read(length), type=_Head)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _read_file(path: str) -> tuple[_Head | None, bytes]:
+    try:
+        with open(path, "rb") as file:
             checksum, length = file.read(HASH_BYTES), file.read(HEAD_LENGTH_BYTES)
             head = length + file.read(int.from_bytes(length))
             state = file.read()

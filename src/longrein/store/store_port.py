@@ -28,6 +28,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     seq: int
     state: bytes | bytearray
+    original: str = ""
+    """Id of the session of which it is the state: of a fork's original, up to the fork point."""
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
@@ -148,6 +150,16 @@ class Log(Protocol):
 
         Returns a future that says whether it was written: it is not when the log ends at another
         entry. Returns None for a subagent and while another snapshot is being written.
+        """
+
+    def snapshot_before(self, seq: int) -> Snapshot | None:
+        """Return the newest stored snapshot of entry `seq` or before, if it fits the log; always
+        None for a subagent.
+        """
+
+    def of_kind(self, *kinds: str, after: int = 0) -> Iterator[Entry]:
+        """Iterate committed entries behind seq `after` whose events have these stored types,
+        newest first.
         """
 
     def history(self, first: int, last: int) -> Iterator[Entry]:

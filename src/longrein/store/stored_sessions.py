@@ -1,17 +1,15 @@
 """Find stored sessions: lists, the latest one of a folder, an id by its first characters; remove
-empty ones.
+empty ones. `deletion` deletes others.
 
 Needs no lock and scans no log.
 """
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator
 
 from longrein.events import Entry, ModeSet, Opened, PrefixSet, SessionError, SessionUnknown
 from longrein.store.database import ROOT
 from longrein.store.reader import Reader
-from longrein.store.repair import salvage_cwd
 from longrein.store.session_folder import (
     BLOBS,
     DATABASE,
@@ -167,6 +165,8 @@ def _is_one_shot(reader: Reader) -> bool:
 
 def _info_of_damaged(session: str, folder: str) -> SessionInfo:
     """Return what is known of a session whose database cannot be read, with its cwd for `-c`."""
+    from longrein.store.salvage import salvage_cwd
+
     mark = read_mark(folder) or HighWaterMark()
     return SessionInfo(
         session,
@@ -246,33 +246,6 @@ async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], i
         return empty
     except (SessionError, OSError):
         return False
-    finally:
-        lock.release()
-
-
-def freed_bytes(folder: str) -> int:
-    """Return the bytes of the files of a session; of those that forks share its part."""
-    found = 0.0
-    for at, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                seen = os.lstat(os.path.join(at, name))
-                found += seen.st_size / seen.st_nlink
-    return round(found)
-
-
-async def delete_session(state_dir: str, session: str, *, wall_us: Callable[[], int]) -> None:
-    """Delete a stored session with all its files. Raises `SessionUnknown`, `SessionBusy` and
-    other `SessionError`.
-    """
-    folder = existing_folder(state_dir, session)
-    lock = await take_lock(folder, wall_us)
-    try:
-        import shutil
-
-        shutil.rmtree(folder)
-    except OSError as error:
-        raise SessionError(f"{folder} cannot be deleted: {error.strerror}") from None
     finally:
         lock.release()
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from longrein.events import SessionError, StoreDamaged
 from longrein.store.database import Database, DatabaseMoved, Write, entry_key, key_number, last_key
 from longrein.store.disk_errors import is_damage, mark_suspect, store_failure
-from longrein.store.repair import restore_moved_database
 
 FLUSH_AFTER_S = 0.02
 """Time after which a commit without `flush` is flushed."""
@@ -160,8 +159,10 @@ class Writer:
 
     def _last_key(self, database: Database, number: int) -> int:
         """Return the key of the last entry of session `number`, or the key before its first one."""
-        found = self._last_keys.get(number) or last_key(database.connection, number)
-        return found or entry_key(number, self._start_seqs.get(number, 0))
+        if number in self._last_keys:
+            return self._last_keys[number]
+        start = entry_key(number, self._start_seqs.get(number, 0))
+        return max(start, last_key(database.connection, number))
 
     def _attempt(self, database: Database, writes: Sequence[Write]) -> SessionError | None:
         clean, flush = not database.unflushed, any(write.flush for write in writes)
@@ -171,6 +172,8 @@ class Writer:
                 database.make_durable()
             database.commit(writes)
         except DatabaseMoved:
+            from longrein.store.salvage import restore_moved_database
+
             self._fatal = StoreDamaged(restore_moved_database(database))
             return self._fatal
         except (OSError, SqliteError) as error:
@@ -228,6 +231,8 @@ class Writer:
         try:
             database.check_files()
         except DatabaseMoved:
+            from longrein.store.salvage import restore_moved_database
+
             return StoreDamaged(restore_moved_database(database))
         return None
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 import msgspec
 
-from longrein.events import Entry, SessionBusy, SessionError, StoreFull
+from longrein.events import Entry, SessionBusy, SessionError, StoreFull, kind_of
 from longrein.store import Log, Message, Snapshot
 
 SESSION = "00000000-0000-4000-8000-00000000beef"
@@ -255,6 +255,15 @@ class MemoryLog:
         if shares and session not in self.disk.children():
             self.disk.shares[session] = ("" if self.root is self else self.session, shares)
         return MemoryLog(self.disk, session, self.root)
+
+    def snapshot_before(self, seq: int) -> Snapshot | None:
+        kept = self.disk.snapshot[0] if self.disk.snapshot and self.root is self else None
+        return kept if kept is not None and kept.seq <= seq else None
+
+    def of_kind(self, *kinds: str, after: int = 0) -> Iterator[Entry]:
+        entries = self.disk.entries("" if self.root is self else self.session)
+        found = (entry for entry in entries if entry.seq > after and kind_of(entry.event) in kinds)
+        return reversed([*found])
 
     def history(self, first: int, last: int) -> Iterator[Entry]:
         entries = self.disk.entries("" if self.root is self else self.session)
