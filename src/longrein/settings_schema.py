@@ -352,6 +352,28 @@ class TaskOptions(msgspec.Struct, frozen=True):
     """Wait for tasks that are ended when longrein leaves."""
 
 
+class SessionOptions(msgspec.Struct, frozen=True):
+    """Table `sessions`: space of the stored sessions."""
+
+    notice_bytes: Annotated[
+        int,
+        Setting(
+            "MB of all sessions above which the terminal says so, once a day; 0 for never",
+            "nothing",
+            key="notice_mb",
+            factor=MIB,
+        ),
+    ] = 2_000 * MIB
+    one_shot_days: Annotated[
+        int,
+        Setting(
+            "days after which `longrein sessions prune` also takes runs of `longrein -p`; 0: as "
+            "other sessions",
+            "nothing",
+        ),
+    ] = 0
+
+
 class InstructionOptions(msgspec.Struct, frozen=True):
     """Table `context`: instruction files and the clearing policy."""
 
@@ -799,6 +821,7 @@ class Settings(msgspec.Struct, frozen=True):
     tools: ToolOptions = ToolOptions()
     limits: Limits = Limits()
     tasks: TaskOptions = TaskOptions()
+    sessions: SessionOptions = SessionOptions()
     context: InstructionOptions = InstructionOptions()
     env: EnvironmentOptions = EnvironmentOptions()
     redact: RedactOptions = RedactOptions()

@@ -31,7 +31,7 @@ def test_a_session_is_deleted_by_its_id_with_all_its_files(cli: CliHarness) -> N
 
 def fill(cli: CliHarness) -> None:
     for one in cli.sessions:
-        (cli.session_folder(one) / "log.sqlite.damaged-1").write_bytes(bytes(900_000))
+        (cli.session_folder(one) / "log.sqlite.damaged-1").write_bytes(bytes(700_000))
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,8 @@ def sessions(
         return _delete(place, ids)
     if [*words] != ["prune"]:
         raise UsageError(f"what is to be done with {escape_line(' '.join(words))}? {USAGE}")
-    if days < 0 and keep_mb < 0:
+    one_shot_days = place.settings.sessions.one_shot_days
+    if days < 0 and keep_mb < 0 and not one_shot_days:
         raise UsageError("say which sessions go: --days N, --keep-mb N, or both")
     candidates = [
         info
@@ -77,6 +78,7 @@ def sessions(
     chosen = listing.to_prune(
         [(info, freed_bytes(info.folder)) for info in candidates],
         CLOCK.wall_us() - days * DAY_US if days >= 0 else 0,
+        CLOCK.wall_us() - one_shot_days * DAY_US if one_shot_days else 0,
         keep_mb * 1_000_000 if keep_mb >= 0 else None,
     )
     if not chosen:

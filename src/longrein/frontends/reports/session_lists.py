@@ -64,13 +64,17 @@ Sized = tuple[SessionInfo, int]
 """A session and the bytes of its folder."""
 
 
-def to_prune(sized: Sequence[Sized], before_us: int, bytes_max: int | None) -> list[Sized]:
+def to_prune(
+    sized: Sequence[Sized], before_us: int, one_shot_before_us: int, bytes_max: int | None
+) -> list[Sized]:
     """Return the sessions that go, oldest first: those whose last entry is older than
-    `before_us`, then the oldest until the rest has at most `bytes_max` bytes.
+    `before_us`, runs of `longrein -p` also where it is older than `one_shot_before_us`; then the
+    oldest until the rest has at most `bytes_max` bytes.
     """
     oldest_first = sorted(sized, key=lambda one: one[0].updated_at)
-    old = [one for one in oldest_first if one[0].updated_at < before_us]
-    rest, left = oldest_first[len(old) :], 0
+    limits = {False: before_us, True: max(before_us, one_shot_before_us)}
+    old = [one for one in oldest_first if one[0].updated_at < limits[one[0].one_shot]]
+    rest, left = [one for one in oldest_first if one not in old], 0
     if bytes_max is not None:
         for number, (_, size_bytes) in enumerate(reversed(rest)):
             left += size_bytes

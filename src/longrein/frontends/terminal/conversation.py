@@ -54,7 +54,7 @@ from longrein.frontends.terminal.screen import Screen
 from longrein.frontends.terminal.start_notices import (
     chosen_line,
     confinement,
-    first_run_notices,
+    later_notices,
     start_notices,
 )
 from longrein.frontends.terminal.terminal_input import KeyProtocol
@@ -187,7 +187,7 @@ class Conversation:
         self.screen.write([text for row in rows for text in self._paint(row)])
 
     async def show_later_notices(self) -> None:
-        for text in await first_run_notices(self.opened.app):
+        for text in await later_notices(self.opened.app):
             self.notice(text)
 
     def show_history(self, pieces: Sequence[Piece]) -> None:

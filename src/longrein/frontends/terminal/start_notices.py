@@ -3,17 +3,22 @@ model.
 """
 
 import asyncio
+import os
 import socket
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from longrein.agent import BYPASS, bypass_warning
 from longrein.app import App, AppSession
 from longrein.app.run_context import RunContext
+from longrein.atomic_file import replace_file
 from longrein.config.model_choice import provider_address
 from longrein.frontends.localization import translate
 from longrein.frontends.provider_keys import key_of
 from longrein.models import known_provider, known_providers, offered_models
+from longrein.steps.human_text import size
 
 CONNECT_S = 0.05
 """Longest wait for a server on this machine to take a connection."""
@@ -44,15 +49,51 @@ def confinement(opened: AppSession) -> str:
     return f"{opened.sandbox}, no network" if opened.network_problem else opened.sandbox
 
 
-async def first_run_notices(app: App) -> Sequence[str]:
-    """Name the keys and local servers, on the first run; asking the servers takes up to a second
-    each.
+async def later_notices(app: App) -> Sequence[str]:
+    """Return lines that take longer than the first frame: on the first run the keys and local
+    servers, which may take a second each to answer; else the space of the sessions.
     """
-    return (
-        await asyncio.get_running_loop().run_in_executor(None, found_lines, app.context)
-        if app.is_first_run()
-        else ()
+    lines = found_lines if app.is_first_run() else space_lines
+    return await asyncio.get_running_loop().run_in_executor(None, lines, app.context)
+
+
+LOOK_EVERY_S = 24 * 3600.0
+"""Seconds between two looks at the space of the sessions."""
+
+
+def space_lines(place: RunContext) -> list[str]:
+    """Tell, once a day, that the stored sessions take more than the settings allow."""
+    most = place.settings.sessions.notice_bytes
+    looked = os.path.join(place.state_dir, "space-looked-at")
+    if not most or _age_s(looked) < LOOK_EVERY_S:
+        return []
+    with suppress(OSError):
+        replace_file(looked, (b"",), durable=False)
+    found = sum(
+        _bytes_of(os.path.join(folder, name))
+        for folder, _, names in os.walk(os.path.join(place.state_dir, "sessions"))
+        for name in names
     )
+    if found <= most:
+        return []
+    return [
+        translate(f"sessions take {size(found)}: longrein sessions prune --days 30 shows what goes")
+    ]
+
+
+def _age_s(path: str) -> float:
+    try:
+        return time.time() - os.stat(path).st_mtime
+    except OSError:
+        return LOOK_EVERY_S
+
+
+def _bytes_of(path: str) -> int:
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return 0
+    return seen.st_size // max(1, seen.st_nlink)  # forks share copies of the work tree
 
 
 def found_lines(place: RunContext) -> list[str]:
