@@ -117,7 +117,7 @@ def newer_event(database: sqlite3.Connection) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (newer_layout, "written by a newer longrein (layout 9, this one knows 3); upgrade it"),
+        (newer_layout, "written by a newer longrein (layout 9, this one knows 4); upgrade it"),
         (newer_schema, "written by a newer longrein; upgrade it, or export it"),
         (newer_event, "is unknown to this longrein (Invalid value 'Foretold' - at `$.type`)"),
     ],

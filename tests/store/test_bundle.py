@@ -22,7 +22,7 @@ from longrein.store import (
     read_entries,
     write_bundle,
 )
-from longrein.store.repair import new_database
+from longrein.store.database import new_database
 from tests.store.fixtures import (
     GRANDCHILD,
     ID,

@@ -374,7 +374,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_search_finds_exactly_what_decoding_every_entry_finds(
     tmp_path_factory: pytest.TempPathFactory, events: list[AnyEvent], data: st.DataObject
 ) -> None:

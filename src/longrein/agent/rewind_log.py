@@ -189,6 +189,22 @@ def gaps(entries: Iterable[Entry], since: int) -> list[Gap]:
     return found
 
 
+def begun_rewind(entries: Iterable[Entry]) -> str:
+    """Return the name of the checkpoint from before a rewind that runs, the first one where a kill
+    made it begin again; '' for none.
+    """
+    name = ""
+    for entry in entries:
+        match entry.event:
+            case CheckpointTaken("rewind", taken):
+                name = name or taken
+            case CheckpointTaken("before" | "after" | "rewound") | Rewound():
+                name = ""
+            case _:
+                pass
+    return name
+
+
 def unclaimed_files(entries: Iterable[Entry], since: int) -> tuple[str, ...]:
     """Return what checkpoints after entry `since` name as changed while calls ran, and by none of
     them.

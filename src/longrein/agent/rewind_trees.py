@@ -26,6 +26,7 @@ from longrein.agent.rewind import (
 from longrein.agent.rewind_log import (
     FilesInLog,
     Gap,
+    begun_rewind,
     first_checkpoint,
     gaps,
     step_end,
@@ -301,6 +302,29 @@ def _ignored_then(plan: RootPlan, targets: Iterable[FileTarget]) -> dict[str, st
 # --- Rewind of a session --------------------------------------------------------------------------
 
 
+def _done_before(
+    entries: list[Entry], to: int, now: Mapping[str, TreeRecord], store: CheckpointStore
+) -> list[FilePut]:
+    """Return what this rewind has restored before a kill: it differs from the first of its own
+    checkpoints, and is as wanted. `now`: the tree when it began again.
+    """
+    begun, (_, name) = begun_rewind(entries), first_checkpoint(entries, to)
+    found: list[FilePut] = []
+    if not begun or not name:
+        return found
+    was, then = store.load(begun), store.load(name)
+    for root, present in now.items():
+        if root not in was or root not in then or was[root] == present:
+            continue
+        repository = store.repository(root)
+        wanted, files = repository.files(then[root]), repository.files(present)
+        for path in repository.changed(was[root], present):
+            if files.get(path) == wanted.get(path):
+                full = printable(os.path.join(root, path))
+                found.append(FilePut(full, True, removed=path not in files))
+    return found
+
+
 CHANGES = ("FileChanged", "CheckpointTaken")
 """Stored types of the entries that say that files were changed, or kept in a checkpoint."""
 TREE_KINDS = (
@@ -335,6 +359,7 @@ async def restore_trees(session: Session, message: Rewind) -> RestoredTrees | No
     try:
         plans = await kept.run(partial(_plans, session, entries, to, now, message.overwrite, ""))
         puts = await kept.run(lambda _: [put for plan in plans for put in carry_out(plan)])
+        puts += await kept.run(partial(_done_before, entries, to, now))
     except (CheckpointError, OSError) as error:
         session.notice(f"what commands changed was not restored: {error}")
         return None
@@ -351,7 +376,8 @@ async def preview_rewind(
     kept = session.open(Checkpoints)
     to = step_end(session.history, to) if conversation else to
     checkpoints = session.entries_of("CheckpointTaken", after=to)
-    missing, plans = _missing_checkpoints(session, checkpoints, to), list[RootPlan]()
+    plans = list[RootPlan]()
+    missing = _missing_checkpoints(checkpoints, partial(session.entries_of, "Replied", after=to))
     entries = list[Entry]()
     if session.entries_of(*CHANGES, after=to):
         entries = session.entries_of(*TREE_KINDS)
@@ -395,15 +421,17 @@ COMMANDS_MAX = 3
 """Commands without a checkpoint that are named for each reason."""
 
 
-def _missing_checkpoints(session: Session, checkpoints: Iterable[Entry], to: int) -> list[str]:
-    """Return a line for each reason why one of the `checkpoints` after entry `to` is missing, with
-    the commands.
+def _missing_checkpoints(
+    checkpoints: Iterable[Entry], replies: Callable[[], list[Entry]]
+) -> list[str]:
+    """Return a line for each reason why one of the `checkpoints` is missing, with the commands.
+    `replies` returns the replies that made them.
     """
     events = (entry.event for entry in checkpoints)
     failed = [event for event in events if isinstance(event, CheckpointTaken) and event.problem]
     words = {
         part.id: first_words(str((part.arguments or {}).get("command", "")) or part.name)
-        for entry in (session.entries_of("Replied", after=to) if failed else ())
+        for entry in (replies() if failed else ())
         if isinstance(entry.event, Replied)
         for part in entry.event.parts
         if isinstance(part, ToolCall)

@@ -5,14 +5,13 @@ model.
 import asyncio
 import os
 import socket
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
 from longrein.agent import BYPASS, bypass_warning
 from longrein.app import App, AppSession
-from longrein.app.run_context import RunContext
+from longrein.app.run_context import CLOCK, RunContext
 from longrein.atomic_file import replace_file
 from longrein.config.model_choice import provider_address
 from longrein.frontends.localization import translate
@@ -83,7 +82,7 @@ def space_lines(place: RunContext) -> list[str]:
 
 def _age_s(path: str) -> float:
     try:
-        return time.time() - os.stat(path).st_mtime
+        return CLOCK.wall_us() / 1e6 - os.stat(path).st_mtime
     except OSError:
         return LOOK_EVERY_S
 

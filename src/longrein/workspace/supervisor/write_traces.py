@@ -30,6 +30,9 @@ PATHS_MAX = 50_000
 ROUND_MAX = 64
 """Calls of one command that are answered before others have their turn."""
 
+SYSTEM = ("/dev/", "/proc/")
+"""Files of the system, which mean another one here."""
+
 _NO_NEW_PRIVILEGES = 38
 _SET_FILTER = 1
 _NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
@@ -230,7 +233,8 @@ class WriteTrace:
             return
         for folder, at in call.paths:
             path = _path(pid, arguments, folder, at)
-            self._add(path, follows=call.follows, moves=call.moves)
+            if not path.startswith(SYSTEM):
+                self._add(path, follows=call.follows, moves=call.moves)
         if call.moves:
             self._folders.clear()
         if len(self._paths) > PATHS_MAX:
