@@ -147,14 +147,16 @@ class RewindStory:
 
     async def _live(self, first: int) -> None:
         """Play turns from number `first` on; the process kills itself in a step that is cut."""
-        script: list[object] = [says("done")] if first else []  # of the turn that was cut
+        if first:  # the turn that was cut, and a notice of the task
+            rest = Script(*[says("done")] * 5)
+            async with self.harness.session(rest, create=False) as session:
+                await session.run(once=True)
+            self._note_end(first - 1)
+        script: list[object] = []
         for one in self.turns[first:]:
             script += [says(call("Bash", command=self._line(step))) for step in one.steps]
             script.append(says("done"))
         async with self.harness.session(Script(*script), create=not first) as session:
-            if first:
-                await session.run(once=True)
-                self._note_end(first - 1)
             for number, one in enumerate(self.turns[first:], first):
                 if one.task == "start":
                     session.append(TaskStarted("b1", "serve"))
