@@ -3,17 +3,21 @@
     python -m tests.load.rewind_campaign --seeds 300 --seed 0 --seconds 900
 
 Each seed is a story of `tests.support.rewind_story`. Every fourth one also goes back and forward
-between the ends of its turns, without a user.
+between the ends of its turns, without a user. Where there is a sandbox, each is also played in it:
+then what the user changes while a command runs has to stay.
 """
 
 import asyncio
+import os
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from longrein.workspace.sandbox.session_sandbox import find_rung
 from tests.agent.test_rewind_commands import play_random
+from tests.agent.test_rewind_meanwhile import play_with_user
 from tests.load.campaign import arguments, run_campaign
 from tests.support.rewind_story import RewindStory
 
@@ -26,13 +30,18 @@ def play(seed: int) -> Counter[str]:
     if seed % 4 == 0:
         with tempfile.TemporaryDirectory(prefix="longrein-rewind-") as folder:
             asyncio.run(play_random(Path(folder), seed, COMMANDS, git=seed % 8 == 0))
+    confined = find_rung(os.environ, ()).confines
+    if confined:
+        with tempfile.TemporaryDirectory(prefix="longrein-rewind-") as folder:
+            asyncio.run(play_with_user(Path(folder), seed))
     with tempfile.TemporaryDirectory(prefix="longrein-rewind-") as folder:
         story = RewindStory(Path(folder), seed, TURNS)
         wrong = story.play()
         assert not wrong, wrong
         records = story.records()
     edits = sum(bool(one.paths) for one in records if one.kind in ("user", "during"))
-    return Counter(kills=story.kills, edits=edits, turns=len(story.turns))
+    figures = {"kills": story.kills, "edits": edits, "turns": len(story.turns)}
+    return Counter(figures, confined=int(confined))
 
 
 def main(words: Sequence[str]) -> int:
