@@ -498,3 +498,17 @@ async def test_a_fork_has_the_checkpoints_of_its_parent_and_both_go_on(tmp_path:
         assert dict(repository.contents([blob])) == {blob: text}
     with pytest.raises(CheckpointError):
         own.load(name)
+
+
+def test_a_change_within_the_second_of_the_last_look_is_seen_by_the_next_process(
+    tmp_path: Path,
+) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    names = []
+    for mode in (0o644, 0o664, 0o600):
+        (tree / "a").write_text("same size")
+        (tree / "a").chmod(mode)
+        store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))  # as a new process
+        names.append(store.take([str(tree)])[1][str(tree)].modes.get("a", 0o644))
+    assert names == [0o644, 0o664, 0o600]

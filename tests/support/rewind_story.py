@@ -139,7 +139,7 @@ class RewindStory:
 
     def records(self) -> list[Record]:
         """What has happened so far."""
-        return list(_load(self.file))
+        return list(_load(self.file)) if self.file.exists() else []
 
     def _record(self, one: Record) -> None:
         with self.file.open("ab") as file:
@@ -219,7 +219,8 @@ class RewindStory:
 
     def _note_end(self, number: int) -> None:
         seq = self.harness.ends()[-1]
-        self._record(Record("end", seq, picture(self.harness.tree)))
+        if not any(one.kind == "end" and one.seq == seq for one in self.records()):
+            self._record(Record("end", seq, picture(self.harness.tree)))
 
     def _edit(self, kind: str) -> None:
         """Change some files as the user."""

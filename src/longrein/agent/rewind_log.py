@@ -198,8 +198,8 @@ def begun_rewind(entries: Iterable[Entry]) -> str:
         match entry.event:
             case CheckpointTaken("rewind", taken):
                 name = name or taken
-            case CheckpointTaken("before" | "after" | "rewound") | Rewound():
-                name = ""
+            case CheckpointTaken("before" | "after") | Rewound():
+                name = ""  # after "rewound" a kill can still make it begin again
             case _:
                 pass
     return name

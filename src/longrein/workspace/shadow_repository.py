@@ -223,9 +223,10 @@ class ShadowRepository:
         if record != self._last:
             self._put(f"refs/kept/{tree}", tree + "\n") if tree != EMPTY_TREE else None
         self._last = record
+        if found.present:  # the index was written just now
+            racy_ns = os.stat(self._index).st_mtime_ns - RACY_NS
+            self._racy = {path: at for path, at in self._racy.items() if at >= racy_ns}
         self._store_last()
-        now_ns = self._looked_ns()
-        self._racy = {path: at for path, at in self._racy.items() if at >= now_ns - RACY_NS}
         return record
 
     def _look(self) -> _Changes:
@@ -427,9 +428,8 @@ class ShadowRepository:
         return [seen.st_ino, seen.st_size, seen.st_mtime_ns]
 
     def _store_last(self) -> None:
-        self._put(
-            LAST, encode([self._stamp(), msgspec.structs.asdict(self._last or TreeRecord("", 0))])
-        )
+        record = msgspec.structs.asdict(self._last or TreeRecord("", 0))
+        self._put(LAST, encode([self._stamp(), [record, self._racy]]))
 
     def _looked_ns(self) -> int:
         """Return when the last look ended; 0 for none."""
@@ -442,9 +442,9 @@ class ShadowRepository:
         """Read the record that belongs to the index; without it the index is built again."""
         try:
             with open(os.path.join(self.folder, LAST), "rb") as file:
-                stamp, record = decode(file.read())
+                stamp, found = decode(file.read())
             if stamp and stamp == self._stamp():
-                self._last = msgspec.convert(record, TreeRecord)
+                self._last, self._racy = msgspec.convert(found, tuple[TreeRecord, dict[str, int]])
                 self._stamps.add(
                     os.fsdecode(raw) for raw in self._run(["ls-files", "-z"]).split(b"\0")
                 )
