@@ -3,7 +3,7 @@ each of them.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -103,21 +103,26 @@ def encoded(state: State) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(state, undone={}, worth=None))
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_nested_rewinds_and_restores_give_the_state_of_a_fold_anew_for_each(seed: int) -> None:
-    luck = random.Random(seed)
-    walk = RandomSession(seed, profile=["default", "default", "seed"][seed % 3])
-    for _ in range(8):
+def wander(
+    walk: RandomSession, luck: random.Random, rounds: int, target: Callable[[int], int]
+) -> None:
+    """Let a session run on, go back and take compactions back at random. `target` returns the entry
+    that a rewind goes to.
+    """
+    for _ in range(rounds):
         walk.run(luck.randrange(3, 30))
         for _ in range(luck.choice([0, 1, 1, 2])):
             if walk.state.compactions and luck.random() < 0.5:
                 walk.add(Restored(luck.choice(walk.state.compactions)))
             elif not walk.state.calls:
-                to = step_end(
-                    lambda first, last: walk.entries[first - 1 : last],
-                    luck.randrange(2, walk.state.seq + 1),
-                )
-                walk.add(Rewound(to))
+                walk.add(Rewound(target(luck.randrange(2, walk.state.seq + 1))))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nested_rewinds_and_restores_give_the_state_of_a_fold_anew_for_each(seed: int) -> None:
+    luck = random.Random(seed)
+    walk = RandomSession(seed, profile=["default", "default", "seed"][seed % 3])
+    wander(walk, luck, 8, partial(step_end, lambda first, last: walk.entries[first - 1 : last]))
     expected = encoded(reference(walk.entries))
     assert encoded(fold(walk.entries)) == expected
     assert encoded(walk.state) == expected
@@ -147,13 +152,7 @@ def test_stored_states_spare_the_fold_and_change_nothing(seed: int) -> None:
     """After each entry the state, and the next request, are those of a fold of the whole log."""
     luck = random.Random(100 + seed)
     walk = RandomSession(seed, profile=["default", "default", "seed"][seed % 3])
-    for _ in range(10):
-        walk.run(luck.randrange(3, 30))
-        for _ in range(luck.choice([0, 1, 1, 2])):
-            if walk.state.compactions and luck.random() < 0.5:
-                walk.add(Restored(luck.choice(walk.state.compactions)))
-            elif not walk.state.calls:
-                walk.add(Rewound(luck.randrange(2, walk.state.seq + 1)))
+    wander(walk, luck, 10, lambda seq: seq)
     log, state = LogWithStates(walk.entries), State()
     for entry in walk.entries:
         if isinstance(entry.event, Rewound | Restored):

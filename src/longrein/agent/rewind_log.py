@@ -190,19 +190,19 @@ def gaps(entries: Iterable[Entry], since: int) -> list[Gap]:
 
 
 def begun_rewind(entries: Iterable[Entry]) -> str:
-    """Return the name of the checkpoint from before a rewind that runs, the first one where a kill
-    made it begin again; '' for none.
+    """Return the name of the first checkpoint of a rewind that a kill made begin again; '' for one
+    that has begun once.
     """
-    name = ""
+    names: list[str] = []
     for entry in entries:
         match entry.event:
             case CheckpointTaken("rewind", taken):
-                name = name or taken
+                names.append(taken)
             case CheckpointTaken("before" | "after") | Rewound():
-                name = ""  # after "rewound" a kill can still make it begin again
+                names = []  # after "rewound" a kill can still make it begin again
             case _:
                 pass
-    return name
+    return names[0] if len(names) > 1 else ""
 
 
 def unclaimed_files(entries: Iterable[Entry], since: int) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from longrein.events import (
 from longrein.frontends.reports.doctor import finding_fields, findings_of
 from longrein.frontends.stdio import show
 from longrein.steps.human_text import counted, escape_line
-from longrein.store import Reader, find_session, latest_session
+from longrein.store import Reader, chosen_session
 
 ENTRIES = 200
 """Last entries of the session that the file lists by default."""
@@ -50,11 +50,7 @@ def report(
     with_content: bool = False,
 ) -> int:
     """Write the report to a new file and say what is in it."""
-    session = (
-        find_session(place.state_dir, words[0])
-        if words
-        else latest_session(place.state_dir, place.cwd)
-    )
+    session = chosen_session(place.state_dir, place.cwd, words[0] if words else "")
     clean = _cleaner(place)
     fields: dict[str, Any] = {
         "longrein": __version__,

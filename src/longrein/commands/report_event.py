@@ -7,7 +7,7 @@ from longrein.app.run_context import RunContext
 from longrein.events import SessionUnknown, UsageError
 from longrein.frontends.argv import clean
 from longrein.frontends.stdio import read_piped, say
-from longrein.store import find_session, latest_session, leave_message
+from longrein.store import chosen_session, leave_message
 
 USAGE = "longrein happened KIND TEXT, or pipe the text in; see longrein happened --help"
 
@@ -33,11 +33,7 @@ def named_session(place: RunContext, session: str) -> str:
     folder's newest.
     """
     wanted = session or place.environ.get("LONGREIN_SESSION", "")
-    found = (
-        find_session(place.state_dir, wanted)
-        if wanted
-        else latest_session(place.state_dir, place.cwd)
-    )
+    found = chosen_session(place.state_dir, place.cwd, wanted)
     if not found:
         raise SessionUnknown(f"there is no session of {place.cwd}; name one with --session ID")
     return found

@@ -20,6 +20,7 @@ from longrein.store.store_port import (
     Snapshot,
 )
 from longrein.store.stored_sessions import (
+    chosen_session,
     discard_empty,
     find_session,
     is_open,
@@ -63,6 +64,7 @@ __all__ = [
     "SessionInfo",
     "SessionLog",
     "Snapshot",
+    "chosen_session",
     "contents_of",
     "delete_session",
     "discard_empty",

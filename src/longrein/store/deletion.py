@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from longrein.events import SessionError
 from longrein.store.database import ROOT, entry_key, transaction
@@ -63,16 +63,23 @@ def freed_bytes(folder: str) -> int:
         if _forks(_state_dir(folder), folder)
         else set()
     )
+    return stored_bytes(folder, {*stays, BLOBS} if stays else ())
+
+
+def stored_bytes(folder: str, left_out: Container[str] = ()) -> int:
+    """Return the bytes of the files below `folder`; of a file with several links its part.
+    `left_out`: names in the folder itself.
+    """
     found = 0.0
     for at, folders, names in os.walk(folder):
-        if stays and BLOBS in folders and at == folder:
-            folders.remove(BLOBS)
+        if at == folder:
+            folders[:] = [name for name in folders if name not in left_out]
         for name in names:
-            if at == folder and name in stays:
+            if at == folder and name in left_out:
                 continue
             with contextlib.suppress(OSError):
                 seen = os.lstat(os.path.join(at, name))
-                found += seen.st_size / seen.st_nlink
+                found += seen.st_size / max(1, seen.st_nlink)
     return round(found)
 
 

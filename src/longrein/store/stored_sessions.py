@@ -37,6 +37,13 @@ def list_sessions(state_dir: str, limit: int = 0) -> list[SessionInfo]:
     return _newest(state_dir, lambda _: True, limit)
 
 
+def chosen_session(state_dir: str, cwd: str, start: str) -> str:
+    """Return the id of the session that begins with `start`, without one the latest of `cwd`; ''
+    when there is none. Raises what `find_session` raises.
+    """
+    return find_session(state_dir, start) if start else latest_session(state_dir, cwd)
+
+
 def latest_session(state_dir: str, cwd: str, *, closed: bool = False, one_shot: bool = True) -> str:
     """Return the id of the session that was started in `cwd` and written last; '' when there is
     none.

@@ -23,7 +23,7 @@ from longrein.extensions.inspector.page_server import InspectorServer, LivePage
 from longrein.extensions.inspector.shorten import PAGE_BYTES_MAX, fit
 from longrein.frontends.stdio import say, show
 from longrein.steps.human_text import counted, size
-from longrein.store import Reader, find_session, is_open, latest_session
+from longrein.store import Reader, chosen_session, is_open
 
 PAGE, COMPARISON = "inspect.html", "compare.html"
 """Names of the pages in the folder of a session."""
@@ -103,11 +103,7 @@ def inspect(
 
 def _logs(place: RunContext, words: Sequence[str]) -> StoredLogs:
     """Open the logs of the session that `words` name, else of the folder's newest."""
-    found = (
-        find_session(place.state_dir, words[0])
-        if words
-        else latest_session(place.state_dir, place.cwd)
-    )
+    found = chosen_session(place.state_dir, place.cwd, words[0] if words else "")
     if not found:
         raise SessionUnknown(
             f"there is no session of {place.cwd}; `longrein sessions` lists those of other folders"

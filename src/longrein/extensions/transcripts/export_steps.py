@@ -278,13 +278,9 @@ class StoredConversation:
     def _read_head(self, head: Conversation) -> None:
         first: Message | None = None
         for step in steps_of(self._noted(self._reader.entries())):
+            begun = _take(head, {}, step)
+            first = first or next((part for part in begun if isinstance(part, Message)), None)
             match step:
-                case SettingStep(opened=opened) if opened:
-                    _open(head, step.seq, opened)
-                case BreakStep(prefix=prefix) if prefix:
-                    head.prefix = prefix
-                case PromptStep(message=message):
-                    first = first or Message(step.seq, step.at, message.parts)
                 case RequestStep(reply=reply) if reply and step.seq > head.copied:
                     self.usage += counts_of(reply.usage)
                     self.cost_usd += max(0.0, reply.cost_usd)

@@ -69,7 +69,7 @@ _UNSUPPORTED = re.compile(
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One request and what its answer must show."""
+    """Check by one request, with what its answer must show."""
 
     name: CheckName
     request: Request

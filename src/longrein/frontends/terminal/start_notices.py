@@ -62,17 +62,15 @@ LOOK_EVERY_S = 24 * 3600.0
 
 def space_lines(place: RunContext) -> list[str]:
     """Tell, once a day, that the stored sessions take more than the settings allow."""
+    from longrein.store.deletion import stored_bytes
+
     most = place.settings.sessions.notice_bytes
     looked = os.path.join(place.state_dir, "space-looked-at")
     if not most or _age_s(looked) < LOOK_EVERY_S:
         return []
     with suppress(OSError):
         replace_file(looked, (b"",), durable=False)
-    found = sum(
-        _bytes_of(os.path.join(folder, name))
-        for folder, _, names in os.walk(os.path.join(place.state_dir, "sessions"))
-        for name in names
-    )
+    found = stored_bytes(os.path.join(place.state_dir, "sessions"))
     if found <= most:
         return []
     return [
@@ -85,14 +83,6 @@ def _age_s(path: str) -> float:
         return CLOCK.wall_us() / 1e6 - os.stat(path).st_mtime
     except OSError:
         return LOOK_EVERY_S
-
-
-def _bytes_of(path: str) -> int:
-    try:
-        seen = os.lstat(path)
-    except OSError:
-        return 0
-    return seen.st_size // max(1, seen.st_nlink)  # forks share copies of the work tree
 
 
 def found_lines(place: RunContext) -> list[str]:

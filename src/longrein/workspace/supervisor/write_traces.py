@@ -18,7 +18,7 @@ import os
 import select
 import socket
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -167,7 +167,7 @@ class WriteTrace:
     """Paths that the processes of one command have written, or were about to."""
 
     def __init__(self, listener: int) -> None:
-        """`listener`: what `Listener.take` returned; it is closed here."""
+        """`listener`: what `Listener.take` returned."""
         self.listener = listener
         self.is_complete = listener >= 0
         """False once something was not noted."""
@@ -253,12 +253,8 @@ class WriteTrace:
             self._moved.add(real)
 
 
-def _names() -> Mapping[int, str]:
-    numbers = _MACHINES[os.uname().machine][2] if os.uname().machine in _MACHINES else {}
-    return {number: name for name, number in numbers.items()}
-
-
-_NAMES = _names()
+_MACHINE = _MACHINES.get(os.uname().machine, (0, 0, dict[str, int]()))
+_NAMES = {number: name for name, number in _MACHINE[2].items()}
 """Number of a call -> its name, on this machine."""
 PATH_BYTES_MAX = 4096
 
