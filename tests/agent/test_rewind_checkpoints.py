@@ -378,9 +378,12 @@ def test_the_users_repository_is_not_touched(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("first_look", ["walks all", "stops before the last folder"])
 def test_a_new_file_is_found_though_only_changed_folders_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_look: str
 ) -> None:
+    if first_look != "walks all":
+        monkeypatch.setattr(shadow_repository, "EMPTY_WALK_MAX", 4)
     tree, listed = tmp_path / "tree", []
     for folder in ("a/b", "only-ignored/c", "empty"):
         (tree / folder).mkdir(parents=True)
@@ -391,6 +394,7 @@ def test_a_new_file_is_found_though_only_changed_folders_are_listed(
         "top": "1",
     }.items():
         (tree / name).write_text(text)
+    began_ns = tree.stat().st_mtime_ns - 10**11
     store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
     store.repository(str(tree))
     run = shadow_repository.ShadowRepository._start
@@ -403,16 +407,16 @@ def test_a_new_file_is_found_though_only_changed_folders_are_listed(
 
     def found() -> tuple[set[str], bool]:
         for folder in [path for path in tree.rglob("*") if path.is_dir()] + [tree]:
-            os.utime(
-                folder, ns=(0, folder.stat().st_mtime_ns - 10**10)
-            )  # each change is older than two seconds
+            if folder.stat().st_mtime_ns > began_ns:  # each change is older than two seconds
+                os.utime(folder, ns=(0, folder.stat().st_mtime_ns - 10**12))
         listed.clear()
         _, records = store.take([str(tree)])
         return set(store.repository(str(tree)).files(records[str(tree)])), any(listed)
 
     usual = {"a/b/f", ".gitignore", "top"}
-    for _ in range(3):
-        assert found()[0] == usual
+    looks = [found() for _ in range(4)]
+    assert [files for files, _ in looks] == [usual] * 4
+    assert looks[-1] == (usual, False)
     assert store.take([str(tree)])
     for changed, more in (
         ("only-ignored/c/new", {"only-ignored/c/new"}),

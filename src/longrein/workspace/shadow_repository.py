@@ -299,8 +299,12 @@ class ShadowRepository:
                     )
 
     def _look_into(self, folders: Iterable[str], found: _Changes) -> bool:
-        """Sort new folders into repositories and empty ones; return True if there are others."""
+        """Sort new folders into repositories and empty ones; return True if there are others.
+
+        The first look finds all folders new, and may stop before the last; later ones find few.
+        """
         more, left = False, EMPTY_WALK_MAX
+        self._stamps.complete = True
         for folder in folders:
             for at, below, names in os.walk(os.path.join(self.root, folder)):
                 path = os.path.relpath(at, self.root)
