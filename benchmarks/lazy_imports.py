@@ -34,6 +34,7 @@ GROUPS = {
     "longrein.frontends": "with a page, a format or an option that few runs use",
     "longrein.commands": "a command that is typed in the terminal",
     "longrein.extensions": "where the extension, or a package that it needs, is there",
+    "longrein.entry_points": "after help, version and usage errors",
 }
 """Package -> moment at which its modules are needed."""
 

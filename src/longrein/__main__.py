@@ -10,6 +10,15 @@ try:
 except OSError:  # the current folder has been removed
     sys.path[:] = [entry for entry in sys.path if entry not in ("", ".")]
 
+from longrein import __version__
+
+if sys.argv[1:] in (["--version"], ["-v"]):  # the parser would take three times as long as Python
+    try:
+        os.write(1, f"longrein {__version__}\n".encode())
+        sys.exit()
+    except OSError:  # said below, as for other output
+        pass
+
 import gc
 
 # imports make many objects and no garbage; looking for it would cost a tenth of the start
@@ -26,7 +35,14 @@ from longrein.frontends import first_frame  # noqa: E402
 
 first_frame.open_frame(sys.argv[1:], os.environ)
 
-from longrein import cli, entry_points  # noqa: E402
+# msgspec takes `get_type_hints` from typing where there is no typing_extensions, which costs three
+# times as much as msgspec itself
+sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+import msgspec  # noqa: E402, F401
+
+del sys.modules["typing_extensions"]
+
+from longrein import cli  # noqa: E402
 
 GC_THRESHOLD = 50_000
 """Look for garbage after this many new containers (CPython's own: 700). The whole start makes
@@ -34,17 +50,24 @@ about 40,000.
 """
 
 
-def main() -> None:
-    """Run the command line and leave with its exit code."""
-    if signal.getsignal(signal.SIGINT) in (signal.SIG_DFL, first_frame.stop):
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def load_app() -> cli.App:
+    """Import what all commands need but help, version and usage errors."""
+    import longrein.entry_points
+
     first_frame.poll()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     gc.enable()
+    return longrein.entry_points
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    if signal.getsignal(signal.SIGINT) in (signal.SIG_DFL, first_frame.stop):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.open_missing_streams()
     cli.ask_for_a_report()
-    sys.exit(cli.main(sys.argv[1:], entry_points))
+    sys.exit(cli.main(sys.argv[1:], load_app))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from longrein import __version__
 from longrein.events import LongreinError, ModelUnknown, UsageError
 from longrein.frontends import first_frame
 from longrein.frontends.argv import Parsed, clean, parse
@@ -37,14 +38,15 @@ class App(Protocol):
         ...
 
 
-def main(argv: Sequence[str], app: App) -> int:
+def main(argv: Sequence[str], load_app: Callable[[], App]) -> int:
     """Run `longrein ARGV` and return its exit code.
 
-    Expected errors are one line on stderr, never a traceback; a model that cannot be used has
-    lines that say what to do.
+    `load_app` imports the app; help, version and usage errors do without it. Expected errors are
+    one line on stderr, never a traceback; a model that cannot be used has lines that say what to
+    do.
     """
     try:
-        return _dispatch(parse(argv), app)
+        return _dispatch(parse(argv), load_app)
     except LongreinError as error:
         first_frame.close()
         for line in str(error).splitlines() if isinstance(error, ModelUnknown) else [str(error)]:
@@ -58,7 +60,7 @@ def main(argv: Sequence[str], app: App) -> int:
         first_frame.close()
 
 
-def _dispatch(parsed: Parsed, app: App) -> int:
+def _dispatch(parsed: Parsed, load_app: Callable[[], App]) -> int:
     values = parsed.values
     if parsed.command is not MAIN or values.keys() & {"help", "version", "print", "plain"}:
         first_frame.close()
@@ -67,22 +69,22 @@ def _dispatch(parsed: Parsed, app: App) -> int:
 
         return _show(help_page(parsed.command, _columns()))
     if values.get("version"):
-        return _show(f"longrein {_version()}\n")
+        return _show(f"longrein {__version__}\n")
     if parsed.command is MAIN:
-        return _run(parsed, app)
+        return _run(parsed, load_app)
     options = Options(state_dir=values.pop("state_dir", ""))
-    return app.run_command(parsed.command.name, options, parsed.words, **values)
+    return load_app().run_command(parsed.command.name, options, parsed.words, **values)
 
 
-def _run(parsed: Parsed, app: App) -> int:
+def _run(parsed: Parsed, load_app: Callable[[], App]) -> int:
     options = options_of(parsed.values)
     for line in options.without_effect:
         say(line)
     if options.list_tools:
-        return app.run_print(options)
+        return load_app().run_print(options)
     prompt = clean(parsed.words[0]) if parsed.words else ""
     if not options.print:
-        return app.run_interactive(msgspec.structs.replace(options, prompt=prompt))
+        return load_app().run_interactive(msgspec.structs.replace(options, prompt=prompt))
     options = msgspec.structs.replace(options, typed=prompt)
     resumes = options.continue_newest or options.resume is not None
     if options.input_format == "text":
@@ -91,7 +93,7 @@ def _run(parsed: Parsed, app: App) -> int:
         )
     if not prompt.strip() and not resumes and options.input_format == "text":
         raise UsageError('the prompt is empty: write longrein -p "…" or pipe text in')
-    return app.run_print(msgspec.structs.replace(options, prompt=prompt))
+    return load_app().run_print(msgspec.structs.replace(options, prompt=prompt))
 
 
 def with_stdin(prompt: str, read: Callable[[float | None], bytes], *, needed: bool) -> str:
@@ -118,12 +120,6 @@ def _columns() -> int:
         return min(os.get_terminal_size(1).columns or 100, 120)
     except OSError:
         return 100
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("longrein")
 
 
 def open_missing_streams(fds: Sequence[int] = (0, 1, 2)) -> None:

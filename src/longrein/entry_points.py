@@ -33,7 +33,8 @@ from longrein.frontends.headless.control_lines import (
     success_line,
 )
 from longrein.frontends.headless.stream_json_blocks import encode
-from longrein.frontends.stdio import read_lines, say, show
+from longrein.frontends.loop_streams import read_lines
+from longrein.frontends.stdio import say, show
 from longrein.options import Options
 from longrein.tools import structured_output_tool
 

@@ -6,7 +6,7 @@ from importlib import import_module
 
 def names_at_first_use(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
     """Return the `__getattr__` of `package`. `modules`: module below it -> the names that it
-    gives the package.
+    gives the package. No name is that of a module: its import would put the module in its place.
     """
     homes = {
         name: f"{package}.{module}" for module, names in modules.items() for name in names.split()

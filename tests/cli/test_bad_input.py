@@ -3,6 +3,7 @@
 import shlex
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -172,7 +173,7 @@ def test_a_wrong_command_line(
     line: str, says: str, no_stdin: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     app = FakeApp()
-    assert main(shlex.split(line), app) == 2
+    assert main(shlex.split(line), lambda: app) == 2
     assert capfd.readouterr() == ("", f"longrein: {says}\n")
     assert app.calls == []
 
@@ -183,9 +184,9 @@ def test_a_command_of_another_agent_is_never_sent_to_a_model(
 ) -> None:
     app = FakeApp()
     assert (
-        main([word], app)
-        == main([word.upper(), "--model", "a/b"], app)
-        == main([word, "on", "--x"], app)
+        main([word], lambda: app)
+        == main([word.upper(), "--model", "a/b"], lambda: app)
+        == main([word, "on", "--x"], lambda: app)
         == 2
     )
     out, err = capfd.readouterr()
@@ -215,20 +216,20 @@ def test_an_error_of_ours_is_one_line_and_its_code(
         )
     }
     for kind in kinds.get(code, (UsageError, SettingsError, BudgetError)):
-        assert main(["-p", "x"], FakeApp(error=kind("what"))) == code
+        assert main(["-p", "x"], partial(FakeApp, error=kind("what"))) == code
         assert capfd.readouterr() == ("", "longrein: what\n")
 
 
 def test_ctrl_c_outside_of_a_session_is_130_without_a_word(
     no_stdin: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["-p", "x"], FakeApp(error=KeyboardInterrupt())) == 130
+    assert main(["-p", "x"], lambda: FakeApp(error=KeyboardInterrupt())) == 130
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_bug_flies(no_stdin: None) -> None:
     with pytest.raises(ZeroDivisionError):
-        main(["-p", "x"], FakeApp(error=ZeroDivisionError()))
+        main(["-p", "x"], lambda: FakeApp(error=ZeroDivisionError()))
 
 
 def test_after_a_bug_the_last_line_says_that_nothing_is_lost() -> None:

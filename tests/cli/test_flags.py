@@ -3,6 +3,7 @@
 import re
 import shlex
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -93,7 +94,7 @@ COMMANDS = bundled_commands()
 )
 def test_the_main_command(line: str, fields: dict[str, Any], no_stdin: None) -> None:
     app = FakeApp()
-    assert main(shlex.split(line), app) == 0
+    assert main(shlex.split(line), lambda: app) == 0
     ((name, options),) = app.calls
     found = given(options)
     assert found.pop("typed", "") in ("", found.get("prompt"))  # no text was piped in
@@ -129,12 +130,12 @@ def test_the_main_command(line: str, fields: dict[str, Any], no_stdin: None) -> 
 )
 def test_the_other_commands(line: str, call: tuple[Any, ...]) -> None:
     app = FakeApp()
-    assert main(shlex.split(line), app) == 0
+    assert main(shlex.split(line), lambda: app) == 0
     assert app.calls == [call]
 
 
 def test_the_exit_code_of_the_app_is_the_exit_code(no_stdin: None) -> None:
-    assert [main(["-p", "x"], FakeApp(code)) for code in (0, 1, 3, 4, 75, 143)] == [
+    assert [main(["-p", "x"], partial(FakeApp, code)) for code in (0, 1, 3, 4, 75, 143)] == [
         0,
         1,
         3,

@@ -31,17 +31,17 @@ def test_it_fits(command: str, width: int) -> None:
     "argv", [["--help"], ["-h"], ["-p", "x", "--help"], ["config", "set", "-h"]]
 )
 def test_help_is_on_stdout(argv: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(argv, FakeApp()) == 0
+    assert main(argv, FakeApp) == 0
     out, err = capfd.readouterr()
     assert out.startswith("Usage: longrein [FLAGS] [PROMPT]\n\nA coding agent for the terminal.")
     assert err == ""
 
 
 def test_a_command_has_its_own_page(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "--help"], FakeApp()) == 0
+    assert main(["export", "--help"], FakeApp) == 0
     assert capfd.readouterr().out == help_page(COMMANDS["export"])
 
 
 def test_version(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"], FakeApp()) == 0
+    assert main(["--version"], FakeApp) == 0
     assert capfd.readouterr().out.startswith("longrein 0.")

@@ -51,7 +51,7 @@ def search(
     monkeypatch.setenv("HOME", str(tmp_path))
 
     def run(*argv: str) -> tuple[int, str, str]:
-        code = main(["search", *argv, "--state-dir", str(state)], entry_points)
+        code = main(["search", *argv, "--state-dir", str(state)], lambda: entry_points)
         return code, *capfd.readouterr()
 
     return run

@@ -11,7 +11,8 @@ from longrein.cli import open_missing_streams, with_stdin
 from longrein.events import UsageError
 from longrein.frontends import stdio as stdin
 from longrein.frontends.argv import clean
-from longrein.frontends.stdio import read_lines, read_piped
+from longrein.frontends.loop_streams import read_lines
+from longrein.frontends.stdio import read_piped
 
 
 @pytest.mark.parametrize(

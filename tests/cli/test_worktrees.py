@@ -27,7 +27,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
 
     def run(*argv: str) -> tuple[int, str, str]:
         return main(
-            ["worktrees", *argv, "--state-dir", str(tmp_path / "state")], entry_points
+            ["worktrees", *argv, "--state-dir", str(tmp_path / "state")], lambda: entry_points
         ), *capfd.readouterr()
 
     return run

@@ -145,15 +145,18 @@ def test_simulate_prints_a_line_for_each_session_and_policy(
         (tmp_path / f"{name}.jsonl").write_bytes(
             made([f"{name}_{n} = {n}\n" * 90 for n in range(8)])
         )
-    assert cli(["simulate", str(tmp_path), "--prices", "openai10"], app) == 0
+    assert cli(["simulate", str(tmp_path), "--prices", "openai10"], lambda: app) == 0
     table = capfd.readouterr().out.splitlines()
     assert [row.split()[:2] for row in table[1:-1]] == [
         [policy, session] for policy in NAMES for session in ("one", "two", "all")
     ]
     assert (
-        cli(["simulate", str(tmp_path / "one.jsonl"), "--policy", "keep-all", "--json"], app) == 0
+        cli(
+            ["simulate", str(tmp_path / "one.jsonl"), "--policy", "keep-all", "--json"], lambda: app
+        )
+        == 0
     )
     row = json.loads(capfd.readouterr().out)[0]
     assert row["policy"] == "keep-all"
     assert row["cost"] == row["keep_all"]
-    assert cli(["simulate", str(GOLDEN), "--policy", "default"], app) == 0
+    assert cli(["simulate", str(GOLDEN), "--policy", "default"], lambda: app) == 0

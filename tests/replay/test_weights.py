@@ -154,13 +154,16 @@ def test_weights_are_fitted_shown_and_never_in_sample(
     pytest.importorskip("numpy", reason="pip install 'longrein[fit]'")
     monkeypatch.setenv("LONGREIN_STATE_DIR", str(tmp_path / "state"))
     folder, out = str(write_sessions(tmp_path / "s", 3)), str(tmp_path / "w.json")
-    assert cli(["fit", "--sessions", folder, "--out", out], app) == 0
+    assert cli(["fit", "--sessions", folder, "--out", out], lambda: app) == 0
     found = read_weights(out)
     assert [fold.without for fold in found.folds] == [(f"generated-0{n}",) for n in range(3)]
     assert len({str(fold.tables) for fold in found.folds} | {str(found.tables)}) == 4
     capfd.readouterr()
     assert (
-        cli(["simulate", folder, "--weights", out, "--window", "64000", "--wire", "anthropic"], app)
+        cli(
+            ["simulate", folder, "--weights", out, "--window", "64000", "--wire", "anthropic"],
+            lambda: app,
+        )
         == 0
     )
     table = capfd.readouterr().out.splitlines()
@@ -192,7 +195,7 @@ def test_what_is_missing_is_said_in_one_line(
     words, why = WRONG[case]
     monkeypatch.setenv("LONGREIN_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
-    assert cli(words, app) == 2
+    assert cli(words, lambda: app) == 2
     told = capfd.readouterr().err
     assert why in told
     assert told.count("\n") == 1
@@ -206,6 +209,10 @@ def test_without_numpy_fit_names_the_extra(
         __import__("sys").modules, "longrein.extensions.lab.replay.weight_fit", None
     )
     assert (
-        cli(["fit", str(write_sessions(tmp_path / "s", 1)), "--out", str(tmp_path / "w")], app) == 2
+        cli(
+            ["fit", str(write_sessions(tmp_path / "s", 1)), "--out", str(tmp_path / "w")],
+            lambda: app,
+        )
+        == 2
     )
     assert "numpy, which is not installed: pip install 'longrein[fit]'" in capfd.readouterr().err

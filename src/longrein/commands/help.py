@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 
 from longrein import __version__
-from longrein.config.settings_file import nearest
 from longrein.events import UsageError
+from longrein.events.escape import nearest
 from longrein.extension_points import Command, Flag
 from longrein.frontends.command_lookup import (
     bundled_commands,

@@ -14,9 +14,10 @@ import msgspec
 
 from longrein.config.hook_files import HookFile, project_files
 from longrein.config.instructions import project_root
-from longrein.config.settings_file import COUNT_MAX, SettingValue, nearest, shorten_home
+from longrein.config.settings_file import COUNT_MAX, SettingValue, shorten_home
 from longrein.config.user_environment import agent_folder, read_table
 from longrein.events import UsageError
+from longrein.events.escape import nearest
 from longrein.permissions import check_rule, escape
 
 MISSPELT_RATIO = 0.75

@@ -8,11 +8,12 @@ from math import isfinite
 
 import msgspec
 
-from longrein.config.settings_file import nearest, shorten_home
+from longrein.config.settings_file import shorten_home
 from longrein.config.stored_keys import ProviderKey, provider_key
 from longrein.config.user_environment import home_folder, user_file
 from longrein.context import Budget, Price
 from longrein.events import LongreinError, ModelUnknown, SettingsError
+from longrein.events.escape import nearest
 from longrein.models import (
     ModelOptions,
     known_models,

@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from longrein.config.instructions import project_root
-from longrein.config.settings_file import plugins_in, read_text
 from longrein.config.skill_files import SkillFolder
-from longrein.config.user_environment import read_table, user_file
+from longrein.config.user_environment import read_table
 from longrein.context import Decision, decide
 from longrein.events import ModelUnknown, SettingsError
 from longrein.extension_points import (
@@ -88,17 +87,6 @@ class Plugins(msgspec.Struct):
             return decide(*arguments, **more)
 
         return decide_safely
-
-
-def named_plugins(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
-    """Return the packages that the user's settings name, none where the file cannot be read.
-
-    For the command line, which is parsed before all settings are read.
-    """
-    try:
-        return plugins_in(read_text(user_file(environ, home), "") or "", "")
-    except SettingsError:
-        return ()
 
 
 def load_plugins(

@@ -22,7 +22,6 @@ from longrein.config.settings_file import (
     SettingValue,
     dotted,
     from_text,
-    nearest,
     pattern_of,
     problem_with,
     read_file,
@@ -36,6 +35,7 @@ from longrein.config.settings_file import (
 )
 from longrein.config.user_environment import project_file, user_file
 from longrein.events import SettingsError
+from longrein.events.escape import nearest
 from longrein.permissions import check_rule
 from longrein.settings_schema import MODES, SANDBOX_MODES, Settings
 

@@ -6,16 +6,16 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.config.user_environment import read_bounded
+from longrein.config.user_environment import plugins_of, read_bounded
 from longrein.events import SettingsError
-from longrein.events.escape import shortened
+from longrein.events.escape import nearest, shortened
 from longrein.extension_points import (
     SETTINGS_DOOR,
     absent_extensions,
@@ -178,15 +178,6 @@ def dotted(path: Sequence[str]) -> str:
         n if n.replace("_", "").replace("-", "").isalnum() and n.isascii() else f'"{n}"'
         for n in path
     )
-
-
-def nearest(word: str, words: Iterable[str], ratio: float = 0.65) -> str:
-    """Return the word most similar to `word`; '' without one of at least `ratio`, from 0
-    (anything) to 1 (the same).
-    """
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, list(words), 1, ratio)), "")
 
 
 # --- Checking values ------------------------------------------------------------------------------
@@ -357,16 +348,6 @@ def keys_in(text: str, shown: str) -> tuple[tuple[str, ...], ...]:
     return tuple(path for path, _ in _flat(_parsed(text, shown), (), schema()))
 
 
-def plugins_in(text: str, shown: str) -> tuple[str, ...]:
-    """Return the packages that a TOML text names. Raises `SettingsError` for what is not TOML."""
-    return _plugins(_parsed(text, shown))
-
-
-def _plugins(table: dict[str, Any]) -> tuple[str, ...]:
-    named = table.get("plugins")
-    return tuple(filter(None, map(str, named))) if isinstance(named, list) else ()
-
-
 def values_of(text: str, shown: str) -> tuple[SettingValue, ...]:
     """Parse the values of the text of the user's own file. `shown`: its name in messages. Raises
     `SettingsError`.
@@ -419,7 +400,7 @@ def _values(
     table: dict[str, Any], text: str, shown: str, plugins: tuple[str, ...] | None = None
 ) -> tuple[SettingValue, ...]:
     found = list[SettingValue]()
-    known = schema(_plugins(table) if plugins is None else plugins)
+    known = schema(plugins_of(table) if plugins is None else plugins)
     for path, value in _flat(table, (), known):
         place = f"{shown}:{line_of(text, path)}"
         key = known.keys.get(pattern_of(path))

@@ -203,6 +203,20 @@ def parse_table(data: bytes, *, toml: bool = False, comments: bool = False) -> d
     return table
 
 
+def named_plugins(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
+    """Return the packages that the user's settings name, none where the file cannot be read.
+
+    For the command line, which is parsed before all settings are read.
+    """
+    return plugins_of(read_table(user_file(environ, home), "")[0])
+
+
+def plugins_of(table: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the packages that a table of settings names."""
+    named = table.get("plugins")
+    return tuple(filter(None, map(str, named))) if isinstance(named, list) else ()
+
+
 _COMMENT = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*(?s:.*?)\*/'
 _COMMA = r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])'
 

@@ -5,7 +5,7 @@ Letters of every script and emoji with their joiners are kept.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from unicodedata import normalize
 
@@ -33,6 +33,19 @@ def escape(text: str, write: Callable[[str], str] | None = None) -> str:
     """
     by = write or written
     return _unseen().sub(lambda m: m[0] if _belongs(m[0], text, m.start()) else by(m[0]), text)
+
+
+def escape_bytes(data: bytes) -> bytes:
+    r"""Escape UTF-8 text or JSON for a terminal; the values of JSON stay the same.
+
+    Invisible characters become `\u001b`, those beyond 16 bits two of these; CRLF becomes a newline.
+    """
+    return escape(data.decode("utf-8", "replace").replace("\r\n", "\n"), _as_json).encode()
+
+
+def _as_json(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def count_unseen(text: str) -> int:
@@ -117,3 +130,12 @@ def one_line(text: str) -> str:
 def shortened(text: str, chars_max: int) -> str:
     """Return `text` in at most `chars_max` characters, with `…` where it is cut."""
     return text if len(text) <= chars_max else text[: chars_max - 1] + "…"
+
+
+def nearest(word: str, words: Iterable[str], ratio: float = 0.65) -> str:
+    """Return the word most similar to `word`; '' without one of at least `ratio`, from 0
+    (anything) to 1 (the same).
+    """
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(words), 1, ratio)), "")

@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.settings_file import nearest
 from longrein.events import UsageError
-from longrein.events.escape import shortened
+from longrein.events.escape import nearest, shortened
 from longrein.extension_points import Command, Flag
 from longrein.frontends.subcommands import MAIN, NOT_YET, WITHOUT_EFFECT
 

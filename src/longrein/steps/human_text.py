@@ -13,7 +13,7 @@ from longrein.steps.steps import CallStep, QuestionStep, RequestStep, Step
 if TYPE_CHECKING:
     from longrein.tools.patch_text import FilePatch
 
-__all__ = ["escape", "escape_bytes", "escape_line"]
+__all__ = ["escape", "escape_line"]
 
 CHARS_MAX = 500
 """Longest description of a call or an event."""
@@ -113,19 +113,6 @@ def first_line(text: str) -> str:
     """The first line of `text`, escaped; ` …` when more follow."""
     first, newline, _ = text.strip().partition("\n")
     return escape_line(first[:CHARS_MAX]) + (" …" if newline else "")
-
-
-def escape_bytes(data: bytes) -> bytes:
-    r"""Escape UTF-8 text or JSON for a terminal; the values of JSON stay the same.
-
-    Invisible characters become `\u001b`, those beyond 16 bits two of these; CRLF becomes a newline.
-    """
-    return escape(data.decode("utf-8", "replace").replace("\r\n", "\n"), _as_json).encode()
-
-
-def _as_json(char: str) -> str:
-    units = char.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 KEYS = (

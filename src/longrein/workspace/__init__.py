@@ -3,45 +3,19 @@
 from typing import TYPE_CHECKING
 
 from longrein.lazy_names import names_at_first_use
-from longrein.workspace.atomic_write import recover_temp_files
-from longrein.workspace.child_process import CollectingSink, PlainSpawner
-from longrein.workspace.command_environment import nesting_depth
-from longrein.workspace.files import read as read_file
-from longrein.workspace.local_workspace import open_workspace, run_in_background
 from longrein.workspace.memory_use import MemoryUse, memory_use, release_free_memory
-from longrein.workspace.orphans import end_orphans
-from longrein.workspace.spool_reader import (
-    SPOOL,
-    is_supervised,
-    read_output,
-    spooled_tasks,
-    unreadable_tasks,
-)
-from longrein.workspace.supervised_command import SupervisedSpawner, SupervisionOptions
-from longrein.workspace.task_adoption import stop_background_task
-from longrein.workspace.walk import split_glob
-from longrein.workspace.workspace_port import (
-    BackgroundOptions,
-    CommandExit,
-    CommandSpec,
-    Confinement,
-    FileStamp,
-    Merge,
-    ReplaceResult,
-    ReplayableSink,
-    ResolvedPath,
-    SharedFolders,
-    Sink,
-    Spawner,
-    SpooledTask,
-    StartedCommand,
-    Streams,
-    Supervision,
-    Workspace,
-)
 
 if TYPE_CHECKING:
-    from longrein.workspace.file_search import Line, Query, SearchResult, glob, grep
+    from longrein.workspace.atomic_write import recover_temp_files
+    from longrein.workspace.child_process import CollectingSink, PlainSpawner
+    from longrein.workspace.command_environment import nesting_depth
+    from longrein.workspace.file_search import (
+        Line,
+        Query,
+        SearchResult,
+        glob,
+        grep,
+    )
     from longrein.workspace.git import GIT_CUT, run_git
     from longrein.workspace.git_worktrees import (
         FinishedWorktree,
@@ -54,17 +28,69 @@ if TYPE_CHECKING:
         remove_worktree,
         worktree_changes,
     )
-    from longrein.workspace.stream_process import PipedResult, StreamProcess, run_with_input
+    from longrein.workspace.local_workspace import open_workspace, run_in_background
+    from longrein.workspace.orphans import end_orphans
+    from longrein.workspace.spool_reader import (
+        SPOOL,
+        is_supervised,
+        read_output,
+        spooled_tasks,
+        unreadable_tasks,
+    )
+    from longrein.workspace.stream_process import (
+        PipedResult,
+        StreamProcess,
+        run_with_input,
+    )
+    from longrein.workspace.supervised_command import (
+        SupervisedSpawner,
+        SupervisionOptions,
+    )
+    from longrein.workspace.task_adoption import stop_background_task
+    from longrein.workspace.walk import split_glob
+    from longrein.workspace.workspace_port import (
+        BackgroundOptions,
+        CommandExit,
+        CommandSpec,
+        Confinement,
+        FileStamp,
+        Merge,
+        ReplaceResult,
+        ReplayableSink,
+        ResolvedPath,
+        SharedFolders,
+        Sink,
+        Spawner,
+        SpooledTask,
+        StartedCommand,
+        Streams,
+        Supervision,
+        Workspace,
+    )
 
 __getattr__ = names_at_first_use(
     __name__,
     {
-        "git": "GIT_CUT run_git",
-        "stream_process": "PipedResult StreamProcess run_with_input",
+        "atomic_write": "recover_temp_files",
+        "child_process": "CollectingSink PlainSpawner",
+        "command_environment": "nesting_depth",
         "file_search": "Line Query SearchResult glob grep",
+        "git": "GIT_CUT run_git",
         "git_worktrees": (
-            "FinishedWorktree Worktree finish_worktree list_worktrees make_worktree merge_worktree "
-            "read_worktree remove_worktree worktree_changes"
+            "FinishedWorktree Worktree finish_worktree list_worktrees make_worktree "
+            "merge_worktree read_worktree remove_worktree worktree_changes"
+        ),
+        "local_workspace": "open_workspace run_in_background",
+        "orphans": "end_orphans",
+        "spool_reader": "SPOOL is_supervised read_output spooled_tasks unreadable_tasks",
+        "stream_process": "PipedResult StreamProcess run_with_input",
+        "supervised_command": "SupervisedSpawner SupervisionOptions",
+        "task_adoption": "stop_background_task",
+        "walk": "split_glob",
+        "workspace_port": (
+            "BackgroundOptions CommandExit CommandSpec Confinement FileStamp Merge ReplaceResult "
+            "ReplayableSink ResolvedPath SharedFolders Sink Spawner SpooledTask StartedCommand "
+            "Streams Supervision Workspace"
         ),
     },
 )
@@ -112,7 +138,6 @@ __all__ = [
     "merge_worktree",
     "nesting_depth",
     "open_workspace",
-    "read_file",
     "read_output",
     "read_worktree",
     "recover_temp_files",

@@ -33,7 +33,8 @@ from longrein.extensions.acp import editor_commands
 from longrein.extensions.acp.editor_bridge import EditorBridge
 from longrein.extensions.acp.editor_session import EditorSession
 from longrein.extensions.acp.json_lines import CANCEL_REQUEST, JsonLines
-from longrein.frontends.stdio import say, signal_handlers
+from longrein.frontends.loop_streams import signal_handlers
+from longrein.frontends.stdio import say
 from longrein.steps.human_text import escape_line
 
 PROTOCOL_VERSION = 1

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import LongreinError, decode_json
-from longrein.frontends.stdio import BufferedOutput, wait_chunk
+from longrein.frontends.loop_streams import BufferedOutput, wait_chunk
 
 Message = dict[str, Any]
 

@@ -4,6 +4,6 @@ the user.
 
 from longrein.frontends.headless.headless_run import run_headless
 from longrein.frontends.headless.run_state import OutputOptions
-from longrein.frontends.stdio import BufferedOutput
+from longrein.frontends.loop_streams import BufferedOutput
 
 __all__ = ["BufferedOutput", "OutputOptions", "run_headless"]

@@ -19,7 +19,7 @@ from longrein.frontends.headless.control_lines import (
     success_line,
 )
 from longrein.frontends.headless.stream_json_blocks import Line
-from longrein.frontends.stdio import cancel_all
+from longrein.frontends.loop_streams import cancel_all
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[Line]]
 

@@ -29,7 +29,7 @@ from longrein.frontends.headless.run_state import (
     call_of,
 )
 from longrein.frontends.headless.slash_commands import SlashCommand, answer_of, slash_command
-from longrein.frontends.stdio import SIGNALS, BufferedOutput, signal_handlers
+from longrein.frontends.loop_streams import SIGNALS, BufferedOutput, signal_handlers
 from longrein.steps import (
     CallStep,
     Projection,

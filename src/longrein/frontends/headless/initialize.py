@@ -17,7 +17,7 @@ from longrein.events import UsageError
 from longrein.frontends.headless.control_lines import ControlRequest
 from longrein.frontends.headless.stream_json_blocks import Line
 from longrein.frontends.headless.stream_json_input import parse_line
-from longrein.frontends.stdio import SIGNALS, signal_handlers
+from longrein.frontends.loop_streams import SIGNALS, signal_handlers
 from longrein.options import Options
 
 KNOWN = frozenset(

@@ -14,7 +14,7 @@ from longrein.events import PermissionAsked, ToolCall
 from longrein.frontends.headless.control_lines import ControlChannel, ControlError
 from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json_blocks import Line, tool_input
-from longrein.frontends.stdio import cancel_all
+from longrein.frontends.loop_streams import cancel_all
 from longrein.options import MODES
 
 ALWAYS = ("userSettings",)

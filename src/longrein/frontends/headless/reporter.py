@@ -8,7 +8,7 @@ from longrein.events.escape import shortened
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.run_state import OutputOptions, RunState, Stop
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
-from longrein.frontends.stdio import BufferedOutput
+from longrein.frontends.loop_streams import BufferedOutput
 from longrein.steps import (
     MAIN,
     CallStep,

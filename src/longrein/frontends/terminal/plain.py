@@ -23,13 +23,9 @@ from longrein.agent import (
 from longrein.app import AppSession
 from longrein.events import Entry, LongreinError, Text, UsageError
 from longrein.frontends.localization import translate
+from longrein.frontends.loop_streams import cancel_all, read_lines, signal_handlers
 from longrein.frontends.secret_input import SecretQuestion, read_secret
-from longrein.frontends.stdio import (
-    STDIN_BYTES_MAX,
-    cancel_all,
-    read_lines,
-    signal_handlers,
-)
+from longrein.frontends.stdio import STDIN_BYTES_MAX
 from longrein.frontends.terminal import command_actions, command_table, event_lines
 from longrein.frontends.terminal.approvals import (
     ALL_EDITS,

@@ -23,7 +23,7 @@ from longrein.app import AppSession
 from longrein.events import Entry
 from longrein.frontends import first_frame
 from longrein.frontends.localization import language_of, use_language
-from longrein.frontends.stdio import cancel_all, signal_handlers
+from longrein.frontends.loop_streams import cancel_all, signal_handlers
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.command_types import Outcome

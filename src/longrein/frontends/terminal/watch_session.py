@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from longrein.events import Entry, PermissionAsked, TurnEnded, UserSpoke
 from longrein.frontends.localization import translate
-from longrein.frontends.stdio import signal_handlers
+from longrein.frontends.loop_streams import signal_handlers
 from longrein.frontends.terminal.event_lines import Line, ansi, crop, fit, line, plain
 from longrein.frontends.terminal.live_area import state_word
 from longrein.frontends.terminal.markdown import MarkdownPainter
