@@ -1,15 +1,19 @@
-"""Minimal Python agent loop for comparison: asyncio, httpx2, the standard `json`, no feature.
+"""Minimal Python agent loop for comparison: asyncio, httpx, the standard `json`, no feature.
 
 One prompt goes to an Anthropic-shaped endpoint. The loop prints text, runs `Bash` and `Read` calls
 side by side and returns their results, until a reply holds no call. No log, permissions, limits or
-retries. Run: `python benchmarks/floor.py BASE_URL PROMPT`.
+retries. Run: `python benchmarks/floor.py BASE_URL PROMPT [httpx2]`; the client is httpx, which most
+loops use, or the one named.
 """
 
 import asyncio
+import importlib
 import json
 import sys
+from typing import Any
 
-import httpx2
+sys.modules["click"] = None  # type: ignore[assignment]  # no command line of httpx, twice as slow
+CLIENT = importlib.import_module(sys.argv[3] if len(sys.argv) > 3 else "httpx")
 
 TOOLS = [
     {
@@ -53,7 +57,7 @@ async def read(file_path: str) -> str:
 RUN = {"Bash": bash, "Read": read}
 
 
-async def ask(client: httpx2.AsyncClient, url: str, messages: list[dict]) -> list[dict]:
+async def ask(client: Any, url: str, messages: list[dict]) -> list[dict]:
     body = {
         "model": "small",
         "max_tokens": 8192,
@@ -94,7 +98,7 @@ async def ask(client: httpx2.AsyncClient, url: str, messages: list[dict]) -> lis
 
 async def main(url: str, prompt: str) -> None:
     messages: list[dict] = [{"role": "user", "content": prompt}]
-    async with httpx2.AsyncClient(timeout=600) as client:
+    async with CLIENT.AsyncClient(timeout=600) as client:
         while True:
             blocks = await ask(client, url, messages)
             messages.append({"role": "assistant", "content": blocks})
