@@ -2,7 +2,8 @@
 
 longrein runs as a user starts it, with its defaults, in a git repository of 20,000 files: one
 session of 300 turns whose commands append to a file each, and a hundred one-shot runs with one
-command that edits a file, one after another.
+command that edits a file, one after another. A session copies what the user's last commit does not
+hold, so the changes are committed in between; one run shows what it takes where they are not.
 """
 
 import argparse
@@ -26,7 +27,6 @@ def run(bench: Bench, tree: Path, turns: list[dict[str, Any]], times: int) -> tu
     server, url = bench.serve({"turns": turns})
     try:
         _, environment = bench.command("longrein", url)
-        del environment["LONGREIN_SANDBOX_MODE"]
         for _ in range(times):
             subprocess.run(
                 [str(LONGREIN), "-p", "go", "--permission-mode", "bypassPermissions"],
@@ -43,7 +43,7 @@ def run(bench: Bench, tree: Path, turns: list[dict[str, Any]], times: int) -> tu
 
 
 def main() -> int:
-    """Print the sizes; 0 when both are within the limit."""
+    """Print the sizes; 0 when both limits are met."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=300)
     parser.add_argument("--runs", type=int, default=100)
@@ -55,21 +55,23 @@ def main() -> int:
         def edit(n: int) -> dict[str, Any]:
             return bash(f"echo changed >> {files[n * 61 % len(files)]}")
 
-        met = True
-        for what, turns, times in (
-            (f"a session of {given.turns} turns", [*map(edit, range(given.turns)), say()], 1),
-            (
-                f"{given.runs} one-shot runs",
-                [turn for n in range(given.runs) for turn in (edit(n), say())],
-                given.runs,
-            ),
-        ):
+        def commit() -> None:
+            words = ["-c", "user.name=n", "-c", "user.email=e", "commit", "-qam", "more"]
+            subprocess.run(["git", *words], cwd=tree, check=True)
+
+        def told(what: str, turns: list[dict[str, Any]], times: int) -> int:
             count, size = run(bench, tree, turns, times)
-            met &= size <= LIMIT_MB * 1e6
-            print(
-                f"{what}: {count} files, {size / 1e6:.1f} MB, limit {LIMIT_MB:.0f} MB", flush=True
-            )
-    return int(not met)
+            print(f"{what}: {count} files, {size / 1e6:.1f} MB", flush=True)
+            return size
+
+        turns = [*map(edit, range(given.turns)), say()]
+        runs = [turn for n in range(given.runs) for turn in (edit(n), say())]
+        sizes = [told(f"a session of {given.turns} turns", turns, 1)]
+        told("a one-shot run where these changes are not committed", runs, 1)
+        commit()
+        sizes.append(told(f"{given.runs} one-shot runs", runs, given.runs))
+        print(f"the largest: {max(sizes) / 1e6:.1f} MB, limit {LIMIT_MB:.0f} MB")
+    return int(max(sizes) > LIMIT_MB * 1e6)
 
 
 if __name__ == "__main__":
