@@ -78,14 +78,14 @@ def file_text(head: dict[str, Any], style: str | None, width: int, body: str = "
 
 
 @contextmanager
-def planted(name: str, text: str) -> Iterator[tuple[Path, SkillInfo, str]]:
-    """Yield (path, the skill as longrein reads it, its notes) of a skill in a project."""
+def planted(name: str, text: str, owner: str = "repo") -> Iterator[tuple[Path, SkillInfo, str]]:
+    """Yield (path, the skill as longrein reads it, its notes) of a skill in a project, or in the home (owner ".")."""
     with tempfile.TemporaryDirectory() as made:
         home = Path(made).resolve()
-        path = home / f"repo/.agents/skills/{name}/SKILL.md"
+        path = home / owner / f".agents/skills/{name}/SKILL.md"
         path.parent.mkdir(parents=True)
         path.write_text(text)
-        (home / "repo/.git").mkdir()
+        (home / "repo/.git").mkdir(parents=True)
         files = SkillFiles(str(home / "repo"), str(home), {}, lambda _: True)
         found = files.all()
         assert len(found) == 1, (files.notes, text)
@@ -135,8 +135,11 @@ def test_A2_others_read_the_same_name_and_description(
 def test_A2_deepagents_reads_the_same_allowed_tools(
     head: dict[str, Any], style: str | None
 ) -> None:
-    with planted(head["name"], file_text(head, style, 80)) as (path, skill, _):
+    text = file_text(head, style, 80)
+    with planted(head["name"], text, owner=".") as (path, skill, _):
         assert list(skill.allowed_tools) == ask("deepagents_skill", str(path))[2]
+    with planted(head["name"], text) as (_, skill, _):
+        assert skill.allowed_tools == ()  # a project allows itself nothing
 
 
 @needs(GEMINI)
