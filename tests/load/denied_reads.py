@@ -20,7 +20,7 @@ from longrein.settings_schema import SandboxOptions
 from longrein.workspace import CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
-from longrein.workspace.sandbox.session_sandbox import Rung
+from longrein.workspace.sandbox.rung import Rung
 from tests.permissions.calls import ROOT
 from tests.permissions.test_denied_reads import ELSEWHERE, WAYS, outcome
 

@@ -7,6 +7,7 @@ succeeded if it prints a canary or the word ESCAPED, or if anything outside chan
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -21,11 +22,12 @@ from pathlib import Path
 from longrein.permissions import Rules
 from longrein.permissions.network_hosts import Target, judge_host
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import CommandSpec, PlainSpawner
+from longrein.workspace import CommandSpec
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
-from longrein.workspace.sandbox.session_sandbox import Rung
+from longrein.workspace.sandbox.rung import Rung
 from tests.load import escape_calls
+from tests.workspace.conftest import supervised
 
 CANARY = "canary-0f3a77c1"
 ESCAPED = "ESCAPED"
@@ -34,6 +36,8 @@ CALL = "python3 -c 'import ctypes, sys; l = ctypes.CDLL(None, use_errno=True); {
 """A shell line with a few calls of the C library; `l.syscall` takes the numbers of x86-64."""
 
 
+LIBC = ctypes.CDLL(None)
+IPC_PRIVATE, IPC_CREAT, IPC_RMID = 0, 0o1000, 0
 _numbers = count(1)
 
 
@@ -110,7 +114,15 @@ PROCESSES: Mapping[str, str] = {
     "open by pid": _call("l.syscall(434, {pid}, 0)"),
     "priority": _call("l.setpriority(0, {pid}, 19)"),
     "limits": _call("l.prlimit({pid}, 7, None, ctypes.create_string_buffer(16))"),
-    "shared memory": "ipcs -m | grep {shm} && echo ESCAPED",
+    "list of shared memory": "ipcs -m | grep 0x && echo ESCAPED",
+    "shared memory": CALL.format(
+        body="l.shmat.restype = ctypes.c_ssize_t; "
+        'print("ESCAPED" if l.shmat({memory}, None, 0) != -1 else "refused")'
+    ),
+    "removal of shared memory": _call("l.shmctl({memory}, 0, None)"),
+    "semaphores": _call("l.semctl({semaphores}, 0, 0)"),
+    "message queue": _call('l.msgsnd({messages}, b"\\1" + b"\\0" * 8, 1, 0)'),
+    "removal of a message queue": _call("l.msgctl({messages}, 0, None)"),
 }
 """What may reach no process outside."""
 
@@ -272,6 +284,11 @@ class Surroundings:
         self.supervisor.bind(f"/proc/self/fd/{folder}/v6.sock")  # the path itself may be too long
         os.close(folder)
         self.supervisor.listen()
+        self.shared = {
+            "memory": LIBC.shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0o600),
+            "semaphores": LIBC.semget(IPC_PRIVATE, 1, IPC_CREAT | 0o600),
+            "messages": LIBC.msgget(IPC_PRIVATE, IPC_CREAT | 0o600),
+        }
 
     def words(self) -> dict[str, str]:
         """Return what the attempts name."""
@@ -294,7 +311,7 @@ class Surroundings:
             "udp": str(self.udp.getsockname()[1]),
             "abstract": self.abstract_name,
             "canary": CANARY,
-            "shm": "0x",
+            **{name: str(number) for name, number in self.shared.items()},
         }
 
     def changes(self, before: Mapping[str, object]) -> list[str]:
@@ -350,6 +367,9 @@ class Surroundings:
         self.process.wait()
         for one in (self.tcp, self.udp, self.abstract, self.supervisor):
             one.close()
+        LIBC.shmctl(self.shared["memory"], IPC_RMID, None)
+        LIBC.semctl(self.shared["semaphores"], 0, IPC_RMID)
+        LIBC.msgctl(self.shared["messages"], IPC_RMID, None)
         shutil.rmtree(self.outside_tmp, ignore_errors=True)
 
 
@@ -385,10 +405,14 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
 
     proxy = sandbox.open_proxy("s1", decide, lambda _reason: None) if sandbox.entries else ""
     confinement = sandbox.confine([root], root, hidden, proxy_socket=proxy)
-    spawner = PlainSpawner(os.environ["PATH"], [root])
     environment = {"PATH": os.environ["PATH"], "HOME": str(around.home), "GIT_CONFIG_COUNT": "0"}
+    spec = CommandSpec(line, root, environment, confinement)
+    spool = around.base.with_name(f"{around.base.name}-supervisor")
+    spawner = supervised(spool, environment, [root])
+    assert await spawner.answered()
+    spawner.prepare(spec)  # bubblewrap's sandbox is made before its command, as in a session
     await spawner.run(
-        CommandSpec(line, root, environment, confinement),
+        spec,
         sink=output,
         timeout_s=LIMIT_S,
         output_bytes_max=1 << 22,
@@ -411,9 +435,15 @@ SEEN_IN_LANDLOCK = ("list the hidden folder",)
 """System calls that Landlock cannot refuse: names in a folder of a readable one;
 `landlock.unenforced` says so.
 """
-OPEN_IN_LANDLOCK = ("write: mode", "write: times", "read: command lines", "process: open by pid")
-"""What Landlock cannot refuse: attributes of the user's own files, `ps`, and an idle handle of a
-process.
+OPEN_IN_LANDLOCK = (
+    "write: mode",
+    "write: times",
+    "read: command lines",
+    "process: open by pid",
+    "process: list of shared memory",
+)
+"""What Landlock cannot refuse: attributes of the user's own files, `ps`, `ipcs`, and an idle handle
+of a process.
 """
 
 

@@ -30,6 +30,8 @@ def program(name: str) -> str:
     found = next((folder / name for folder in (NODE, PYPI) if (folder / name).exists()), None)
     if found is None:
         pytest.skip(f"{name} is not installed: make library")
+    if ROOT.is_relative_to("/tmp") or ROOT.is_relative_to("/var/tmp"):
+        pytest.skip("this checkout lies where confined servers see an empty folder")
     return str(found)
 
 

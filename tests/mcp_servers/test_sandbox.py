@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from longrein.workspace.sandbox import landlock
-from longrein.workspace.sandbox.session_sandbox import find_rung
+from longrein.workspace.sandbox.rung import find_rung
 from tests.e2e.harness import CliHarness, says
 from tests.e2e.test_sandbox import broken_program
 from tests.mcp_servers.harness import Entry, late, one_call, program, serve

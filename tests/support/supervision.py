@@ -57,6 +57,11 @@ class MemorySupervision:
         """See `Supervision.warm`."""
         self.alive = True
 
+    may_prepare = False
+
+    def prepare(self, like: CommandSpec) -> None:
+        """See `Supervision.prepare`."""
+
     async def run(
         self, spec: CommandSpec, *, sink: Sink, timeout_s: float, output_bytes_max: int
     ) -> CommandExit:

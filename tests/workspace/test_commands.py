@@ -243,6 +243,7 @@ async def test_much_output_in_small_pieces_is_taken_in_large_ones_up_to_the_limi
     os.set_blocking(theirs, False)
     sizes, stopped = Pieces(), list[str]()
     running = OutputReader(theirs, sizes, most, stopped.append)
+    running.start()
     for _ in range(3000):
         if not stopped:
             os.write(ours, b"x" * 1000)

@@ -13,7 +13,7 @@ from longrein.workspace import CommandExit, CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import git_folder, is_plain_repository
-from longrein.workspace.sandbox.session_sandbox import find_rung
+from longrein.workspace.sandbox.rung import Trial, find_rung
 from longrein.workspace.sandbox.tool_caches import TOOL_CACHES
 from longrein.workspace.supervised_command import SupervisedSpawner
 from longrein.workspace.supervisor.process_tree import environment_of, processes
@@ -447,6 +447,70 @@ def test_S094_a_program_that_does_not_work_is_no_sandbox(
     )
     monkeypatch.setattr(landlock, "available", lambda: "")
     assert find_rung(environ, ()).name == "landlock"
+
+
+class FakeBubblewrap:
+    """A program in place of bubblewrap that counts its runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.program, self.runs = folder / "bin" / "bwrap", folder / "runs"
+        self.kept = str(folder / "sandbox.json")
+        self.program.parent.mkdir()
+        self.becomes(0)
+
+    def becomes(self, code: int) -> None:
+        self.program.write_text(f"#!/bin/sh\necho x >> {self.runs}\nexit {code}\n")
+        self.program.chmod(0o755)
+
+    def trial(self) -> Trial:
+        return Trial({"PATH": f"{self.program.parent}:{os.environ['PATH']}"}, (), self.kept)
+
+    @property
+    def run_count(self) -> int:
+        return len(self.runs.read_text().splitlines()) if self.runs.exists() else 0
+
+
+def test_a_success_of_the_trial_counts_until_the_first_command(tmp_path: Path) -> None:
+    fake = FakeBubblewrap(tmp_path)
+    first = fake.trial()
+    assert (first.rung.name, fake.run_count) == ("bubblewrap", 1)
+    first.confirm()
+    assert fake.run_count == 1, "it was made at this start"
+    later = fake.trial()
+    assert (later.rung.name, fake.run_count) == ("bubblewrap", 1), "nothing runs at a start"
+    later.confirm()
+    later.confirm()
+    assert fake.run_count == 2, "the first command makes it, once"
+    Path(fake.kept).write_bytes(b"\xff[")
+    assert (fake.trial().rung.name, fake.run_count) == ("bubblewrap", 3), "a damaged file is none"
+
+
+def test_a_sandbox_that_has_stopped_to_work_runs_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's settings can change what works, without another program or kernel."""
+    monkeypatch.setattr(landlock, "available", lambda: "no Landlock either")
+    fake = FakeBubblewrap(tmp_path)
+    assert fake.trial().rung.confines
+    believed = fake.trial()
+    fake.becomes(1)
+    monkeypatch.setattr(Trial, "_circumstances", Path(fake.kept).read_bytes())
+    assert fake.trial().rung.confines, "it cannot be told from outside"
+    for _ in range(2):
+        with pytest.raises(
+            PermissionError, match=r"worked at the last start.*start longrein again"
+        ):
+            believed.confirm()
+    assert not os.path.exists(fake.kept)
+    assert fake.trial().rung.name == "none"
+
+
+def test_another_program_is_tried_anew(tmp_path: Path) -> None:
+    fake = FakeBubblewrap(tmp_path)
+    assert fake.trial().rung.confines
+    fake.becomes(2)
+    assert fake.trial().rung.name != "bubblewrap"
+    assert fake.run_count == 2
 
 
 # --- What the user's own names lead to ------------------------------------------------------------

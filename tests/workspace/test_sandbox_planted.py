@@ -26,7 +26,7 @@ from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import SUBMODULE_FOLDERS_MAX
-from longrein.workspace.sandbox.session_sandbox import Rung, find_rung
+from longrein.workspace.sandbox.rung import Rung, find_rung
 from longrein.workspace.supervisor import landlock_process, mount_process, openat
 from longrein.workspace.supervisor.posix_spawn import spawn
 from tests.seeds import TIMES

@@ -23,7 +23,7 @@ from longrein.workspace.supervisor.command_argv import (
     close,
     confined_returncode,
     last_folder,
-    report_pipe,
+    reports_folder,
     sandbox_mark,
     signal_name,
     start_error_text,
@@ -142,8 +142,8 @@ class OutputReader:
     def __init__(
         self, output: int, sink: Sink | None, output_bytes_max: int, stop: Callable[[str], None]
     ) -> None:
-        """Start reading. Without a sink the output stays in the pipe, which the caller may hand
-        on. `stop("flood")` is called at the limit.
+        """Prepare; reading begins with `start`. Without a sink the output stays in the pipe, which
+        the caller may hand on. `stop("flood")` is called at the limit.
         """
         self._loop = asyncio.get_running_loop()
         self._sink = sink
@@ -155,7 +155,10 @@ class OutputReader:
         self.output = output
         """Read end of the output; -1 once it is closed or handed on."""
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        if sink is not None:
+
+    def start(self) -> None:
+        """Read from now on."""
+        if self._sink is not None:
             self._loop.add_reader(self.output, self._on_readable)
 
     def _on_readable(self) -> None:
@@ -252,6 +255,7 @@ class OpenPipes:
         if len(self._left) >= LEFT_OPEN_MAX:
             self._left[0].close()
         reader = OutputReader(output, NullSink(), LEFT_OPEN_BYTES_MAX, lambda _: reader.close())
+        reader.start()
         self._left.append(reader)
 
     def close(self) -> None:
@@ -261,6 +265,10 @@ class OpenPipes:
 
 
 # --- Started commands -----------------------------------------------------------------------------
+
+LOST_EXIT = CommandExit(
+    None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it"
+)
 
 
 class RunningCommand:
@@ -348,6 +356,7 @@ class ChildCommand(RunningCommand):
         self._left_open = left_open
         self._cause = "exit"
         self._tree_end: asyncio.Future[None] | None = None
+        self._output.start()
         on_exit(process, self._output.exited)
 
     def end(self, cause: str) -> None:
@@ -394,17 +403,19 @@ POLL_LAST_S = 0.03
 """Polling intervals where an exit has no file descriptor (macOS, old kernels)."""
 
 
-def open_pipes(spec: CommandSpec, shell: str) -> tuple[tuple[int, int], tuple[int, int]]:
+def open_pipes(*, reports: bool) -> tuple[tuple[int, int], tuple[int, int]]:
     """Open the pipes for output and report: (our ends, the command's), -1 for no report. Raises
     OSError.
     """
     output, their_output = os.pipe()
     try:
-        report, their_report = report_pipe(spec.command, shell)
+        report, their_report = os.pipe() if reports else (-1, -1)
     except OSError:
         close(output, their_output)
         raise
     os.set_blocking(output, False)
+    if reports:
+        os.set_blocking(report, False)
     return (output, report), (their_output, their_report)
 
 
@@ -425,7 +436,7 @@ def start_child(
     """Start a process: (process, our ends of its output and report). Raises OSError or ValueError,
     as `launch`.
     """
-    ours, (output, report) = open_pipes(spec, shell)
+    ours, (output, report) = open_pipes(reports=reports_folder(spec.command, shell))
     streams, confinement = spec.streams or Streams(DEVNULL), spec.confinement
     try:
         process = launch(

@@ -235,7 +235,9 @@ def _piece(folder: str, task: str, offset: int) -> str:
 
 
 def _file_size(path: str) -> int:
-    return os.path.getsize(path) if os.path.exists(path) else 0
+    with suppress(OSError):  # the supervisor drops the oldest piece at any moment
+        return os.path.getsize(path)
+    return 0
 
 
 def _sizes(folder: str, task: str) -> tuple[int, int]:

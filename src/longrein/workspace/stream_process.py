@@ -131,6 +131,7 @@ async def run_with_input(
     errors = CollectingSink()
     os.set_blocking(stderr, False)
     reading = OutputReader(stderr, errors, output_bytes_max, lambda _: reading.close())
+    reading.start()
     with ExitStack() as cleanup:  # other processes may hold the pipes, so nothing waits for them
         cleanup.callback(reading.close)
         cleanup.callback(reading.exited)

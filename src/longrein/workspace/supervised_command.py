@@ -11,31 +11,32 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from errno import ESTALE
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from longrein.events import redactor
 from longrein.events.redact_stream import StreamRedactor
 from longrein.workspace.child_process import (
+    LOST_EXIT,
     ChildCommand,
     NullSink,
     PlainSpawner,
-    RunningCommand,
     open_pipes,
     open_stream_pipes,
     start_failure,
 )
 from longrein.workspace.command_environment import DEFAULT_PATH, nesting_depth
-from longrein.workspace.spool_reader import EARLY_PREFIX, remove_task
+from longrein.workspace.spool_reader import EARLY_PREFIX
 from longrein.workspace.stream_process import (
     ERROR_OUTPUT_BYTES_MAX,
     StreamProcess,
     TailSink,
     connect_streams,
 )
-from longrein.workspace.supervisor.command_argv import close
+from longrein.workspace.supervisor.command_argv import MOUNTS, close, reports_folder
 from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
 from longrein.workspace.supervisor_client import (
@@ -47,10 +48,8 @@ from longrein.workspace.supervisor_client import (
 )
 from longrein.workspace.task_adoption import END_S, BackgroundTasks
 from longrein.workspace.workspace_port import (
-    BackgroundOptions,
     CommandExit,
     CommandSpec,
-    ReplayableSink,
     Sink,
     SpooledTask,
     StartedCommand,
@@ -58,174 +57,11 @@ from longrein.workspace.workspace_port import (
 )
 
 if TYPE_CHECKING:
+    from longrein.workspace.running_command import SupervisedCommand
     from longrein.workspace.supervisor.spool_writer import SpoolWriter
 
 
-# --- One command, until it has ended or is in the background --------------------------------------
-
-LOST_EXIT = CommandExit(
-    None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it"
-)
-NO_ANSWER = "the supervisor of processes did not answer, so longrein ended it itself ({})"
 _numbers = count(1)
-
-
-async def spool_early_output(
-    output: "SpoolWriter",
-    printed: ReplayableSink | None,
-    printed_bytes: int,
-    keeping: BackgroundOptions,
-) -> dict[str, object]:
-    """Write a command's foreground output to the spool, redacted and within the quota. Raises
-    OSError.
-
-    `printed` has the output, None when nothing was read. Output that cannot be read again is
-    counted as lost. Returns the state with which the supervisor goes on writing. The event loop
-    gets its turn between pieces.
-    """
-    output.set_quota(keeping.quota_bytes)
-    try:
-        for piece in printed.pieces() if printed is not None else ():
-            output.write(piece)
-            printed_bytes -= len(piece)
-            await asyncio.sleep(0)
-    except OSError as error:
-        output.count_lost(error, max(0, printed_bytes))
-    try:
-        output.rename(keeping.task)
-    except OSError:
-        remove_task(output.folder, output.task)
-        raise
-    return output.export_state()
-
-
-class SupervisedCommand(RunningCommand):
-    """A command whose parent is the supervisor.
-
-    It is in the spawner's `commands` until it has ended or is in the background.
-    """
-
-    def __init__(
-        self,
-        spawner: "SupervisedSpawner",
-        connection: SupervisorConnection,
-        pipes: tuple[int, int],
-        sink: Sink | None,
-        output_bytes_max: int,
-        cwd: str,
-    ) -> None:
-        super().__init__(pipes, sink, output_bytes_max)
-        self.number = next(_numbers)
-        """Number that identifies the command in messages to the supervisor."""
-        self.started: asyncio.Future[OSError | ValueError | None] = self._loop.create_future()
-        """None once the command runs, else why it does not."""
-        self._printed = sink
-        """Has the foreground output; None when it is still in the pipe."""
-        self._spawner = spawner
-        self._connection = connection
-        self._cwd = cwd
-        self._mark = ""
-        spawner.commands[self.number] = self
-        self._over: Mapping[str, Any] | None = None
-        self._told_to_end = self._is_kept = self._done = False
-        self._why_lost = LOST_EXIT.message
-
-    # --- Messages from the supervisor -------------------------------------------------------------
-
-    def on_started(self, pid: int, mark: str) -> None:
-        """Handle `started`: the command runs, its processes carry `mark`."""
-        self.pid, self._mark = pid, mark
-        if not self.started.done():
-            self.started.set_result(None)
-
-    def on_start_failed(self, error: OSError | ValueError) -> None:
-        """Handle `not_started`."""
-        self._spawner.commands.pop(self.number, None)
-        self._done = True
-        self._close_pipes()
-        if not self.started.done():
-            self.started.set_result(error)
-
-    def on_ended(self, how: Mapping[str, Any]) -> None:
-        """Handle `ended`: the process has exited; if it was told to end, its whole tree has."""
-        self._spawner.commands.pop(self.number, None)
-        self._over = how
-        self._output.exited()
-
-    def on_lost(self) -> None:
-        """Handle the supervisor's death: the outcome is unknown."""
-        if not self.started.done():
-            self.on_start_failed(ConnectionError(LOST_EXIT.message))
-        elif self._over is None:
-            self.on_ended({})
-
-    def _on_output_end(self, _: object) -> None:
-        if self._is_kept or self._end.done() or self._over is None:
-            return
-        elapsed_s = self._loop.time() - self._began
-        if not self._over:
-            ended = msgspec.structs.replace(LOST_EXIT, message=self._why_lost, elapsed_s=elapsed_s)
-        elif self._over["returncode"] is None:
-            ended = CommandExit(None, "", self._over["cause"], "it could not be ended", elapsed_s)
-        else:
-            ended = self._exit(self._over["returncode"], self._over["cause"])
-        self._end.set_result(ended)
-        if self._told_to_end:
-            self.abandon()
-
-    # --- Requests of longrein ---------------------------------------------------------------------
-
-    def end(self, cause: str) -> None:
-        if self._over is None and not self._told_to_end:
-            self._told_to_end = True
-            self._connection.send(do="end", number=self.number, cause=cause)
-            self._spawner.run_in_background(self._end_if_unanswered(cause))
-            if cause == "interrupt":
-                self._output.discard_output()
-
-    async def _end_if_unanswered(self, cause: str) -> None:
-        """End the process tree from here, by its mark, when the supervisor does not answer."""
-        try:
-            await self._connection.ask(do="ping")
-        except ConnectionError:
-            if not self._connection.gone and self._over is None and self._mark:
-                await self._spawner.end_marked(self._mark, self.pid)
-                self._why_lost = NO_ANSWER.format(cause)
-                self.on_lost()
-
-    def abandon(self) -> None:
-        """Close the pipes; the supervisor drops the rest of the output."""
-        if not self._done and not self._is_kept:
-            self._done = True
-            self._connection.send(do="done", number=self.number)
-            self._close_pipes()
-
-    async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
-        from longrein.workspace.supervisor.command_processes import KeptTask
-
-        if self._done or self._connection.gone:
-            raise OSError(
-                "it has ended and was let go" if self._done else "there is no supervisor to keep it"
-            )
-        self._spawner.check_new(keeping.task)
-        self._is_kept = True
-        self._spawner.commands.pop(self.number, None)
-        self._close_pipes()
-        written = await spool_early_output(
-            self._spawner.open_early_output(),
-            cast("ReplayableSink | None", self._printed),
-            self._output.size_bytes,
-            keeping,
-        )
-        shown = self._cwd.encode("utf-8", "replace").decode()  # a folder name may be any bytes
-        record = {"task": keeping.task, "command": keeping.command, "cwd": shown}
-        wanted = {name: getattr(keeping, name) for name in KeptTask._fields}
-        answer = await self._connection.ask(
-            do="keep", number=self.number, keeping=wanted, record=record, written=written
-        )
-        if answer["error"]:
-            raise OSError(answer["error"])
-        return self._spawner.known(keeping.task)
 
 
 # --- The spawner ----------------------------------------------------------------------------------
@@ -239,6 +75,26 @@ DRAIN_S = END_S + GIVE_UP_S
 EXIT_S = 1.0
 """Longest wait for an idle supervisor to exit."""
 _early_numbers = count(1)
+
+
+class WarmSandbox(msgspec.Struct):
+    """A sandbox that the supervisor has ready for the next command."""
+
+    number: int
+    like: CommandSpec
+    pipes: tuple[int, int]
+    """Our ends of output and report."""
+
+    def suits(self, spec: CommandSpec) -> bool:
+        """Return True if the command can run in it: its variables and words come later."""
+        return _warm_part(spec) == _warm_part(self.like)
+
+
+def _warm_part(spec: CommandSpec) -> tuple[object, ...]:
+    """Return what a sandbox has to know of its command before it starts."""
+    confinement = spec.confinement
+    place = (confinement.words, confinement.filter) if confinement is not None else ()
+    return (spec.cwd, place, spec.traced, spec.stdin, spec.streams, type(spec.command))
 
 
 class SupervisionOptions(msgspec.Struct, frozen=True):
@@ -290,6 +146,11 @@ class SupervisedSpawner(BackgroundTasks):
         """Gets a line for the user; may be replaced."""
         self._connection: SupervisorConnection | None = None
         self._opening: asyncio.Task[SupervisorConnection | None] | None = None
+        self._warm: WarmSandbox | None = None
+        self._prepares = True
+        """False if the last command could not have had a sandbox made ahead."""
+        self._to_prepare: CommandSpec | None = None
+        """What to prepare once the supervisor is there."""
         self._unavailable = False
         """True when no supervisor can be started."""
         self._untraced = False
@@ -309,6 +170,46 @@ class SupervisedSpawner(BackgroundTasks):
 
     def _opened(self, _: object) -> None:
         self._opening = None
+        if self._to_prepare is not None:
+            self.prepare(self._to_prepare)
+
+    @property
+    def may_prepare(self) -> bool:
+        return self._prepares and self._warm is None and self._to_prepare is None
+
+    def prepare(self, like: CommandSpec) -> None:
+        if self._connection is None:
+            self.warm()
+            self._to_prepare = like
+            return
+        self._to_prepare = None
+        confinement, connection = like.confinement, self._connection
+        has_mounts = confinement is not None and confinement.words[0] == MOUNTS
+        self._prepares = has_mounts and self.shell.endswith("bash")
+        if confinement is None or not self._prepares or connection.unresponsive:
+            return
+        if self._warm is not None and self._warm.suits(like):
+            return
+        self._drop_warm()
+        try:
+            ours, theirs = self._open_pipes(like, reports=True)
+        except OSError:
+            return  # the command will say it
+        self._warm = WarmSandbox(next(_numbers), like, ours)
+        connection.send(
+            theirs,
+            do="prepare",
+            number=self._warm.number,
+            shell=self.shell,
+            cwd=like.cwd,
+            confinement=(list(confinement.words), confinement.filter),
+            traced=like.traced,
+        )
+
+    def _drop_warm(self) -> None:
+        if self._warm is not None:
+            close(*self._warm.pipes)
+            self._warm = None
 
     async def _connected(self) -> SupervisorConnection | None:
         """Return the connection, starting a supervisor if necessary; None when none can be had."""
@@ -404,6 +305,9 @@ class SupervisedSpawner(BackgroundTasks):
                     command.on_start_failed(
                         ValueError(text) if errno is None else OSError(errno, os.strerror(errno))
                     )
+            case "dropped":
+                if self._warm is not None and self._warm.number == message["number"]:
+                    self._drop_warm()
             case "ended":
                 if command := self.commands.get(message["number"]):
                     command.on_ended(message)
@@ -412,6 +316,7 @@ class SupervisedSpawner(BackgroundTasks):
         """Handle the end of the supervisor."""
         if self._connection is connection:
             self._connection = None
+            self._drop_warm()
         if not connection.owner:
             return  # it died before it was identified; the spool tells whose tasks it had
         commands = list(self.commands.values())
@@ -425,41 +330,108 @@ class SupervisedSpawner(BackgroundTasks):
 
     async def start(
         self, spec: CommandSpec, *, sink: Sink | None, output_bytes_max: int
-    ) -> SupervisedCommand | ChildCommand | CommandExit:
+    ) -> "SupervisedCommand | ChildCommand | CommandExit":
         """See `Supervision.start`. Without a supervisor the command cannot go to the background."""
         connection = await self._connected()
-        if connection is not None and not connection.unresponsive:
-            try:
-                ours, theirs = self._open_pipes(spec)
-            except OSError as error:
-                return start_failure(error, spec)
-            running = SupervisedCommand(self, connection, ours, sink, output_bytes_max, spec.cwd)
-            confinement = spec.confinement
-            connection.send(
-                theirs,
-                do="start",
-                number=running.number,
-                until_s=time.monotonic() + START_S,
-                command=spec.command if isinstance(spec.command, str) else list(spec.command),
-                shell=self.shell,
-                cwd=spec.cwd,
-                env=spec.variables,
-                stdin=spec.stdin,
-                confinement=confinement and (list(confinement.words), confinement.filter),
-                streams=list(spec.streams.given() if spec.streams is not None else ()),
-                traced=spec.traced,
-            )
-            failure = await self._wait_started(running, connection)
-            if failure is None:
-                return running
-            if connection.has_answered and not isinstance(failure, TimeoutError):
-                return (
-                    LOST_EXIT
-                    if isinstance(failure, ConnectionError)
-                    else start_failure(failure, spec)
-                )
+        if connection is not None:
+            came = await self._start_warm(connection, spec, sink, output_bytes_max)
+            came = came or await self._start_cold(connection, spec, sink, output_bytes_max)
+            if came is not None:
+                return came
         self._untraced = self._untraced or spec.traced
         return self.plain.start(spec, sink=sink or NullSink(), output_bytes_max=output_bytes_max)
+
+    async def _start_warm(
+        self,
+        connection: SupervisorConnection,
+        spec: CommandSpec,
+        sink: Sink | None,
+        output_bytes_max: int,
+    ) -> "SupervisedCommand | CommandExit | None":
+        """Start a command in the sandbox that is ready; None if there is none that does."""
+        warm = self._warm
+        if warm is None or not warm.suits(spec) or connection.unresponsive:
+            return None
+        self._warm = None
+        running, failure = await self._ask_to_start(
+            connection,
+            spec,
+            (warm.pipes, sink, output_bytes_max, spec.cwd, warm.number),
+            do="run",
+            reports=reports_folder(spec.command, self.shell),
+        )
+        is_stale = isinstance(failure, OSError) and failure.errno == ESTALE
+        return None if is_stale else self._came(running, failure, connection, spec)
+
+    async def _start_cold(
+        self,
+        connection: SupervisorConnection,
+        spec: CommandSpec,
+        sink: Sink | None,
+        output_bytes_max: int,
+    ) -> "SupervisedCommand | CommandExit | None":
+        """Start a command by the supervisor; None if that does not answer."""
+        if connection.unresponsive:
+            return None
+        try:
+            reports = reports_folder(spec.command, self.shell)
+            ours, theirs = self._open_pipes(spec, reports=reports)
+        except OSError as error:
+            return start_failure(error, spec)
+        confinement = spec.confinement
+        running, failure = await self._ask_to_start(
+            connection,
+            spec,
+            (ours, sink, output_bytes_max, spec.cwd, next(_numbers)),
+            theirs,
+            do="start",
+            cwd=spec.cwd,
+            stdin=spec.stdin,
+            confinement=confinement and (list(confinement.words), confinement.filter),
+            streams=list(spec.streams.given() if spec.streams is not None else ()),
+            traced=spec.traced,
+        )
+        return self._came(running, failure, connection, spec)
+
+    async def _ask_to_start(
+        self,
+        connection: SupervisorConnection,
+        spec: CommandSpec,
+        reading: tuple[tuple[int, int], Sink | None, int, str, int],
+        descriptors: Sequence[int] = (),
+        **message: Any,
+    ) -> "tuple[SupervisedCommand, OSError | ValueError | None]":
+        """Ask the supervisor for a command; return it, and why it does not run.
+
+        `reading`: further arguments of `SupervisedCommand`.
+        """
+        from longrein.workspace.running_command import SupervisedCommand
+
+        running = SupervisedCommand(self, connection, *reading)
+        connection.send(
+            descriptors,
+            number=running.number,
+            until_s=time.monotonic() + START_S,
+            command=spec.command if isinstance(spec.command, str) else list(spec.command),
+            shell=self.shell,
+            env=spec.variables,
+            **message,
+        )
+        return running, await self._wait_started(running, connection)
+
+    @staticmethod
+    def _came(
+        running: "SupervisedCommand",
+        failure: OSError | ValueError | None,
+        connection: SupervisorConnection,
+        spec: CommandSpec,
+    ) -> "SupervisedCommand | CommandExit | None":
+        """Return what came of a start; None if the supervisor does not answer."""
+        if failure is None:
+            return running
+        if not connection.has_answered or isinstance(failure, TimeoutError):
+            return None
+        return LOST_EXIT if isinstance(failure, ConnectionError) else start_failure(failure, spec)
 
     async def unwritten(self, paths: Sequence[str]) -> tuple[Sequence[str], bool]:
         """See `Spawner.unwritten`."""
@@ -472,11 +444,12 @@ class SupervisedSpawner(BackgroundTasks):
             return paths, False
         return answer["paths"], answer["is_complete"]
 
-    def _open_pipes(self, spec: CommandSpec) -> tuple[tuple[int, int], list[int]]:
+    @staticmethod
+    def _open_pipes(spec: CommandSpec, *, reports: bool) -> tuple[tuple[int, int], list[int]]:
         """Open the pipes: (our ends of output and report, descriptors for the supervisor). Raises
         OSError.
         """
-        ours, (output, report) = open_pipes(spec, self.shell)
+        ours, (output, report) = open_pipes(reports=reports)
         theirs = [output] if report < 0 else [output, report]
         try:
             theirs.insert(0, os.dup(ours[0]))
@@ -494,7 +467,7 @@ class SupervisedSpawner(BackgroundTasks):
         return started if isinstance(started, CommandExit) else await started.run(until)
 
     async def _wait_started(
-        self, running: SupervisedCommand, connection: SupervisorConnection
+        self, running: "SupervisedCommand", connection: SupervisorConnection
     ) -> OSError | ValueError | None:
         """Wait until the command runs; else return why not, `TimeoutError` when the supervisor
         does not say.
@@ -551,6 +524,8 @@ class SupervisedSpawner(BackgroundTasks):
 
     async def drain(self) -> None:
         """See `Spawner.drain`. Background tasks go on."""
+        self._to_prepare = None
+        self._drop_warm()
         if self._opening is not None:
             await asyncio.wait([self._opening])
         connection = self._connection

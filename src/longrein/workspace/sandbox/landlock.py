@@ -255,14 +255,18 @@ _AARCH64 = {
     "memfd_secret": 447,
 }  # fmt: skip
 _OUTSIDE = {
-    "x86_64": {"shmget": 29, "msgget": 68, "semget": 64, "mq_open": 240, "adjtimex": 159,
-    "clock_adjtime": 305,
-               "fanotify_init": 300, "prlimit64": 302},
-    "aarch64": {"shmget": 194, "msgget": 186, "semget": 190, "mq_open": 180, "adjtimex": 171,
-    "clock_adjtime": 266,
-                "fanotify_init": 262, "prlimit64": 261},
+    "x86_64": {"shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semop": 65, "semctl": 66,
+    "semtimedop": 220, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "mq_open": 240,
+    "mq_unlink": 241, "adjtimex": 159, "clock_adjtime": 305, "fanotify_init": 300,
+    "prlimit64": 302},
+    "aarch64": {"shmget": 194, "shmat": 196, "shmctl": 195, "semget": 190, "semop": 193,
+    "semctl": 191, "semtimedop": 192, "msgget": 186, "msgsnd": 189, "msgrcv": 188, "msgctl": 187,
+    "mq_open": 180, "mq_unlink": 181, "adjtimex": 171, "clock_adjtime": 266, "fanotify_init": 262,
+    "prlimit64": 261},
 }  # fmt: skip
-"""Calls that reach other processes of the user where there is no IPC or PID namespace."""
+"""Calls that reach other processes of the user where there is no IPC or PID namespace: also those
+that take the number of what another has made, which can be guessed.
+"""
 _MACHINES = {"x86_64": (0xC000003E, _X86_64), "aarch64": (0xC00000B7, _AARCH64)}
 _CHECKED = ("clone", "unshare", "clone3", "socket", "ioctl")
 """Calls that are refused for some arguments only."""

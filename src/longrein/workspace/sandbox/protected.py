@@ -10,10 +10,11 @@ import errno
 import os
 import re
 import stat
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import chain
 from typing import NamedTuple
 
 from longrein.permissions.rules import (
@@ -243,7 +244,8 @@ class MissingPaths:
         come meanwhile stay suspect. What lies outside the roots is the user's.
         """
         paths = [path for path in paths if is_inside(path, roots)]
-        way = {above for path in paths for above in _folders_between(path, roots)}
+        folders = {os.path.dirname(path) for path in paths}
+        way = {above for folder in folders for above in _folders_between(folder, roots)}
         found = _look({*paths, *way})
         if not self._running and not others_run:
             absent = {path for path, was in self._before.items() if was == ""} - self._way
@@ -340,20 +342,19 @@ def _look(paths: Iterable[str]) -> dict[str, str | None]:
     Nothing counts as there when a folder on the way is a link: that link is looked at itself.
     """
     found: dict[str, str | None] = {}
-    for folder, group in groupby(sorted(paths, key=_split), key=lambda path: _split(path)[0]):
+    names: dict[str, list[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        names.setdefault(folder, []).append(name)
+    for folder, inside in names.items():
         try:
-            above = open_folder(folder)
+            above = open_folder(folder or "/")
         except OSError:
-            found |= dict.fromkeys(group, "")
+            found |= {f"{folder}/{name}": "" for name in inside}
             continue
         with above:
-            found |= {path: above.link_target(_split(path)[1]) for path in group}
+            found |= {f"{folder}/{name}": above.link_target(name) for name in inside}
     return found
-
-
-def _split(path: str) -> tuple[str, str]:
-    folder, _, name = path.rpartition("/")
-    return folder or "/", name
 
 
 def _allow_move(above: Folder, name: str) -> None:
@@ -368,13 +369,12 @@ def _free_name(folder: Folder, name: str) -> str:
     return next(new for n in numbers if not folder.has(new := f"{name}.moved-{n}"))
 
 
-def _folders_between(path: str, roots: Sequence[str]) -> list[str]:
-    """Return the folders between a root and a path in it, both left out."""
+def _folders_between(folder: str, roots: Sequence[str]) -> list[str]:
+    """Return `folder` and those above it that lie below a root."""
     found = []
-    above = os.path.dirname(path)
-    while above not in roots and is_inside(above, roots):
-        found.append(above)
-        above = os.path.dirname(above)
+    while folder not in roots and is_inside(folder, roots):
+        found.append(folder)
+        folder = os.path.dirname(folder)
     return found
 
 
@@ -387,6 +387,28 @@ def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
     return [real for real in existing if is_inside(real, roots)]
 
 
+TICK_S = 0.02
+"""Time in which a second change of a folder may have the same time as the first: twice the step of
+a kernel of 100 Hz.
+"""
+
+
+class _SeenFolder(NamedTuple):
+    changed_ns: int
+    """Time of its last change."""
+    first_s: float
+    """When that time was seen first (monotonic)."""
+    is_settled: bool
+    """True if it was read once no further change could have that time."""
+    obeyed: frozenset[str]
+    """Names in it that programs obey."""
+    folders: tuple[str, ...] = ()
+    """Names of the folders in it; of a root only."""
+
+
+_NOTHING = _SeenFolder(0, 0.0, False, frozenset())
+
+
 class NewFiles:
     """Watch of files that a command may make and that programs obey later.
 
@@ -394,8 +416,7 @@ class NewFiles:
     """
 
     def __init__(self) -> None:
-        self._folders: dict[str, tuple[int, frozenset[str]]] = {}
-        """Folder -> (time of its last change, names in it that are obeyed)."""
+        self._folders: dict[str, _SeenFolder] = {}
 
     def begin(self, roots: Iterable[str]) -> None:
         """Note what there is at a command's start."""
@@ -404,35 +425,45 @@ class NewFiles:
     def end(self, roots: Iterable[str]) -> list[tuple[str, str]]:
         """Return (path, what obeys it) of each that has come."""
         before, self._folders = self._folders, self._look(roots)
-        nothing = (0, frozenset[str]())
         came = [
             f"{folder}/{name}"
-            for folder, (_, names) in self._folders.items()
-            for name in names - before.get(folder, nothing)[1]
+            for folder, seen in self._folders.items()
+            for name in seen.obeyed - before.get(folder, _NOTHING).obeyed
         ]
         return [(path, obeyed_by(path)) for path in sorted(came)]
 
-    def _look(self, roots: Iterable[str]) -> dict[str, tuple[int, frozenset[str]]]:
+    def _look(self, roots: Iterable[str]) -> dict[str, _SeenFolder]:
         found = {}
         for root in roots:
-            with suppress(OSError), open_folder(root) as opened:
-                inner = [opened.path_of(name) for name in opened.names() if opened.is_folder(name)]
-                for folder in (root, *inner):
-                    found[folder] = self._look_in(folder, folder == root)
+            found[root] = self._look_in(root, is_root=True)
+            for name in found[root].folders:
+                folder = f"{root}/{name}"
+                found[folder] = self._look_in(folder, is_root=False)
         return found
 
-    def _look_in(self, folder: str, is_root: bool) -> tuple[int, frozenset[str]]:
+    def _look_in(self, folder: str, *, is_root: bool) -> _SeenFolder:
+        known, first_s = self._folders.get(folder, _NOTHING), time.monotonic()
+        is_settled = False
         try:
             with open_folder(folder) as opened:
                 changed_ns = os.fstat(opened.descriptor).st_ctime_ns
-                known = self._folders.get(folder)
-                if known is not None and known[0] == changed_ns:
-                    return known
+                if known.changed_ns == changed_ns:
+                    if known.is_settled:
+                        return known
+                    is_settled = first_s - known.first_s > TICK_S
+                    first_s = known.first_s
                 names = opened.names()
+                inner = tuple(filter(opened.is_folder, names)) if is_root else ()
         except OSError:
-            return 0, frozenset()
+            return _NOTHING
         obeyed = (name for name in names if obeyed_by(f"{folder}/{name}"))
-        return changed_ns, frozenset(one for one in obeyed if not (is_root and one == ".git"))
+        return _SeenFolder(
+            changed_ns,
+            first_s,
+            is_settled,
+            frozenset(one for one in obeyed if not (is_root and one == ".git")),
+            inner,
+        )
 
 
 # --- Putting files back, without mounts -----------------------------------------------------------

@@ -31,19 +31,13 @@ LEFT_OPEN_BYTES_MAX = 64 << 20
 """Most output of such a process before its pipe is closed."""
 
 
-def report_pipe(command: str | Sequence[str], shell: str) -> tuple[int, int]:
-    """Open the pipe for the shell's last folder: (our end, its end); (-1, -1) when it cannot
-    change.
-    """
-    if (
-        not isinstance(command, str)
-        or not shell.endswith("bash")
-        or not any(word in command for word in FOLDER_CHANGES)
-    ):
-        return -1, -1
-    report, theirs = os.pipe()
-    os.set_blocking(report, False)
-    return report, theirs
+def reports_folder(command: str | Sequence[str], shell: str) -> bool:
+    """Return True if the shell can change its folder, and tell the last one."""
+    return (
+        isinstance(command, str)
+        and shell.endswith("bash")
+        and any(word in command for word in FOLDER_CHANGES)
+    )
 
 
 def command_words(command: str | Sequence[str], report: int) -> list[str]:

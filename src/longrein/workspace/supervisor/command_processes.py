@@ -5,6 +5,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable
 
 from longrein.workspace.supervisor.command_argv import confined_returncode, signal_name
+from longrein.workspace.supervisor.mount_watch import Plan
 from longrein.workspace.supervisor.process_tree import Process, Tree, descendants, process
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
 
@@ -34,6 +35,8 @@ class Command:
         self.elapsed_s = 0.0
         self.is_confined = False
         """True if its process is the sandbox's program."""
+        self.plan = Plan((), ())
+        """Its mounts."""
         self.kept: KeptTask | None = None
         self.spool: SpoolWriter | None = None
         """Writer of a background task's output."""

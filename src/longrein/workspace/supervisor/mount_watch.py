@@ -31,11 +31,21 @@ _EVENT = struct.Struct("iIII")
 EVENT_BYTES = 1 << 16
 
 
+class Plan(NamedTuple):
+    """Mounts of a command."""
+
+    mounts: Sequence[Mount]
+    inner: Sequence[Mount]
+    """Those in folders that the command may change."""
+
+
 class _Watched(NamedTuple):
     pid: int
     """The sandbox's program, outside the namespaces of the command."""
-    mounts: tuple[Mount, ...]
+    mounts: Sequence[Mount]
     """Mounts in folders that the command may change."""
+    drop: Callable[[], None] | None
+    """Gives up a sandbox that still waits for its command; None for a running command."""
 
 
 class MountWatch:
@@ -51,15 +61,19 @@ class MountWatch:
         """Number of the kernel's watch -> folder."""
         self._running: dict[int, _Watched] = {}
 
-    def add(self, pid: int, plan_path: str) -> None:
-        """Watch the mounts of a command that has just started."""
+    def prepare(self, plan_path: str) -> Plan:
+        """Read a plan and watch its folders, before a command makes the mounts. Raises OSError."""
+        with open(plan_path, "rb") as file:
+            mounts = decode_plan(file.read())
+        inner = [one for one in mounts if one.kind != EMPTY and _is_inner(one, mounts)]
         with suppress(OSError):
-            with open(plan_path, "rb") as file:
-                plan = decode_plan(file.read())
-            mounts = tuple(one for one in plan if one.kind != EMPTY and _is_inner(one, plan))
-            if mounts:
-                self._running[pid] = _Watched(pid, mounts)
-                self._watch_folders({os.path.dirname(mount.path) for mount in mounts})
+            self._watch_folders({os.path.dirname(mount.path) for mount in inner})
+        return Plan(mounts, inner)
+
+    def add(self, pid: int, plan: Plan, drop: Callable[[], None] | None = None) -> None:
+        """Note a command that has just started; `drop` as in `_Watched`."""
+        if plan.inner:
+            self._running[pid] = _Watched(pid, plan.inner, drop)
 
     def remove(self, pid: int) -> None:
         """Forget a command that has ended."""
@@ -69,7 +83,7 @@ class MountWatch:
         libc = c_library()
         if self._descriptor < 0:
             self._descriptor = int(checked(libc.inotify_init1(_NONBLOCK_CLOEXEC)))
-            self._watch(self._descriptor, self._look)
+            self._watch(self._descriptor, self.look)
         for folder in folders:
             with suppress(OSError):
                 opened = open_real(folder, IS_FOLDER)
@@ -80,9 +94,11 @@ class MountWatch:
                 finally:
                     os.close(opened)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Read the events; renew the mounts at and below each path that has come."""
         came = set()
+        if self._descriptor < 0:
+            return
         with suppress(BlockingIOError):
             data = os.read(self._descriptor, EVENT_BYTES)
             while data:
@@ -92,7 +108,9 @@ class MountWatch:
                 data = data[_EVENT.size + length :]
         for watched in list(self._running.values()):
             lost = [one for one in watched.mounts if _is_at_or_below(one.path, came)]
-            if lost:
+            if lost and watched.drop is not None:
+                watched.drop()
+            elif lost:
                 self._renew(watched, lost)
 
     def _renew(self, watched: _Watched, lost: Sequence[Mount]) -> None:

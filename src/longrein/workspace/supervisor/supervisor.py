@@ -3,7 +3,8 @@
 import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from errno import EMFILE, ETIMEDOUT
+from errno import EMFILE, ESTALE, ETIMEDOUT
+from typing import TYPE_CHECKING, NamedTuple
 
 from longrein.workspace.supervisor.channel import VERSION, Channel
 from longrein.workspace.supervisor.command_argv import LANDLOCK, MOUNTS, close, sandbox_mark
@@ -25,14 +26,49 @@ from longrein.workspace.supervisor.process_tree import (
     owner_mark,
 )
 from longrein.workspace.supervisor.task_processes import Context, Tasks
+from longrein.workspace.supervisor.warm_sandbox import WarmSandbox
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing `typing` would delay the start
+if TYPE_CHECKING:
     from longrein.workspace.supervisor.write_traces import Listener, WriteTraces
 
 ALONE_S = 2.0
 """Seconds between longrein's death and the end of what may not outlive it."""
 GONE = "longrein is gone"
+WARM_S = 60.0
+"""Seconds for which a sandbox waits for its command: it keeps file systems busy."""
+
+
+class _Start(NamedTuple):
+    """A process to start; fields as in `do_start`."""
+
+    command: str | list[str]
+    shell: str
+    cwd: str
+    env: dict[str, str]
+    confinement: tuple[list[str], str] | None
+    stdin: bool
+    traced: bool
+
+
+class _Ends:
+    """Descriptors that came with a command."""
+
+    def __init__(self, descriptors: Sequence[int], streams: Sequence[str]) -> None:
+        count = max(0, len(descriptors) - len(streams))
+        self.output, self.theirs, self.report = (*descriptors[:count], -1, -1, -1)[:3]
+        own = dict(zip(streams, descriptors[count:], strict=False))
+        self.stdin, self.stdout, self.stderr = (
+            own.get(name, -1) for name in ("stdin", "stdout", "stderr")
+        )
+
+    def take_output(self) -> int:
+        """Return our end of the output pipe; it stays open."""
+        output, self.output = self.output, -1
+        return output
+
+    def close(self) -> None:
+        """Close those that nobody has taken."""
+        close(self.output, self.theirs, self.report, self.stdin, self.stdout, self.stderr)
 
 
 class Client:
@@ -63,6 +99,8 @@ class Supervisor:
         self.mounts = MountWatch(self.loop.watch, self._notice)
         self.pipes = Pipes(self.loop)
         self._made_traces: WriteTraces | None = None
+        self._warm: WarmSandbox | None = None
+        """A sandbox that waits for its command."""
         self.tasks = Tasks(self.loop, self.pipes, self.end, self._task_over)
         self.commands: dict[int, Command] = {}
         """Running commands by pid."""
@@ -158,6 +196,7 @@ class Supervisor:
         client.channel.close()
         if client is not self.attached:
             return
+        self._drop_warm(self._warm)
         self.attached = None
         self._attachments += 1
         attachments = self._attachments
@@ -191,6 +230,7 @@ class Supervisor:
     def stop_all(self, cause: str) -> None:
         """End everything, background tasks too, and then this process."""
         self._stopping = True
+        self._drop_warm(self._warm)
         for command in list(self.commands.values()):
             self.end(command, cause if command.kept else "interrupt")
         self._end_remaining(lambda: None)
@@ -272,58 +312,155 @@ class Supervisor:
         holds the words and the filter of a `Confinement`. `traced`: the files that it writes are
         noted for `do_unwritten`, if it is confined.
         """
-        listener = self._new_listener() if traced and confinement else None
-        count = max(0, len(descriptors) - len(streams))
-        own = dict(zip(streams, descriptors[count:], strict=False))
-        output, theirs, report = (*descriptors[:count], -1, -1, -1)[:3]
-        self._number += 1
-        mark = f"{self.owner}.{self._number}/"
-        their_input, own_input = own["stdin"] if "stdin" in own else os.dup(self._devnull), -1
+        ends = _Ends(descriptors, streams)
         try:
-            if output < 0 or theirs < 0:
-                raise OSError(EMFILE, os.strerror(EMFILE))
             if self.loop.clock() > until_s:
                 raise OSError(ETIMEDOUT, os.strerror(ETIMEDOUT))
-            if stdin:
-                close(their_input)
-                their_input, own_input = os.pipe()
+            start = _Start(command, shell, cwd, env, confinement, stdin, traced)
+            started = self._start(start, ends)
+        except (OSError, ValueError) as error:
+            return self._not_started(client, number, error)
+        finally:
+            ends.close()
+        return self._started(client, number, started)
+
+    def _start(self, start: _Start, ends: _Ends, warm: WarmSandbox | None = None) -> Command:
+        """Start the process of a command. Raises OSError and ValueError."""
+        confinement = start.confinement
+        listener = self._new_listener() if start.traced and confinement else None
+        self._number += 1
+        mark = f"{self.owner}.{self._number}/"
+        own_input = -1
+        try:
+            if ends.output < 0 or ends.theirs < 0:
+                raise OSError(EMFILE, os.strerror(EMFILE))
+            if ends.stdin < 0:
+                ends.stdin = os.dup(self._devnull)
+            if start.stdin:
+                close(ends.stdin)
+                ends.stdin, own_input = os.pipe()
                 os.set_blocking(own_input, False)
-            marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
-            if confinement:
-                marked[SANDBOX_MARK] = sandbox_mark()
-            ends = {"stdout": own.get("stdout", -1), "error": own.get("stderr", -1)}
+            plan = warm.plan if warm is not None else None
+            if plan is None and confinement and confinement[0][0] == MOUNTS:
+                plan = self.mounts.prepare(confinement[0][1])
             pid = spawn(
-                command,
-                shell,
-                cwd,
-                marked,
-                theirs,
-                report,
-                their_input,
+                start.command,
+                start.shell,
+                start.cwd,
+                self._marked(start.env, mark, is_confined=bool(confinement)),
+                ends.theirs,
+                ends.report,
+                ends.stdin,
                 self._home,
                 confinement,
                 user_namespace=self._user_namespace,
                 trace=listener.install if listener is not None else None,
-                **ends,
+                stdout=ends.stdout,
+                error=ends.stderr,
             )
-        except (OSError, ValueError) as error:
-            close(output, own_input, listener.take() if listener is not None else -1)
-            errno = error.errno if isinstance(error, OSError) else None
-            return self.tell(client, do="not_started", number=number, errno=errno, text=str(error))
-        finally:
-            close(
-                theirs, report, their_input, *(one for name, one in own.items() if name != "stdin")
-            )
-        started = Command(pid, mark, output, own_input, self.loop.clock())
+        except (OSError, ValueError):
+            close(own_input, listener.take() if listener is not None else -1)
+            raise
+        started = Command(pid, mark, ends.take_output(), own_input, self.loop.clock())
         started.is_confined = confinement is not None and confinement[0][0] != LANDLOCK
-        if confinement and confinement[0][0] == MOUNTS:
-            self.mounts.add(pid, confinement[0][1])
-        started.report_end = lambda: self._report_end(client, number, started)
-        if traced:
+        if plan is not None:
+            started.plan = plan
+            self.mounts.add(pid, plan, None if warm is None else lambda: self._drop_warm(warm))
+        if start.traced:
             taken = listener.take() if listener is not None else -1
             self._traces().add(taken, lambda: not started.over and started.kept is None)
-        client.commands[number] = self.commands[pid] = started
-        return self.tell(client, do="started", number=number, pid=pid, mark=mark)
+        self.commands[pid] = started
+        return started
+
+    @staticmethod
+    def _marked(env: dict[str, str], mark: str, *, is_confined: bool) -> dict[str, str]:
+        marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
+        return {**marked, SANDBOX_MARK: sandbox_mark()} if is_confined else marked
+
+    def _started(self, client: Client, number: int, started: Command) -> None:
+        started.report_end = lambda: self._report_end(client, number, started)
+        client.commands[number] = started
+        self.tell(client, do="started", number=number, pid=started.pid, mark=started.mark)
+
+    def _not_started(self, client: Client, number: int, error: OSError | ValueError) -> None:
+        errno = error.errno if isinstance(error, OSError) else None
+        self.tell(client, do="not_started", number=number, errno=errno, text=str(error))
+
+    # --- The next sandbox -------------------------------------------------------------------------
+
+    def do_prepare(
+        self,
+        _: Client,
+        descriptors: Sequence[int],
+        *,
+        number: int,
+        shell: str,
+        cwd: str,
+        confinement: tuple[list[str], str],
+        traced: bool,
+    ) -> None:
+        """Make the sandbox of a command line that `do_run` gives later. Fields as in `do_start`.
+        Not answered: `do_run` tells.
+        """
+        self._drop_warm(self._warm)
+        ends = _Ends(descriptors, ())
+        try:
+            plan = self.mounts.prepare(confinement[0][1])
+            warm = self._warm = WarmSandbox(number, ends.report, cwd, plan)
+            words = warm.waiting_words(shell)
+            start = _Start(words, shell, cwd, {}, confinement, False, traced)
+            warm.started(self._start(start, ends, warm))
+        except (OSError, ValueError):
+            self._drop_warm(self._warm)
+            return
+        finally:
+            ends.close()
+        self.loop.after(WARM_S, lambda: self._drop_warm(warm))
+
+    def do_run(
+        self,
+        client: Client,
+        _: Sequence[int],
+        *,
+        number: int,
+        until_s: float,
+        command: str,
+        shell: str,
+        env: dict[str, str],
+        reports: bool,
+    ) -> None:
+        """Let a command line begin in the sandbox of `do_prepare`; ESTALE where that does not do.
+        Fields as in `do_start`; `reports`: the shell tells its last folder.
+        """
+        if self.loop.clock() > until_s:
+            return self._not_started(client, number, OSError(ETIMEDOUT, os.strerror(ETIMEDOUT)))
+        self.mounts.look()
+        warm, self._warm = self._warm, None
+        started = warm.command if warm is not None and warm.number == number else None
+        if (
+            warm is None
+            or started is None
+            or not warm.begin(
+                command,
+                shell,
+                self._marked(env, started.mark, is_confined=True),
+                reports=reports,
+            )
+        ):
+            self._drop_warm(warm)
+            return self._not_started(client, number, OSError(ESTALE, os.strerror(ESTALE)))
+        started.began_s = self.loop.clock()
+        self.mounts.add(started.pid, started.plan)
+        return self._started(client, number, started)
+
+    def _drop_warm(self, warm: WarmSandbox | None) -> None:
+        """Let a waiting sandbox end, if it has no command."""
+        if warm is None or not warm.is_waiting:
+            return
+        warm.drop()
+        self.tell(self.attached, do="dropped", number=warm.number)
+        if warm is self._warm:
+            self._warm = None
 
     def _traces(self) -> "WriteTraces":
         if self._made_traces is None:
@@ -421,6 +558,7 @@ class Supervisor:
     def do_drain(self, client: Client, _: Sequence[int], *, ref: int) -> None:
         """End everything but the background tasks, at longrein's normal exit."""
         client.leaving = True
+        self._drop_warm(self._warm)
         for command in list(self.commands.values()):
             if command.kept is None:
                 self.end(command, "interrupt")
@@ -459,6 +597,8 @@ class Supervisor:
             if command := self.commands.pop(pid, None):
                 self.mounts.remove(pid)
                 command.reaped(os.waitstatus_to_exitcode(status), self.loop.clock())
+                if self._warm is not None and self._warm.command is command:
+                    self._drop_warm(self._warm)
                 if command.tree not in self.terminations:
                     self._over(command)
 

@@ -68,6 +68,9 @@ _CALLS = {
     "openat": _Call(_AT, flags=2, follows=True),
     "openat2": _Call(_AT, follows=True),
     "creat": _Call(_PATH, follows=True),
+    "truncate": _Call(_PATH, follows=True),
+    "mknod": _Call(_PATH),
+    "mknodat": _Call(_AT),
     "rename": _Call(((-1, 0), (-1, 1)), moves=True),
     "renameat": _Call(((0, 1), (2, 3)), moves=True),
     "renameat2": _Call(((0, 1), (2, 3)), moves=True),
@@ -83,11 +86,11 @@ _CALLS = {
 _X86_64 = {
     "open": 2, "openat": 257, "openat2": 437, "creat": 85, "rename": 82, "renameat": 264,
     "renameat2": 316, "link": 86, "linkat": 265, "symlink": 88, "symlinkat": 266, "chmod": 90,
-    "fchmod": 91, "fchmodat": 268, "fchmodat2": 452,
+    "fchmod": 91, "fchmodat": 268, "fchmodat2": 452, "truncate": 76, "mknod": 133, "mknodat": 259,
 }  # fmt: skip
 _AARCH64 = {
     "openat": 56, "openat2": 437, "renameat": 38, "renameat2": 276, "linkat": 37, "symlinkat": 36,
-    "fchmod": 52, "fchmodat": 53, "fchmodat2": 452,
+    "fchmod": 52, "fchmodat": 53, "fchmodat2": 452, "truncate": 45, "mknodat": 33,
 }  # fmt: skip
 _MACHINES = {"x86_64": (0xC000003E, 317, _X86_64), "aarch64": (0xC00000B7, 277, _AARCH64)}
 """Machine -> its number in a filter, the number of `seccomp`, numbers of the calls that write."""
