@@ -48,9 +48,9 @@ def processor_s() -> float:
 
 
 def measure(store: CheckpointStore, root: Path) -> tuple[float, float]:
-    """Take a checkpoint; return its milliseconds of wall and of processor time."""
+    """Take a checkpoint as around a call; return its milliseconds of wall and of processor time."""
     ran, began = processor_s(), time.perf_counter()
-    store.take([str(root)])
+    store.take([str(root)], trusts_watch=True)
     return (time.perf_counter() - began) * 1000, (processor_s() - ran) * 1000
 
 

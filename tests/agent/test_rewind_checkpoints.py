@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from longrein.agent.checkpoints import SessionCheckpoints
+from longrein.agent.session_part import Checkpoints
 from longrein.events import (
     SCHEMA_VERSION,
     CheckpointTaken,
@@ -283,6 +284,32 @@ async def test_a_git_that_hangs_is_told_while_it_is_waited_for(
     assert (harness.tree / "a").read_text() == "1\n"
 
 
+async def test_a_run_that_ends_without_a_call_does_not_wait_for_the_first_look(
+    tmp_path: Path,
+) -> None:
+    """It was made in case that a command comes."""
+    harness, looks = CheckpointHarness(tmp_path), tmp_path / "looks"
+    git = tmp_path / "bin/git"
+    git.parent.mkdir()
+    real = shutil.which("git")
+    git.write_text(
+        f'#!/bin/sh\ncase "$*" in *diff-files*) : > {looks}; exec sleep 1000;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    git.chmod(0o755)
+    environment = os.environ | {"PATH": f"{git.parent}:{os.environ['PATH']}"}
+    store = CheckpointStore(str(harness.state / "kept"), environment)
+    harness.opener = lambda: SessionCheckpoints(  # type: ignore[method-assign]
+        store, 1 << 20, keeps_index=False
+    )
+    async with harness.session(Script(says("Hello."))) as session:
+        session.ensure(Checkpoints).warm()
+        await until(looks.exists)
+        await turn(session, "hi")
+    with pytest.raises(CheckpointError, match="the session has ended"):
+        store.take([str(harness.tree)])
+
+
 def test_a_folder_outside_git_that_is_too_large_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +335,25 @@ def test_old_checkpoints_are_dropped_when_the_space_is_used_up(tmp_path: Path) -
     assert store.load(names[-1])
     with pytest.raises(CheckpointError, match="no longer kept"):
         store.load(names[0])
+
+
+def test_many_files_that_are_not_committed_take_few_files_of_the_state_folder(
+    tmp_path: Path,
+) -> None:
+    tree, kept = tmp_path / "tree", tmp_path / "kept"
+    tree.mkdir()
+    expected = {}
+    for number in range(shadow_repository.LOOSE_OBJECTS_MAX):
+        (tree / f"f{number}").write_text(f"{number}\n")
+        expected[f"f{number}"] = f"{number}\n".encode()
+    store = CheckpointStore(str(kept), dict(os.environ))
+    name, _ = store.take([str(tree)])
+    stored = [path.name for path in kept.rglob("objects/*/*")]
+    assert sorted(name.rpartition(".")[2] for name in stored) == ["idx", "pack"], stored
+    repository = CheckpointStore(str(kept), dict(os.environ)).repository(str(tree))
+    files = repository.files(store.load(name)[str(tree)])
+    found = dict(repository.contents(one.blob for one in files.values()))
+    assert {path: found[one.blob] for path, one in files.items()} == expected
 
 
 def commit(tree: Path, *words: str) -> None:
@@ -516,3 +562,129 @@ def test_a_change_within_the_second_of_the_last_look_is_seen_by_the_next_process
         store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))  # as a new process
         names.append(store.take([str(tree)])[1][str(tree)].modes.get("a", 0o644))
     assert names == [0o644, 0o664, 0o600]
+
+
+# --- What could not be looked at ------------------------------------------------------------------
+
+CLOSING = """
+import asyncio, os, sys
+from pathlib import Path
+from tests.agent.disk_harness import Script, turn
+from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
+async def main():
+    harness = CheckpointHarness(Path(sys.argv[1]))
+    (harness.tree / "d").mkdir()
+    (harness.tree / "d/f").write_text("old")
+    lines = ["echo new >> d/f; chmod 600 d/f; chmod 000 d", "mkdir e; echo 1 > e/g; chmod 000 e"]
+    async with harness.session(Script(*turns([[], lines]))) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        to = harness.ends()[0]
+        print(await back(session, to))
+        for name in os.listdir(harness.tree):
+            (harness.tree / name).chmod(0o755)
+        print(sorted(await back(session, to)))
+        print(await back(session, to, overwrite=True))
+        file = harness.tree / "d/f"
+        print(sorted(os.listdir(harness.tree)), file.read_text(), oct(file.stat().st_mode)[-3:])
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("may_read_all", [True, False])
+async def test_a_folder_that_a_command_closed_is_named_or_restored(
+    tmp_path: Path, may_read_all: bool
+) -> None:
+    words = [sys.executable, "-c", CLOSING, str(tmp_path)]
+    if may_read_all and os.getuid():
+        pytest.skip("only root reads every folder")
+    if not may_read_all and os.getuid() == 0:
+        if not shutil.which("setpriv"):
+            pytest.skip("no setpriv to become an ordinary user")
+        without = "-dac_override,-dac_read_search"
+        words = ["setpriv", f"--bounding-set={without}", f"--inh-caps={without}", *words]
+    process = await asyncio.create_subprocess_exec(
+        *words, cwd=Path(__file__).parents[2], stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    closed = "it was not compared: the folder cannot be read"
+    unread = "it changed while it could not be read, perhaps by you"
+    found = [[], []] if may_read_all else [[f"d {closed}", f"e {closed}"]]
+    if not may_read_all:
+        found.append([f"f {unread}", f"g {unread}"])
+    assert out.decode().splitlines() == [*map(str, found), "[]", "['d'] old 644"]
+
+
+@pytest.mark.parametrize(
+    ("failing", "kept"),
+    [
+        (
+            ["before"],
+            {
+                "mine": "it changed while a command without a checkpoint was running",
+                "rest": "it changed while a command without a checkpoint was running",
+            },
+        ),
+        (["after"], {}),
+        (["before", "after"], {"mine": "it changed while a command without a checkpoint"}),
+    ],
+)
+async def test_what_a_call_without_a_checkpoint_changed_is_not_called_somebody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: list[str], kept: dict[str, str]
+) -> None:
+    harness = CheckpointHarness(tmp_path)
+    (harness.tree / "rest").write_text("0")
+    keep, take = SessionCheckpoints.keep, CheckpointStore.take
+    fails = [False]
+
+    async def keep_or_fail(self: Any, when: str, calls: Any = ()) -> Any:
+        fails[0] = when in failing
+        return await keep(self, when, calls)
+
+    def take_or_fail(self: Any, roots: Any, **how: Any) -> Any:
+        if fails[0]:
+            raise CheckpointError("git: exit code -9")
+        return take(self, roots, **how)
+
+    async with harness.session(
+        Script(*turns([[], ["echo 1 > a"], ["echo 1 > mine"], ["echo 1 > b"]]))
+    ) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        monkeypatch.setattr(SessionCheckpoints, "keep", keep_or_fail)
+        monkeypatch.setattr(CheckpointStore, "take", take_or_fail)
+        if failing == ["before"]:
+            (harness.tree / "rest").write_text("of the user")
+        await turn(session, "go on")
+        failing.clear()
+        await turn(session, "go on")
+        told = await back(session, harness.ends()[0])
+    assert {line.split()[0] for line in told} == kept.keys()
+    for line in told:
+        assert kept[line.split()[0]] in line
+
+
+def test_a_look_during_which_git_is_killed_finds_what_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("a", "b"):
+        (tree / name).write_text("0")
+    store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
+    store.take([str(tree)])
+    (tree / "a").write_text("1")
+    run, killed = shadow_repository.ShadowRepository._start, list[str]()
+
+    def start(self: Any, words: list[str], **more: Any) -> Any:
+        process = run(self, words, **more)
+        if not killed:
+            killed.append(words[0])
+            os.kill(process.pid, signal.SIGSTOP)
+            os.kill(process.pid, signal.SIGKILL)
+        return process
+
+    monkeypatch.setattr(shadow_repository.ShadowRepository, "_start", start)
+    store.take([str(tree)])
+    assert killed
+    assert store.take_touched() == [str(tree / "a")]

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from longrein.workspace.sandbox.session_sandbox import find_rung
+from longrein.workspace.sandbox.rung import find_rung
 from tests.agent.test_rewind_commands import play_random
 from tests.agent.test_rewind_meanwhile import play_with_user
 from tests.load.campaign import arguments, run_campaign
@@ -23,6 +23,8 @@ from tests.support.rewind_story import RewindStory
 
 TURNS = 6
 COMMANDS = 30
+STORY_S = 300.0
+"""Limit of a seed, which takes a few seconds; longer than that of a wait in it, which is named."""
 
 
 def play(seed: int) -> Counter[str]:
@@ -47,7 +49,7 @@ def play(seed: int) -> Counter[str]:
 def main(words: Sequence[str]) -> int:
     """Run the campaign; return 1 when a story ended wrong."""
     about = "Rewind after random commands of the agent and edits of the user."
-    return run_campaign("rewind", play, arguments(about, 300, 900).parse_args(words))
+    return run_campaign("rewind", play, arguments(about, 300, 900).parse_args(words), STORY_S)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ import os
 import pickle
 import signal
 import stat
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from random import Random
@@ -23,7 +24,7 @@ from longrein.agent.rewind_trees import printable
 from longrein.events import CheckpointTaken, Rewound, TaskEnded, TaskStarted
 from tests.agent.disk_harness import Script, call, says, turn
 from tests.agent.test_rewind_commands import CheckpointHarness
-from tests.store.fixtures import run_in_process, wait_status
+from tests.store.fixtures import kill, run_in_process, wait_status
 from tests.support.tree_operations import NAMES, operations, picture, start_tree
 from tests.timeouts import until, wait_until
 
@@ -110,7 +111,7 @@ class RewindStory:
         """Play the story; return what is wrong at its end, or ''."""
         at = 0
         while at < len(self.turns):
-            code = wait_status(run_in_process(lambda first=at: self._live(first)))
+            code = _wait_status(partial(self._live, at))
             if code == 0:
                 break
             assert code == signal.SIGKILL, f"a life ended with wait status {code}"
@@ -121,7 +122,7 @@ class RewindStory:
         if self.random.random() < 0.5:
             self._edit("user")
         before = picture(self.harness.tree)
-        status = wait_status(run_in_process(lambda: self._rewind(wanted.seq)))
+        status = _wait_status(partial(self._rewind, wanted.seq))
         if status:
             assert self.is_killed_in_rewind, f"the rewind ended with wait status {status}"
             assert os.WTERMSIG(status) == signal.SIGALRM, f"wait status {status}"
@@ -134,7 +135,7 @@ class RewindStory:
                     before.pop(path, None)
                     before |= {path: now[path]} if path in now else {}
             self.is_killed_in_rewind = False
-            assert wait_status(run_in_process(lambda: self._rewind(wanted.seq))) == 0
+            assert _wait_status(partial(self._rewind, wanted.seq)) == 0
         return self.judge(wanted, before)
 
     def records(self) -> list[Record]:
@@ -179,8 +180,11 @@ class RewindStory:
         if not step.is_held and not step.is_cut:
             return step.command
         at = self.signals
-        wait = f"touch {at}/begun; until [ -e {at}/go ]; do sleep 0.005; done; rm {at}/go"
-        return f"{step.command}; {wait}; {step.command}; touch {at}/over"
+        told = f"[ -e {at}/go ] || [ ! -d {at} ]"
+        wait = f"touch {at}/begun; until {told}; do sleep 0.005; done; rm {at}/go"
+        # After a kill nobody reads the output: an error of the shell itself would end it.
+        again = f"{{ {step.command}; }} >/dev/null 2>&1"
+        return f"{step.command}; {wait}; {again}; touch {at}/over"
 
     async def _watch(self, one: Turn, number: int) -> None:
         """Edit, or kill longrein, while a held command waits."""
@@ -260,11 +264,12 @@ class RewindStory:
         later = [one for one in after_wanted if one.kind != "end"]
         root = str(self.harness.tree)
         # what changed before the next command is part of what the agent has found
-        first = takewhile(lambda one: one.kind in ("user", "task"), after_wanted)
+        first = [*takewhile(lambda one: one.kind in ("user", "task"), after_wanted)]
         found = [wanted, *first][-1].tree
         at_rest = {path for one in later if one.kind in ("user", "between") for path in one.paths}
         not_told = {path for one in later if one.kind == "between" for path in one.paths}
         perhaps = {path for one in later for path in one.paths}
+        kept = _changed_at_rest(after_wanted[len(first) :])
         for path in sorted(after.keys() | before.keys() | wanted.tree.keys()):
             put = named.get(printable(os.path.join(root, path)))
             changed = after.get(path) != before.get(path)
@@ -275,6 +280,8 @@ class RewindStory:
             wrong = ""
             if changed and put is None and path in perhaps:
                 wrong = "the user's, was changed and is not named"
+            elif changed and path in kept:
+                wrong = "changed by the user between two commands, was put back"
             elif changed and path in at_rest and not undone:
                 wrong = "neither the user's nor the old one"
             elif changed and path in at_rest and after.get(path) != found.get(path):
@@ -294,6 +301,30 @@ class RewindStory:
         records = self.records()
         at = next(n for n, one in enumerate(records) if one.kind == "end" and one.seq == wanted.seq)
         return records[at + 1 :]
+
+
+def _changed_at_rest(records: list[Record]) -> set[str]:
+    """Return the paths that a time without a command has left otherwise than it found them.
+
+    Folders are not judged, so a removed one is no change either.
+    """
+    found: set[str] = set()
+    for at, end in enumerate(records):
+        if end.kind == "end":
+            rest = takewhile(lambda one: one.kind in ("user", "task"), records[at + 1 :])
+            changed = different(end.tree, [end, *rest][-1].tree)
+            found |= {path for path in changed if _kind(end.tree, path) != "folder"}
+    return found
+
+
+def _wait_status(life: Callable[[], Awaitable[None]]) -> int:
+    """Run one life of the session in a process; return its wait status."""
+    pid = run_in_process(life)
+    try:
+        return wait_status(pid)
+    except BaseException:  # the limit of the story
+        kill(pid)
+        raise
 
 
 def _load(file: Path) -> Iterator[Record]:

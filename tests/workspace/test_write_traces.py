@@ -1,6 +1,7 @@
 """Traces of confined commands: which files a command has written, as its system calls tell."""
 
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,16 +11,18 @@ from longrein.settings_schema import SandboxOptions
 from longrein.workspace import CommandExit, CommandSpec
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox, landlock
-from longrein.workspace.sandbox.session_sandbox import Rung, find_rung
+from longrein.workspace.sandbox.rung import Rung, find_rung
 from tests.workspace.conftest import supervised
 
 pytestmark = pytest.mark.anyio
 
 
+needs_perl = pytest.mark.skipif(not shutil.which("perl"), reason="no perl")
 KERNEL = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
 BUBBLEWRAP = find_rung(os.environ, ())
 RUNGS = {
     "bubblewrap": BUBBLEWRAP if BUBBLEWRAP.name == "bubblewrap" else None,
+    "bubblewrap that waited": BUBBLEWRAP if BUBBLEWRAP.name == "bubblewrap" else None,
     "landlock": None if landlock.available() else Rung("landlock", ""),
 }
 
@@ -27,7 +30,9 @@ RUNGS = {
 class Traced:
     """A project of three files, and traced commands in its sandbox."""
 
-    def __init__(self, base: Path, rung: Rung) -> None:
+    def __init__(self, base: Path, rung: Rung, *, waits: bool = False) -> None:
+        """`waits`: sandboxes are made before their commands."""
+        self.waits = waits
         self.root = base / "project"
         for folder in (self.root / "sub" / "deep", base / "session", base / "home"):
             folder.mkdir(parents=True)
@@ -53,6 +58,8 @@ class Traced:
         return CommandSpec(line, cwd, self.env, confinement, traced=True)
 
     async def run(self, line: str) -> CommandExit:
+        if self.waits:
+            self.spawner.prepare(self.spec(""))
         started = await self.spawner.start(
             self.spec(line), sink=CollectingSink(), output_bytes_max=1 << 20
         )
@@ -72,7 +79,7 @@ async def traced(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterato
     rung = RUNGS[request.param]
     if rung is None or KERNEL < (5, 19):
         pytest.skip(f"no {request.param} here, or a kernel without traces")
-    made = Traced(tmp_path, rung)
+    made = Traced(tmp_path, rung, waits="waited" in request.param)
     yield made
     await made.spawner.drain()
 
@@ -112,6 +119,8 @@ ALL = (
         ("echo 1 > $PWD/a", "a"),
         ("mkdir made; touch made/x", "made/x"),
         ("truncate -s 0 a", "a"),
+        pytest.param("perl -e 'truncate \"link\", 0'", "b link", marks=needs_perl),
+        ("mkfifo new", "new"),
         ("(sleep 0.1; echo 1 > a) & wait", "a"),
         ("tar -cf new a", "new"),
         ("tar -cf new sub && rm -r sub && tar -xf new", "new sub/c sub/deep/d"),

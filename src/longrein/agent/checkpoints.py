@@ -46,14 +46,22 @@ class SessionCheckpoints(Checkpoints):
         self._told: set[str] = set()
         self._taken = 0
         self._running: set[str] = set()
-        """Calls between their two checkpoints."""
+        """Calls that run, and those that ended after the last look that succeeded."""
+        self._ended: set[str] = set()
+        """Those that ended."""
         self._keeping = asyncio.Lock()
         """Held during a look and the questions about what it found."""
         self._warming: asyncio.Future[None] | None = None
 
     async def release(self) -> None:
+        if not self._keeps_index and not self._taken:
+            self._store.give_up()  # no call came, so nobody waits for the first look
+        await self.run(self._close)
+
+    def _close(self, store: CheckpointStore) -> None:
         if not self._keeps_index:
-            await self.run(CheckpointStore.forget_indexes)
+            store.forget_indexes()
+        store.close()
 
     def warm(self) -> None:
         """Look at the work tree for the first time, while the model still writes its call."""
@@ -71,11 +79,18 @@ class SessionCheckpoints(Checkpoints):
         session = self.session
         async with self._keeping:
             touched: list[str] = []
-            name, records, problem = await self._look(touched)
-            unclaimed, traced = await self._unclaimed(touched)
-            self._running = (
-                self._running | {*calls} if when == "before" else self._running - {*calls}
-            )
+            trusts_watch = when in ("before", "after")
+            name, records, problem = await self._look(touched, trusts_watch=trusts_watch)
+            unclaimed: Sequence[str] = ()
+            traced = False
+            if when != "before":
+                self._ended |= set(calls)
+            if not problem:  # else the next look tells what changed
+                unclaimed, traced = await self._unclaimed(touched)
+                self._running -= self._ended
+                self._ended.clear()
+            if when == "before":
+                self._running |= set(calls)
             session.append(
                 CheckpointTaken(when, name, tuple(calls), problem, tuple(unclaimed), traced)
             )
@@ -118,8 +133,15 @@ class SessionCheckpoints(Checkpoints):
     async def copy_tree(self) -> tuple[str, dict[str, TreeRecord], str]:
         return await self._look(None)
 
-    async def _look(self, touched: list[str] | None) -> tuple[str, dict[str, TreeRecord], str]:
-        """Keep the work tree; `touched` takes the files that changed since it was last given."""
+    async def _look(
+        self, touched: list[str] | None, *, trusts_watch: bool = False
+    ) -> tuple[str, dict[str, TreeRecord], str]:
+        """Keep the work tree; `touched` takes the files that changed since it was last given.
+
+        `trusts_watch`: see `CheckpointStore.take`. What the kernel does not tell is no change of a
+        call, which closes its files, but for one through a hard link outside the roots: nobody
+        knows whose that is, and the next look that reads the tree finds it.
+        """
         roots = self.session.deps.workspace.roots
         self._taken += 1
         shrink = self._taken % SHRINK_EVERY == 0
@@ -127,7 +149,7 @@ class SessionCheckpoints(Checkpoints):
         def work(store: CheckpointStore) -> tuple[str, dict[str, TreeRecord]]:
             if shrink:
                 store.shrink(self._bytes_max)
-            taken = store.take(roots)
+            taken = store.take(roots, trusts_watch=trusts_watch)
             if touched is not None:
                 touched.extend(store.take_touched())
             return taken

@@ -117,6 +117,8 @@ class FilesInLog:
 
 CUT = "a command that was cut"
 """Stands for a task where a kill ended the session during a call."""
+UNKEPT = "a command without a checkpoint"
+"""Stands for a task where the work tree could not be kept before a call."""
 
 
 class Gap(msgspec.Struct):
@@ -129,7 +131,7 @@ class Gap(msgspec.Struct):
     edits: dict[str, list[FileChanged]]
     """Path -> changes by the agent's own edits meanwhile."""
     tasks: tuple[str, ...] = ()
-    """Background tasks that ran meanwhile, or `CUT`: whose change it was is not known."""
+    """Background tasks that ran meanwhile, `CUT` or `UNKEPT`: whose change it was is not known."""
 
 
 def first_checkpoint(entries: Iterable[Entry], to: int) -> tuple[int, str]:
@@ -152,6 +154,7 @@ def gaps(entries: Iterable[Entry], since: int) -> list[Gap]:
     over: set[str] = set()  # calls that have ended, perhaps in a crash
     beside: set[str] = set()  # subagents
     tasks: set[str] = set()
+    unkept: set[str] = set()  # calls that run without a checkpoint from before
     last, busy = "", False
     meanwhile: set[str] = set()  # tasks that ran since the last checkpoint
     edits: dict[str, list[FileChanged]] = {}
@@ -160,27 +163,32 @@ def gaps(entries: Iterable[Entry], since: int) -> list[Gap]:
             case SubagentStarted(child=name):
                 beside.add(name)
                 busy = True
-            case SubagentEnded(child=name):
-                beside.discard(name)
             case TaskStarted(task=name):
                 tasks.add(name)
                 meanwhile.add(name)
-            case TaskEnded(task=name):
+            case SubagentEnded(child=name) | TaskEnded(task=name):
+                beside.discard(name)
                 tasks.discard(name)
             case ToolEnded(call=call):
                 over.add(call)
             case FileChanged(by="agent", path=path) as change:
                 edits.setdefault(path, []).append(change)
-            case CheckpointTaken(when, name, calls) if name:
+            case CheckpointTaken("before", "", calls):
+                unkept |= set(calls)
+                meanwhile.add(UNKEPT)
+            case CheckpointTaken(when, name, calls, traced=traced) if name:
                 if when == "opened" and running:
                     busy = bool(beside)
                     meanwhile.add(CUT)
+                # with a trace, `unclaimed` names what others changed
+                busy = busy or (traced and UNKEPT in meanwhile)
                 if last and not busy and name != last:
                     found.append(Gap(last, name, edits, tuple(sorted(meanwhile))))
                 _follow(running, when, calls, over)
                 last = name if entry.seq >= since else ""
+                unkept -= over if when == "before" else set(calls)
                 busy = bool(running or beside)
-                meanwhile = {*tasks}
+                meanwhile = {*tasks, UNKEPT} if unkept else {*tasks}
                 edits = {}
             case _:
                 pass

@@ -42,7 +42,14 @@ from longrein.workspace.atomic_write import recover_temp_files
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.shadow_repository import ShadowRepository
 from longrein.workspace.supervisor.openat import open_folder
-from longrein.workspace.tree_records import CheckpointError, TreeFile, TreeRecord, usual_mode
+from longrein.workspace.tree_records import (
+    CLOSED,
+    UNREADABLE,
+    CheckpointError,
+    TreeFile,
+    TreeRecord,
+    usual_mode,
+)
 from longrein.workspace.tree_restore import (
     FileTarget,
     put_files,
@@ -51,6 +58,8 @@ from longrein.workspace.tree_restore import (
 )
 
 NOT_KEPT = "its old content was not kept"
+NOT_COMPARED = "it was not compared"
+UNREAD = f"{PERHAPS} it could not be read, perhaps by you"
 UNTRACED = (
     "what you changed while a command ran outside the sandbox cannot be told from what it changed"
 )
@@ -154,8 +163,14 @@ def _foreign(
                 and hashes.get(before) == edits[0].before
                 and hashes.get(after) == edits[-1].hash
             ):
-                found[path] = found.get(path, "") or _meanwhile(gap.tasks)
+                found.setdefault(path, _unread(path, first, last) or _meanwhile(gap.tasks))
     return found
+
+
+def _unread(path: str, *records: TreeRecord) -> str:
+    """Return why a file stays that one of the records could not look at; '' for another one."""
+    is_unread = any(_left_out(path, one) in (CLOSED, UNREADABLE) for one in records)
+    return UNREAD if is_unread else ""
 
 
 def _meanwhile(tasks: Sequence[str]) -> str:
@@ -198,6 +213,9 @@ def _plan_root(
     for path, why in was.skipped.items():
         if not os.path.lexists(os.path.join(root, path)):
             plan.kept[os.path.join(root, path)] = f"{NOT_KEPT}: {why}"
+    for path, why in now.skipped.items():
+        if why == CLOSED and was.skipped.get(path) != CLOSED:
+            plan.kept[os.path.join(root, path)] = f"{NOT_COMPARED}: {why}"
     _plan_folders(plan, was, now, wanted)
     return plan
 
@@ -296,7 +314,11 @@ def _ignored_then(plan: RootPlan, targets: Iterable[FileTarget]) -> dict[str, st
         for target in targets
         if target.then is None
     }
-    return {paths[path]: IGNORED for path in plan.repository.ignored(paths)}
+    try:
+        ignored = plan.repository.ignored(paths)
+    except CheckpointError as error:
+        return dict.fromkeys(paths.values(), str(error))
+    return {paths[path]: IGNORED for path in ignored}
 
 
 # --- Rewind of a session --------------------------------------------------------------------------

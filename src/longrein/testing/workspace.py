@@ -338,8 +338,9 @@ class MemoryWorkspace:
         spec = GitIgnoreSpec.from_lines(data.decode("utf-8", "replace").splitlines())
         return [lambda path: spec.match_file(path[len(prefix) :])]
 
-    def environment(self, session: str) -> dict[str, str]:
-        return {"HOME": self._home, "PATH": "", "AI_AGENT": "longrein", "LONGREIN_SESSION": session}
+    def environment(self, session: str, call_id: str = "") -> dict[str, str]:
+        own = {"HOME": self._home, "PATH": "", "AI_AGENT": "longrein", "LONGREIN_SESSION": session}
+        return own | ({"LONGREIN_CALL_ID": call_id} if call_id else {})
 
 
 def _tidy(path: str) -> str:

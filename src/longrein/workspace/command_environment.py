@@ -59,6 +59,9 @@ but never waits.
 DEPTH = "LONGREIN_DEPTH"
 """Number of longreins above a process: a command may start another longrein."""
 
+CALL_ID = "LONGREIN_CALL_ID"
+"""Names the call that runs a command."""
+
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL")

@@ -13,7 +13,7 @@ import msgspec
 
 from longrein.workspace import files
 from longrein.workspace.atomic_write import replace
-from longrein.workspace.command_environment import children_environment
+from longrein.workspace.command_environment import CALL_ID, children_environment
 from longrein.workspace.files import is_inside, refresh_stamp, resolve_path, spellings, stamp
 from longrein.workspace.supervisor.process_tree import SESSION_MARK
 from longrein.workspace.walk import walk
@@ -137,8 +137,9 @@ class PlainWorkspace:
     ) -> bool:
         return walk(folder, visit, limit_s, time.monotonic, ignored=ignored)
 
-    def environment(self, session: str) -> dict[str, str]:
-        return {**self._environment, SESSION_MARK: session}
+    def environment(self, session: str, call_id: str = "") -> dict[str, str]:
+        of_call = {CALL_ID: call_id} if call_id else {}
+        return {**self._environment, SESSION_MARK: session, **of_call}
 
 
 def run_in_background(work: Callable[[], T]) -> "asyncio.Future[T]":

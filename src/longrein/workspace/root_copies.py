@@ -1,7 +1,7 @@
 """The checkpoints of one session: copies of all roots, kept in the session's folder."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from threading import Lock
 
@@ -25,12 +25,15 @@ class CheckpointStore:
         self.lock = Lock()
         """Held by the thread that works with the repositories."""
         self._open: dict[str, ShadowRepository] = {}
+        self._is_given_up = False
 
     def repository(self, root: str) -> ShadowRepository:
         """Return the repository of a root, opened on first use. Raises `CheckpointError`,
         OSError.
         """
         if root not in self._open:
+            if self._is_given_up:
+                raise CheckpointError("the session has ended")
             name = sha256(os.fsencode(root)).hexdigest()[:16]
             path = os.path.join(self.folder, name)
             for folder in (self.folder, path):  # 0700, whatever the umask
@@ -38,9 +41,13 @@ class CheckpointStore:
             self._open[root] = ShadowRepository(path, root, self._environment, self._left_out)
         return self._open[root]
 
-    def take(self, roots: Iterable[str]) -> tuple[str, dict[str, TreeRecord]]:
-        """Keep the roots as they are now: (name of the checkpoint, records). Raises
-        `CheckpointError`, OSError.
+    def take(
+        self, roots: Collection[str], *, trusts_watch: bool = False
+    ) -> tuple[str, dict[str, TreeRecord]]:
+        """Keep the roots as they are now: (name of the checkpoint, records).
+
+        `trusts_watch`: only the files that the kernel has told of are looked at, where it tells.
+        Raises `CheckpointError`, OSError.
         """
         outer = [
             root
@@ -48,7 +55,7 @@ class CheckpointStore:
             if not any(_is_below(root, other) for other in roots if other != root)
         ]
         there = [root for root in outer if root in self._open or os.path.isdir(root)]
-        records = {root: self.repository(root).take() for root in there}
+        records = {root: self.repository(root).take(trusts_watch=trusts_watch) for root in there}
         text = encode(
             ["1", {root: msgspec.structs.asdict(record) for root, record in records.items()}]
         )
@@ -82,6 +89,17 @@ class CheckpointStore:
         if missing:
             raise CheckpointError("the checkpoint of that moment is no longer kept")
         return records
+
+    def give_up(self) -> None:
+        """End a look that another thread makes. No further one succeeds."""
+        self._is_given_up = True
+        for repository in list(self._open.values()):
+            repository.give_up()
+
+    def close(self) -> None:
+        """Watch the roots no more."""
+        for repository in self._open.values():
+            repository.close()
 
     def forget_indexes(self) -> None:
         """Delete what makes the next look at the work tree fast."""

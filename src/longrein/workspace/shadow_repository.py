@@ -9,6 +9,7 @@ excludes, repositories inside the tree and files above `FILE_BYTES_MAX` are left
 import os
 import stat
 import subprocess
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -19,8 +20,11 @@ from longrein.atomic_file import replace_file
 from longrein.workspace.atomic_write import PREFIX, SUFFIX
 from longrein.workspace.files import find_program, read, spellings
 from longrein.workspace.folder_stamps import FolderStamps
+from longrein.workspace.folder_watch import FolderWatch
 from longrein.workspace.git import NO_PROGRAMS, quiet_environment
 from longrein.workspace.tree_records import (
+    CLOSED,
+    UNREADABLE,
     CheckpointError,
     TreeFile,
     TreeRecord,
@@ -41,6 +45,11 @@ RACY_NS = 2_000_000_000
 """Age of a change in nanoseconds below which a second one may have the same time stamp in whole
 seconds.
 """
+LOOSE_OBJECTS_MAX = 30
+"""Objects that the first look may leave in files of their own."""
+HASH_CHARS = 40
+WRITTEN_MAX = 500
+"""Written files above which all of the tree is looked at."""
 EMPTY_WALK_MAX = 5_000
 """Entries of new folders that are searched for empty ones."""
 
@@ -70,7 +79,9 @@ CONFIG = """[core]
 """
 ATTRIBUTES = "* -text -ident -filter !eol !crlf !working-tree-encoding -diff -merge\n"
 """Above every `.gitattributes` of the tree: no content is converted."""
+IGNORE = ".gitignore"
 INNER = "a git repository of its own"
+ENDED = "git ended while it was read"
 LOOK = ["diff-files", "--raw", "-z", "--relative", "--no-renames", "--ignore-submodules=all"]
 OTHERS = ["ls-files", "-z", "-o", "--exclude-standard"]
 REMOVE = ["update-index", "--force-remove", "-z", "--stdin"]
@@ -114,9 +125,17 @@ class ShadowRepository:
         """Files that looks have found changed, added or gone since somebody emptied it; the first
         look finds none.
         """
+        self._latest: TreeRecord | None = None
+        """The last record, also when the index that belongs to it was forgotten."""
         self._racy: dict[str, int] = {}
         """Files changed at the last look -> ctime in nanoseconds; git compares whole seconds."""
         self._stamps = FolderStamps(root)
+        self._watch = FolderWatch(root)
+        self._is_watched = False
+        """True if the watch began before the look that gave the last record."""
+        self._started: deque[subprocess.Popen[bytes]] = deque(maxlen=2)
+        """The newest processes of git; two work side by side at most."""
+        self._is_given_up = False
         self._user, self._user_stamp = UsersRepository(git, root, self._environment), (0, 0, 0)
         self._open(tuple(left_out))
 
@@ -177,15 +196,19 @@ class ShadowRepository:
 
     # --- keeping ----------------------------------------------------------------------------------
 
-    def take(self) -> TreeRecord:
-        """Keep the tree as it is now; a root that is gone is an empty tree. Raises
-        `CheckpointError`, OSError.
+    def take(self, *, trusts_watch: bool = False) -> TreeRecord:
+        """Keep the tree as it is now; a root that is gone is an empty tree.
+
+        `trusts_watch`: only the files that the kernel has told of are looked at, where it tells.
+        Raises `CheckpointError`, OSError.
         """
         if not os.path.isdir(self.root):
             return TreeRecord(EMPTY_TREE, self._last.umask if self._last is not None else 0o022)
+        if trusts_watch and self._last is not None and self._is_unchanged():
+            return self._last
         for again in (True, False):
             try:
-                record = self._take()
+                record = self._take(trusts_watch=trusts_watch and again)
             except CheckpointError:
                 if not again:
                     raise
@@ -194,8 +217,43 @@ class ShadowRepository:
                 return record
         raise AssertionError
 
-    def _take(self) -> TreeRecord:
-        found = self._look()
+    def _is_unchanged(self) -> bool:
+        """Return True if the kernel has told of no change since the last look that succeeded; see
+        `FolderWatch` for what it does not tell.
+        """
+        return self._is_known() and self._watch.is_quiet(self._stamps.folders)
+
+    def _is_known(self) -> bool:
+        """Return True if what the watch tells is all that the next look can find."""
+        has_looked = self._last is not None and self._is_watched and self._stamps.complete
+        return has_looked and self._users_index_stamp() == self._user_stamp
+
+    def _written(self) -> dict[str, bool] | None:
+        """Return the files that were written since the last look, as `FolderWatch.take`."""
+        written = self._watch.take(self._stamps.folders) if self._is_known() else None
+        if written is None or len(written) > WRITTEN_MAX:
+            return None
+        return None if any(map(self._concerns_others, written)) else written
+
+    def _concerns_others(self, path: str) -> bool:
+        """Return True for rules of ignored files, and for a file with hard links: the kernel tells
+        the one that was used.
+        """
+        if os.path.basename(path) == IGNORE:
+            return True
+        with suppress(OSError):
+            return os.lstat(os.path.join(self.root, path)).st_nlink > 1
+        return False
+
+    def close(self) -> None:
+        """End the watch over the tree."""
+        self._watch.close()
+
+    def _take(self, *, trusts_watch: bool) -> TreeRecord:
+        written = self._written() if trusts_watch else None
+        self._is_watched = False
+        found = self._look() if written is None else self._look_at(written)
+        is_first = self._last is None
         last = self._last or TreeRecord(EMPTY_TREE, self._usual_umask(found.present))
         modes = dict(last.modes)
         for path in [*found.present]:
@@ -205,43 +263,65 @@ class ShadowRepository:
             for path in found.gone.keys() - found.present.keys():
                 modes.pop(path, None)
         if found.present:
-            borrow = self._last is None
             self._feed(
                 ["update-index", "--add", "--replace", "-z", "--stdin"],
                 found.present,
-                borrow=borrow,
+                borrow=is_first,
             )
-            if borrow and self._user.objects:
+            if is_first and self._user.objects:
                 self._own_unsafe()
-        if self._last is not None:
+        if not is_first:
             self.touched |= found.gone.keys() | found.present.keys()
+        before = self._latest if is_first else None
         tree = last.tree
         if found.gone or found.present:
             tree = self._write_tree()
             self._own_trees(last.tree, tree)
+        if is_first:
+            with suppress(CheckpointError):  # what was kept is kept without a pack too
+                self._pack_loose()
         record = TreeRecord(tree, last.umask, modes, tuple(sorted(found.folders)), found.skipped)
         if record != self._last:
             self._put(f"refs/kept/{tree}", tree + "\n") if tree != EMPTY_TREE else None
-        self._last = record
+        if before is not None:  # all files were read anew
+            self.touched |= self.changed(before, record).keys()
+        self._last = self._latest = record
         if found.present:  # the index was written just now
             racy_ns = os.stat(self._index).st_mtime_ns - RACY_NS
             self._racy = {path: at for path, at in self._racy.items() if at >= racy_ns}
         self._store_last()
+        self._is_watched = True
         return record
+
+    def _look_at(self, written: Mapping[str, bool]) -> _Changes:
+        """Compare these files with the index; all others are as they were.
+
+        A file that is not in the index is new, or it was left out at the last look too.
+        """
+        found = _Changes()
+        new = _literal(path for path, may_be_new in written.items() if may_be_new)
+        beside = self._start([*OTHERS, "--", *new]) if new else None
+        if written:
+            _sort_changed(self._run([*LOOK, "--", *_literal(written)]), found)
+        if beside is not None:
+            names = _finish(beside).split(b"\0")[:-1]
+            found.present.update(dict.fromkeys(map(os.fsdecode, names)))
+        self._look_at_racy(found)
+        self._keep_others(found)
+        above = {os.path.dirname(path) for path in written} - {""}
+        found.folders = [*(set(found.folders) - above), *filter(self._is_empty, above)]
+        return found
 
     def _look(self) -> _Changes:
         """Compare the work tree with the index."""
+        self._watch.begin(self._stamps.folders)
         beside = (
             self._start([*OTHERS, "--directory"]) if self._stamps.look(self._looked_ns()) else None
         )
         changed = self._run(LOOK)
         untracked = None if beside is None else _finish(beside)
         found = _Changes()
-        fields = changed.split(b"\0")
-        for head, raw in zip(fields[::2], fields[1::2], strict=False):
-            where = found.gone if head.endswith(b" D") else found.present
-            where[os.fsdecode(raw)] = None
-        found.tracked.update(found.present)
+        _sort_changed(changed, found)
         hidden = [path for path in found.gone if os.path.isdir(os.path.join(self.root, path))]
         if hidden:  # git lists no files below a folder that has the name of a file in the index
             self._feed(REMOVE, hidden)
@@ -253,6 +333,8 @@ class ShadowRepository:
             self._keep_others(found)
         else:
             self._look_at_others(untracked, found)
+        found.folders += self._emptied(found.gone) - set(found.folders)
+        found.skipped.update(dict.fromkeys(self._stamps.closed, CLOSED))
         self._stamps.add([*found.present, *(f"{folder}/." for folder in found.folders)])
         if len(found.present) > TRACKED_MAX:
             raise CheckpointError(f"{self.root} has more than {TRACKED_MAX:,} files")
@@ -298,6 +380,28 @@ class ShadowRepository:
                         None  # removed and added: its stamp may be the old one
                     )
 
+    def _emptied(self, gone: Iterable[str]) -> set[str]:
+        """Return the folders that are empty without these files: git lists none that the index
+        has files of.
+        """
+        found = set()
+        for folder in {os.path.dirname(path) for path in gone}:
+            above = folder
+            while above and not self._is_folder(above):
+                above = os.path.dirname(above)
+            if above and self._is_empty(above):
+                found.add(above)
+        return found
+
+    def _is_empty(self, folder: str) -> bool:
+        with suppress(OSError), os.scandir(os.path.join(self.root, folder)) as entries:
+            return next(entries, None) is None
+        return False
+
+    def _is_folder(self, path: str) -> bool:
+        full = os.path.join(self.root, path)
+        return os.path.isdir(full) and os.path.realpath(full) == full
+
     def _look_into(self, folders: Iterable[str], found: _Changes) -> bool:
         """Sort new folders into repositories and empty ones; return True if there are others.
 
@@ -305,8 +409,14 @@ class ShadowRepository:
         """
         more, left = False, EMPTY_WALK_MAX
         self._stamps.complete = True
+
+        def skip(error: OSError) -> None:
+            path = os.path.relpath(error.filename, self.root)
+            found.skipped[path] = CLOSED
+            self._stamps.add([f"{path}/."])
+
         for folder in folders:
-            for at, below, names in os.walk(os.path.join(self.root, folder)):
+            for at, below, names in os.walk(os.path.join(self.root, folder), onerror=skip):
                 path = os.path.relpath(at, self.root)
                 left -= 1 + len(names)
                 self._stamps.add([f"{path}/."])
@@ -326,24 +436,28 @@ class ShadowRepository:
         """Return files that the user has put under version control although they are ignored; []
         when known.
         """
-        if not self._user.index:
+        stamp = self._users_index_stamp()
+        if not any(stamp) or stamp == self._user_stamp:
             return []
-        try:
-            seen = os.stat(self._user.index)
-        except OSError:
-            return []
-        stamp = (seen.st_ino, seen.st_size, seen.st_mtime_ns)
-        if stamp == self._user_stamp:
-            return []
-        self._user_stamp = stamp
         listed = self._user.ask("ls-files", "-z", "-c", "-i", "--exclude-standard").split(b"\0")[
             :-1
         ]
+        self._user_stamp = stamp
         return [
             os.fsdecode(raw)
             for raw in listed
             if os.path.lexists(os.path.join(os.fsencode(self.root), raw))
         ]
+
+    def _users_index_stamp(self) -> tuple[int, int, int]:
+        """Return what changes with the user's index; zeros where there is none."""
+        if not self._user.index:
+            return (0, 0, 0)
+        try:
+            seen = os.stat(self._user.index)
+        except OSError:
+            return (0, 0, 0)
+        return (seen.st_ino, seen.st_size, seen.st_mtime_ns)
 
     def _usual_umask(self, paths: Iterable[str]) -> int:
         """Return the permission bits that most files do not have."""
@@ -449,6 +563,7 @@ class ShadowRepository:
                 stamp, found = decode(file.read())
             if stamp and stamp == self._stamp():
                 self._last, self._racy = msgspec.convert(found, tuple[TreeRecord, dict[str, int]])
+                self._latest = self._last
                 self._stamps.add(
                     os.fsdecode(raw) for raw in self._run(["ls-files", "-z"]).split(b"\0")
                 )
@@ -539,12 +654,16 @@ class ShadowRepository:
         )
 
     def ignored(self, paths: Iterable[str]) -> set[str]:
-        """Return those of `paths` that the rules of ignored files exclude now."""
+        """Return those of `paths` that the rules of ignored files exclude now. Raises
+        `CheckpointError`.
+        """
         given = b"".join(os.fsencode(path) + b"\0" for path in paths)
         process = self._start(
             ["check-ignore", "-z", "--stdin", "--no-index"], stdin=subprocess.PIPE
         )
-        output, _ = process.communicate(given, timeout=GIT_S)  # exit code 1 for none
+        output, _ = process.communicate(given, timeout=GIT_S)
+        if process.returncode not in (0, 1):  # 1 for none
+            raise CheckpointError(f"git: exit code {process.returncode}")
         return {os.fsdecode(raw) for raw in output.split(b"\0")[:-1]}
 
     def _known(self, record: TreeRecord) -> str:
@@ -557,7 +676,9 @@ class ShadowRepository:
         self._feed(["hash-object", "-w", "-t", "tree", "--stdin"], ())
 
     def contents(self, blobs: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
-        """Yield (blob, content) in the order given; None for one that no longer exists."""
+        """Yield (blob, content) in the order given; None for one that no longer exists. Raises
+        `CheckpointError`.
+        """
         process = self._start(
             ["cat-file", "--batch"], plain=True, stdin=subprocess.PIPE, borrow=True
         )
@@ -568,17 +689,22 @@ class ShadowRepository:
                 process.stdin.write(blob.encode() + b"\n")
                 process.stdin.flush()
                 head = process.stdout.readline().split()
+                if not head:
+                    raise CheckpointError(ENDED)
                 if len(head) != 3:
                     yield blob, None
                     continue
                 size = int(head[2])
                 data = process.stdout.read(size)
                 process.stdout.read(1)
-                yield blob, data if len(data) == size else None
+                if len(data) != size:
+                    raise CheckpointError(ENDED)
+                yield blob, data
         except BrokenPipeError:
-            raise CheckpointError("git ended while it was read") from None
+            raise CheckpointError(ENDED) from None
         finally:
-            process.stdin.close()
+            with suppress(BrokenPipeError):
+                process.stdin.close()
             process.stdout.close()
             process.wait()
 
@@ -634,6 +760,21 @@ class ShadowRepository:
                 for loose in names:
                     os.unlink(os.path.join(at, loose))
 
+    def _pack_loose(self) -> None:
+        """Put the loose objects into a pack: each takes a block of the disk of its own."""
+        top = os.path.join(self.folder, "objects")
+        loose = {
+            folder + name: os.path.join(top, folder, name)
+            for folder in os.listdir(top)
+            if len(folder) == 2
+            for name in os.listdir(os.path.join(top, folder))
+            if len(name) == HASH_CHARS - 2
+        }
+        if len(loose) > LOOSE_OBJECTS_MAX:
+            self._store_pack("".join(f"{name}\n" for name in loose).encode())
+            for path in loose.values():
+                os.unlink(path)
+
     def _own_kept(self) -> bytes:
         """Return the trees of checkpoints that are stored here, one on a line; others are the
         user's.
@@ -653,6 +794,14 @@ class ShadowRepository:
         return done.decode().strip()
 
     # --- git --------------------------------------------------------------------------------------
+
+    def give_up(self) -> None:
+        """End the present look with `CheckpointError`; none succeeds any more. May be called by
+        another thread.
+        """
+        self._is_given_up = True
+        for process in list(self._started):
+            process.kill()
 
     def _start(
         self,
@@ -676,7 +825,9 @@ class ShadowRepository:
             own["GIT_WORK_TREE"] = self._top
         if borrow and self._user.objects:
             own["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = self._user.objects
-        return subprocess.Popen(
+        if self._is_given_up:
+            raise CheckpointError("the session has ended")
+        process = subprocess.Popen(
             [self._git, *words],
             cwd=self.folder if plain else self.root,
             env=self._environment | own,
@@ -685,6 +836,8 @@ class ShadowRepository:
             stderr=subprocess.DEVNULL if words[0] == "cat-file" else subprocess.PIPE,
             umask=0o077,
         )
+        self._started.append(process)
+        return process
 
     def _run(
         self,
@@ -701,9 +854,22 @@ class ShadowRepository:
         self._run(words, borrow=borrow, given=b"".join(os.fsencode(path) + b"\0" for path in paths))
 
 
+def _literal(paths: Iterable[str]) -> list[str]:
+    return [f":(literal){path}" for path in paths]
+
+
+def _sort_changed(output: bytes, found: _Changes) -> None:
+    """Sort what git names as changed into files that are there and gone ones."""
+    fields = output.split(b"\0")
+    for head, raw in zip(fields[::2], fields[1::2], strict=False):
+        where = found.gone if head.endswith(b" D") else found.present
+        where[os.fsdecode(raw)] = None
+    found.tracked.update(found.present)
+
+
 def _has_rules(found: _Changes) -> bool:
     """Return True if rules of ignored files have changed."""
-    return any(os.path.basename(path) == ".gitignore" for path in (*found.present, *found.gone))
+    return any(os.path.basename(path) == IGNORE for path in (*found.present, *found.gone))
 
 
 def _why_not(path: str, seen: os.stat_result) -> str:
@@ -711,7 +877,7 @@ def _why_not(path: str, seen: os.stat_result) -> str:
     if stat.S_ISREG(seen.st_mode):
         if seen.st_size > FILE_BYTES_MAX:
             return f"larger than {FILE_BYTES_MAX >> 20} MB"
-        return "" if os.access(path, os.R_OK) else "it cannot be read"
+        return "" if os.access(path, os.R_OK) else UNREADABLE
     return (
         ""
         if stat.S_ISLNK(seen.st_mode) or stat.S_ISDIR(seen.st_mode)

@@ -4,6 +4,11 @@ import json
 
 import msgspec
 
+UNREADABLE = "it cannot be read"
+"""Why a file is left out."""
+CLOSED = "the folder cannot be read"
+"""Why all that is in a folder is left out. Files below it that were known count as unchanged."""
+
 
 class CheckpointError(Exception):
     """The work tree cannot be kept; the text is for the user."""

@@ -15,7 +15,7 @@ import msgspec
 from longrein.atomic_file import write_all
 from longrein.workspace.atomic_write import new_temp_file
 from longrein.workspace.supervisor.openat import Folder, open_parent
-from longrein.workspace.tree_records import TreeFile
+from longrein.workspace.tree_records import CheckpointError, TreeFile
 
 CHANGED_NOW = "it was changed just now by somebody else"
 
@@ -73,19 +73,28 @@ def put_files(
     targets: Mapping[str, list[FileTarget]],
     contents: Callable[[Iterable[str]], Iterable[tuple[str, bytes | None]]],
 ) -> dict[str, str]:
-    """Write files, given by their blob; return path -> why not."""
-    failed = {}
-    for blob, data in contents(targets):
-        for target in targets[blob]:
-            assert target.then is not None
-            if data is None:
-                failed[target.path] = "its old content is no longer kept"
-                continue
-            try:
-                put_file(target, data)
-            except OSError as error:
-                failed[target.path] = _reason(error)
+    """Write files, given by their blob; return path -> why not. `contents` may raise
+    `CheckpointError`.
+    """
+    failed: dict[str, str] = {}
+    left = dict(targets)
+    try:
+        for blob, data in contents(targets):
+            for target in left.pop(blob):
+                _try_put(target, data, failed)
+    except CheckpointError as error:
+        failed.update((target.path, str(error)) for group in left.values() for target in group)
     return failed
+
+
+def _try_put(target: FileTarget, data: bytes | None, failed: dict[str, str]) -> None:
+    if data is None:
+        failed[target.path] = "its old content is no longer kept"
+        return
+    try:
+        put_file(target, data)
+    except OSError as error:
+        failed[target.path] = _reason(error)
 
 
 def put_file(target: FileTarget, data: bytes) -> None:

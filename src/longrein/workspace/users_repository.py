@@ -15,6 +15,7 @@ from longrein.workspace.git import (
     setting_options,
     work_tree,
 )
+from longrein.workspace.tree_records import CheckpointError
 
 GIT_S = 60.0
 """Limit of one git command, in seconds."""
@@ -25,7 +26,9 @@ class UsersRepository:
     """The repository that holds a root, if there is one."""
 
     def __init__(self, git: str, root: str, environment: Mapping[str, str]) -> None:
-        """Look the places up. `environment`: without git's own variables."""
+        """Look the places up. `environment`: without git's own variables. Raises
+        `CheckpointError`.
+        """
         self._git = git
         self._root = root
         self._environment = environment
@@ -75,7 +78,9 @@ class UsersRepository:
         return f'[core]\n\texcludesFile = "{quoted}"\n'
 
     def ask(self, *words: str) -> bytes:
-        """Run a git command that reads no content of files; b'' when it fails."""
+        """Run a git command that reads no content of files; b'' when it fails. Raises
+        `CheckpointError` when it was killed.
+        """
         try:
             done = subprocess.run(
                 [self._git, "--no-optional-locks", *setting_options(SAFE_SETTINGS), *words],
@@ -88,4 +93,6 @@ class UsersRepository:
             )
         except subprocess.TimeoutExpired:
             return b""
+        if done.returncode < 0:
+            raise CheckpointError(f"git was killed by signal {-done.returncode}")
         return done.stdout if done.returncode == 0 else b""

@@ -247,6 +247,19 @@ class Supervision(Protocol):
         """Start the supervisor ahead of the first command. Cheap when one runs."""
         ...
 
+    @property
+    def may_prepare(self) -> bool:
+        """True if `prepare` would make a sandbox: none is ready or about to be, and the last
+        command could have had one.
+        """
+        ...
+
+    def prepare(self, like: CommandSpec) -> None:
+        """Have a sandbox ready for a command line like this one: what it runs and its variables
+        come with `start`. Returns at once; where no sandbox can be had, nothing happens.
+        """
+        ...
+
     async def start(
         self, spec: CommandSpec, *, sink: ReplayableSink | None, output_bytes_max: int
     ) -> "StartedCommand | CommandExit":
@@ -431,8 +444,8 @@ class Workspace(Protocol):
         """
         ...
 
-    def environment(self, session: str) -> dict[str, str]:
-        """Environment of commands: the allow-list, LONGREIN_SESSION, AI_AGENT, no pagers, no git
-        prompts.
+    def environment(self, session: str, call_id: str = "") -> dict[str, str]:
+        """Environment of commands: the allow-list, LONGREIN_SESSION, LONGREIN_CALL_ID for a call of
+        the model, AI_AGENT, no pagers, no git prompts.
         """
         ...
