@@ -1,7 +1,10 @@
-"""Set-up of the tests of the store: a closed log has let go of its files."""
+"""Set-up of the tests of the store: where sessions are; a closed log has let go of its files."""
+
+from pathlib import Path
 
 import pytest
 
+from tests.support.postgresql import keep_in
 from tests.timeouts import HANG_S
 
 
@@ -12,3 +15,12 @@ def logs_close_wholly(monkeypatch: pytest.MonkeyPatch) -> None:
     SQLite removes files as it closes, and a process that is forked meanwhile inherits its locks.
     """
     monkeypatch.setattr("longrein.store.log.CLOSE_WAIT_S", HANG_S)
+
+
+@pytest.fixture(autouse=True)
+def store(request: pytest.FixtureRequest) -> str:
+    """Address of the store of the test's folder: '' for files, the default. See `both_stores`."""
+    if getattr(request, "param", "files") == "files":
+        return ""
+    state: Path = request.getfixturevalue("tmp_path")
+    return keep_in(state, request.getfixturevalue("postgresql"))

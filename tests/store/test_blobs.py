@@ -21,6 +21,7 @@ from tests.store.fixtures import (
     new_log,
     stored_log,
 )
+from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +33,7 @@ def data_of(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", SIZES)
+@both_stores
 async def test_a_blob_of_any_size_and_way_reads_the_same(tmp_path: Path, size: int) -> None:
     log, data = await make(tmp_path), data_of(size)
     blob = log.put_blob(data)
@@ -53,6 +55,7 @@ async def test_a_blob_of_any_size_and_way_reads_the_same(tmp_path: Path, size: i
         assert sum(1 for _ in folder(tmp_path).glob("blobs/*/*")) == (size > 64 * 1024)
 
 
+@both_stores
 async def test_a_growing_blob_can_be_read_at_its_path(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         growing = log.new_blob()
@@ -65,6 +68,7 @@ async def test_a_growing_blob_can_be_read_at_its_path(tmp_path: Path) -> None:
         assert log.read_blob(blob) == b"first second"
 
 
+@both_stores
 async def test_a_discarded_blob_leaves_nothing(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         for size in (10, 100_000):
@@ -106,6 +110,7 @@ async def test_a_blob_that_is_not_what_was_kept_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "ab", "../../lock", "0" * 64, "z" * 64, "../" * 21 + "x"])
+@both_stores
 async def test_no_such_blob(tmp_path: Path, name: str) -> None:
     await filled(tmp_path, 2)
     async with stored_log(tmp_path) as log:

@@ -56,10 +56,12 @@ from tests.store.fixtures import (
     stored_log,
     subagent_start,
 )
+from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 
 
+@both_stores
 async def test_a_subagent_begins_in_one_transaction_with_the_entry_that_starts_it(
     tmp_path: Path,
 ) -> None:
@@ -88,6 +90,7 @@ async def test_a_subagent_begins_in_one_transaction_with_the_entry_that_starts_i
     assert Reader(str(tmp_path), ID, 2).about()[2] == "find the parser"
 
 
+@both_stores
 async def test_numbers_rise_and_are_kept(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, entries(1, 2))
@@ -99,6 +102,7 @@ async def test_numbers_rise_and_are_kept(tmp_path: Path) -> None:
         assert [log.child(name).number for name in (OTHER, *names)] == [5, 2, 3, 4]
 
 
+@both_stores
 async def test_entries_out_of_order_are_refused_session_by_session(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, entries(1, 2))
@@ -117,6 +121,7 @@ async def test_entries_out_of_order_are_refused_session_by_session(tmp_path: Pat
     assert [one.seq for one in read_entries(str(tmp_path), ID)] == [1, 2, 3, 4]
 
 
+@both_stores
 async def test_what_was_refused_may_begin_elsewhere(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, entries(1, 5))
@@ -127,6 +132,7 @@ async def test_what_was_refused_may_begin_elsewhere(tmp_path: Path) -> None:
         assert seqs(log.child(CHILD)) == [1, 2, 3, 4, 5, 6]
 
 
+@both_stores
 async def test_each_has_its_own_inbox(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, entries(1, 2))
@@ -150,6 +156,7 @@ async def test_each_has_its_own_inbox(tmp_path: Path) -> None:
         assert [message.body for message in log.child(CHILD).inbox] == [b"again"]
 
 
+@both_stores
 async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> None:
     log = await make(tmp_path)
     whole = entries(1, 8)
@@ -219,6 +226,7 @@ async def family(state: Path) -> None:
         await add(fork, [entry(10, "the word amber stands in the fork")])
 
 
+@both_stores
 async def test_a_fork_of_the_root_reaches_the_originals_subagents(tmp_path: Path) -> None:
     await family(tmp_path)
     copy = "6f9d0000-0000-4000-8000-00000000000f"
@@ -239,6 +247,7 @@ async def test_a_fork_of_the_root_reaches_the_originals_subagents(tmp_path: Path
         past.close()
 
 
+@both_stores
 async def test_an_export_of_a_subagent_has_all_that_it_knows(tmp_path: Path) -> None:
     await family(tmp_path)
 
@@ -255,6 +264,7 @@ async def test_an_export_of_a_subagent_has_all_that_it_knows(tmp_path: Path) -> 
     assert fork[6:9] == [(7, "Opened"), (8, "UserSpoke"), (9, "SubagentStarted")]
 
 
+@both_stores
 async def test_a_search_finds_what_is_shared_once(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, [*entries(1, 3), entry(4, "the amber root"), entry(5, "an amber later one")])
@@ -276,6 +286,7 @@ async def test_a_search_finds_what_is_shared_once(tmp_path: Path) -> None:
     past.close()
 
 
+@both_stores
 async def test_a_subagents_past_is_read_beside_the_loop(tmp_path: Path) -> None:
     await family(tmp_path)
     archive = HistoryReader(str(tmp_path), ID).child(OTHER)
@@ -315,6 +326,7 @@ def test_what_a_task_and_a_subagent_left_is_recalled_by_the_entry_that_ends_it()
 
 @pytest.mark.parametrize("size", [0, 5, 64 * 1024, 64 * 1024 + 1, 3_000_000])
 @pytest.mark.parametrize("links", [True, False])
+@both_stores
 async def test_a_file_becomes_a_blob_and_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, *, links: bool
 ) -> None:

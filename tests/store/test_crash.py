@@ -37,6 +37,7 @@ from tests.store.fixtures import (
     text_in,
     wall_us,
 )
+from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 
@@ -157,6 +158,7 @@ async def test_a_resumed_session_flushes_the_name_of_its_log_before_it_acknowled
         assert "log.sqlite-wal" in flushed
 
 
+@both_stores
 async def test_R039_a_second_opener_is_told_who_has_it(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, entries(1, 2))
@@ -179,6 +181,7 @@ async def test_R039_a_second_opener_is_told_who_has_it(tmp_path: Path) -> None:
     assert not is_open(str(tmp_path), ID)
 
 
+@both_stores
 async def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
     async def die_open() -> None:
         log = await make(tmp_path)

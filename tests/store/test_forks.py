@@ -53,6 +53,7 @@ from tests.store.fixtures import (
     wait_status,
     wall_us,
 )
+from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 
@@ -98,6 +99,7 @@ async def written(state: Path) -> tuple[list[Entry], str, str]:
 # --- what a fork refers to ------------------------------------------------------------------------
 
 
+@both_stores
 async def test_a_fork_has_what_its_original_had_and_copies_nothing(tmp_path: Path) -> None:
     log = await make(tmp_path)
     small, large = log.put_blob(b"small"), log.put_blob(b"l" * 100_000)
@@ -121,6 +123,7 @@ async def test_a_fork_has_what_its_original_had_and_copies_nothing(tmp_path: Pat
     assert len(stored(tmp_path)) == 11
 
 
+@both_stores
 async def test_a_fork_that_cannot_be_leaves_nothing(tmp_path: Path) -> None:
     await filled(tmp_path, 5)
     with pytest.raises(SessionError, match=f"cannot fork at entry 9: session {ID} has 5"):
@@ -163,6 +166,7 @@ async def test_a_fork_of_a_fork(tmp_path: Path, first: int, second: int) -> None
     assert os.listdir(tmp_path / "sessions") == []
 
 
+@both_stores
 async def test_readers_by_time_kind_and_end_see_one_log(tmp_path: Path) -> None:
     original, _, _ = await written(tmp_path)
     await fork(tmp_path, 6)
@@ -179,6 +183,7 @@ async def test_readers_by_time_kind_and_end_see_one_log(tmp_path: Path) -> None:
     reader.close()
 
 
+@both_stores
 async def test_a_subagent_of_a_fork_shares_what_the_fork_shares(tmp_path: Path) -> None:
     original, _, _ = await written(tmp_path)
     await fork(tmp_path, 6)
@@ -233,6 +238,7 @@ async def test_a_fork_of_an_older_longrein_has_its_copies(tmp_path: Path) -> Non
 # --- snapshots ------------------------------------------------------------------------------------
 
 
+@both_stores
 async def test_a_fork_at_the_tip_begins_with_the_snapshot_of_its_original(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, entries(1, 10))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import SessionError, SessionUnknown
+from longrein.events import Entry, HookAnswered, SessionError, SessionUnknown, TurnEnded
 from longrein.store import leave_message
 from tests.store.fixtures import (
     ID,
@@ -23,6 +23,7 @@ from tests.store.fixtures import (
     new_log,
     stored_log,
 )
+from tests.support.postgresql import both_stores
 from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +48,33 @@ async def test_messages_come_in_once_and_in_order(tmp_path: Path) -> None:
         await done(log.append([entry(3)], flush=True, take=[found[0].id]))
     async with stored_log(tmp_path) as log:
         assert [message.body for message in log.inbox] == [b"two", b"three", b"one"]
+
+
+REFUSED = (HookAnswered("no.sh", "UserPromptSubmit", "block"), TurnEnded("blocked", "no words"))
+
+
+@pytest.mark.parametrize("events", [(), REFUSED])
+async def test_a_message_that_becomes_no_entry_leaves_the_disk(
+    tmp_path: Path, events: tuple[HookAnswered | TurnEnded, ...]
+) -> None:
+    """The user has taken it back, or a hook has refused it: it may hold a password."""
+    instead = [Entry(3 + n, 7, event) for n, event in enumerate(events)]
+    async with new_log(tmp_path) as log:
+        await add(log, entries(1, 2))
+        other, _ = log.put(b"it waits")
+        number, stored = log.put(b"my password is " + b"correct-horse " * 5_000)
+        await done(stored)
+        assert log.reader.entry(2) is not None
+        assert b"correct-horse" in stored_bytes(tmp_path)
+        await done(log.append(instead, flush=False, take=[number]))
+        assert b"correct-horse" not in stored_bytes(tmp_path), "while the session goes on"
+        await add(log, entries(3 + len(instead), 5))
+    async with stored_log(tmp_path) as log:
+        assert [message.id for message in log.inbox] == [other]
+
+
+def stored_bytes(state: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in state.rglob("*") if path.is_file())
 
 
 async def test_two_looks_at_once_take_each_message_once(tmp_path: Path) -> None:
@@ -111,6 +139,7 @@ async def test_what_cannot_be_left(tmp_path: Path) -> None:
         assert len(await log.collect()) == 256
 
 
+@both_stores
 async def test_many_senders(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
 

@@ -56,6 +56,7 @@ from tests.store.fixtures import (
     wait_status,
     wall_us,
 )
+from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 
@@ -96,6 +97,7 @@ ASKED = "r2.1:1 the user's words, text: Why does the Parser fail?"
 ERROR = "r4:3 result of Bash: ERROR: parser_of_things failed"
 
 
+@both_stores
 async def test_what_is_found_and_where(tmp_path: Path) -> None:
     log = await written(
         tmp_path,
@@ -146,6 +148,7 @@ async def test_what_is_found_and_where(tmp_path: Path) -> None:
         assert found(tmp_path, query) == expected, query
 
 
+@both_stores
 async def test_a_search_does_not_find_searches(tmp_path: Path) -> None:
     recall = ToolCall("c1.0", "Recall", {"query": "needle"})
     log = await written(
@@ -159,6 +162,7 @@ async def test_a_search_does_not_find_searches(tmp_path: Path) -> None:
     assert found(tmp_path, "needle") == ["r2:1 result of Bash: a needle"]
 
 
+@both_stores
 async def test_texts_in_blobs_are_found_wherever_they_lie(tmp_path: Path) -> None:
     """Small blobs in the database, large ones in files."""
     log = await written(tmp_path)
@@ -184,6 +188,7 @@ async def test_texts_in_blobs_are_found_wherever_they_lie(tmp_path: Path) -> Non
     assert [row.split(":")[0] for row in found(tmp_path, "heuhaufen")] == ["r5"]
 
 
+@both_stores
 async def test_the_newest_first_and_how_many(tmp_path: Path) -> None:
     log = await written(tmp_path, *(result(f"needle number {n}") for n in range(10)))
     await log.close()
@@ -195,6 +200,7 @@ async def test_the_newest_first_and_how_many(tmp_path: Path) -> None:
         assert past.search("needle", 1).hits[0].count == 1
 
 
+@both_stores
 async def test_many_search_while_one_writes(tmp_path: Path) -> None:
     """Threads and processes at once: each search finds at least the entries that were there when
     it began.
@@ -228,6 +234,7 @@ async def test_many_search_while_one_writes(tmp_path: Path) -> None:
         assert len(found(tmp_path, "needle", 500)) == 100
 
 
+@both_stores
 async def test_a_fork_has_what_was_said_before_it(tmp_path: Path) -> None:
     log = await written(tmp_path, result("old needle"), result("later needle"))
     await log.close()
@@ -240,6 +247,7 @@ async def test_a_fork_has_what_was_said_before_it(tmp_path: Path) -> None:
 CHILD = "6f9d0000-0000-4000-8000-00000000c111"
 
 
+@both_stores
 async def test_only_this_sessions_tree(tmp_path: Path) -> None:
     """A subagent in its own folder names its parent; other sessions stay closed; a fork finds
     its original's subagents.
@@ -266,6 +274,7 @@ async def test_only_this_sessions_tree(tmp_path: Path) -> None:
             assert len(mine.search("needle", 5).hits) == 1
 
 
+@both_stores
 async def test_of_kind_seq_at_and_seq_ago(tmp_path: Path) -> None:
     log = await written(
         tmp_path, *(result("x" * (n % 2) * 70_000 or "small") for n in range(6)), TodoSet(())
@@ -284,6 +293,7 @@ async def test_of_kind_seq_at_and_seq_ago(tmp_path: Path) -> None:
     await log.close()
 
 
+@both_stores
 async def test_an_archive_reads_beside_the_loop(tmp_path: Path) -> None:
     log = await written(tmp_path, result("a needle"))
     archive = HistoryReader(str(tmp_path), ID)

@@ -53,6 +53,7 @@ from tests.store.fixtures import (
     stored_log,
     wall_us,
 )
+from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 
@@ -119,6 +120,7 @@ async def spoken(state: Path, number: int, cwd: str, words: str) -> str:
     return session
 
 
+@both_stores
 async def test_the_list_has_the_latest_first(tmp_path: Path) -> None:
     assert list_sessions(str(tmp_path / "none")) == []
     one = await spoken(tmp_path, 1, "/a", "mend the\n\n parser,   please")
@@ -152,6 +154,7 @@ async def test_one_in_which_nothing_was_said_is_not_gone_on_with_while_there_is_
     assert latest_session(str(tmp_path), "/a") == spoke
 
 
+@both_stores
 async def test_who_says_an_image_alone_has_said_something(tmp_path: Path) -> None:
     async with new_log(tmp_path) as seen:
         await add(
@@ -183,6 +186,7 @@ async def test_one_that_is_made_between_two_looks_is_not_called_damaged(
     assert not looks
 
 
+@both_stores
 async def test_a_session_without_an_entry_is_not_listed(tmp_path: Path) -> None:
     async with new_log(tmp_path):
         assert list_sessions(str(tmp_path)) == []
@@ -202,6 +206,7 @@ FIND = [
 
 
 @pytest.mark.parametrize(("prefix", "answer"), FIND)
+@both_stores
 async def test_finding_by_the_first_characters(tmp_path: Path, prefix: str, answer: str) -> None:
     for session in (ID, OTHER):
         await filled(tmp_path, 1, session)
@@ -213,6 +218,7 @@ async def test_finding_by_the_first_characters(tmp_path: Path, prefix: str, answ
     assert str(error.value) == answer
 
 
+@both_stores
 async def test_no_such_session(tmp_path: Path) -> None:
     with pytest.raises(
         SessionUnknown, match=f"there is no session {ID}; `longrein sessions` lists them"
@@ -315,6 +321,7 @@ async def stored(tmp_path: Path, *events: AnyEvent) -> None:
         (opened(ID, "/a"), PREFIX, ModeSet("plan")),
     ],
 )
+@both_stores
 async def test_what_holds_nothing_but_its_beginning_goes(
     tmp_path: Path, events: tuple[AnyEvent, ...]
 ) -> None:
@@ -334,6 +341,7 @@ def copied() -> Opened:
     [UserSpoke((Text("keep me"),)), PinsSet(("never push",)), TaskStarted("b1", "make"), copied()],
     ids=lambda last: type(last).__name__,
 )
+@both_stores
 async def test_what_holds_anything_else_stays(tmp_path: Path, last: AnyEvent) -> None:
     await stored(tmp_path, opened(ID, "/a"), PREFIX, last)
     assert not await discard_empty(str(tmp_path), ID, wall_us=wall_us)
@@ -367,6 +375,7 @@ async def test_what_may_hold_something_stays(
     assert (folder(tmp_path) / "log.sqlite").exists()
 
 
+@both_stores
 async def test_what_somebody_has_open_stays(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, [Entry(1, wall_us(), opened(ID, "/a"))])

@@ -27,6 +27,7 @@ from tests.store.fixtures import (
     seqs,
     stored_log,
 )
+from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 
@@ -95,6 +96,7 @@ async def test_a_folder_that_cannot_be_written_to_leaves_the_session_without_one
     assert await found(tmp_path) is None
 
 
+@both_stores
 async def test_one_that_is_not_of_the_last_entry_is_not_kept(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, entries(1, 5))

@@ -10,6 +10,7 @@ import pytest
 from longrein.events import Entry, Text, TitleSet, UserSpoke
 from longrein.store import SessionInfo, latest_session, session_info
 from tests.store.fixtures import ID, OTHER, add, folder, opened, store, stored_log
+from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +44,7 @@ async def test_a_title_replaces_the_first_words_and_ends_a_one_shot_run(tmp_path
     assert shown(tmp_path, ID) == [("x" * 79 + "…", False)] * 2
 
 
+@both_stores
 async def test_a_one_shot_run_is_the_latest_only_when_nothing_else_is_there(tmp_path: Path) -> None:
     words = UserSpoke((Text("words"),))
     once = msgspec.structs.replace(opened(), one_shot=True)

@@ -26,6 +26,7 @@ from longrein.events.errors import (
     LongreinError as LongreinError,
     ModelUnknown as ModelUnknown,
     SessionBusy as SessionBusy,
+    SessionTakenOver as SessionTakenOver,
     SessionError as SessionError,
     SessionReadOnly as SessionReadOnly,
     SessionClosed as SessionClosed,

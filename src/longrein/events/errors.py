@@ -7,6 +7,7 @@
     ├── SessionError         exit 1
     │   ├── SessionUnknown   no session of that id: `longrein sessions` lists them
     │   ├── SessionBusy      open in another process: close that one, or fork
+    │   ├── SessionTakenOver another process goes on with it: what this one says is not written
     │   ├── SessionReadOnly  written by a newer longrein: upgrade, or export
     │   ├── SessionClosed    `close` was called: open it again with `Session.resume`
     │   ├── StoreDamaged     the database is damaged: it was set aside, nothing overwritten
@@ -52,6 +53,10 @@ class SessionUnknown(SessionError):
 
 class SessionBusy(SessionError):
     """Open in another process."""
+
+
+class SessionTakenOver(SessionError):
+    """Another process has taken it over, because this one was silent for too long."""
 
 
 class SessionReadOnly(SessionError):

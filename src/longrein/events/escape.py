@@ -19,6 +19,8 @@ surrogates.
 """
 JOINERS = "\u200c\u200d"
 SELECTORS = "\ufe0e\ufe0f"
+SEEN_ASCII = bytes([*b"\t\n", *range(0x20, 0x7F)])
+"""ASCII characters that `escape` keeps."""
 KINDS_MAX = 5
 """Kinds of characters that are named."""
 _EMOJI_BASES = "#*0123456789©®"
@@ -31,6 +33,8 @@ def escape(text: str, write: Callable[[str], str] | None = None) -> str:
     Blanks of every width are kept too, since many languages use no-break spaces. One scan for clean
     text. `write` replaces a character; None for the form above.
     """
+    if text.isascii() and not text.encode().translate(None, SEEN_ASCII):
+        return text  # the pattern needs forty times as long for this
     by = write or written
     return _unseen().sub(lambda m: m[0] if _belongs(m[0], text, m.start()) else by(m[0]), text)
 

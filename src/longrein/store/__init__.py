@@ -1,4 +1,6 @@
-"""The session log on disk: one database per root session, one writer thread, blob files."""
+"""The session log: one SQLite database per root session, or rows of a shared PostgreSQL database;
+one writer thread, blob files.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -24,9 +24,11 @@ from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
     Entry,
+    HookAnswered,
     Opened,
     SessionReadOnly,
     TitleSet,
+    TurnEnded,
     UserSpoke,
     encode_event,
     text_of,
@@ -94,8 +96,8 @@ ROOT = 1
 _SEQ_BITS = 40
 GAP = -2
 HASH_QUERY = (
-    "SELECT count(*), max(key), sum(version), group_concat(at), "
-    "group_concat(crc || CASE typeof(body) WHEN 'text' THEN body ELSE '' END) FROM entries WHERE "
+    "SELECT count(*), max(key), sum(version), group_concat(at + crc), "
+    "group_concat(CASE typeof(body) WHEN 'text' THEN body END) FROM entries WHERE "
     "key > ? AND key <= ?"
 )
 """What `LogHash.take` needs of the rows between two keys."""
@@ -118,12 +120,14 @@ def key_number(key: int) -> int:
 
 
 class LogHash:
-    """Running hash of the root's rows: their seqs, times, versions and checksums."""
+    """Running hash of the root's rows: their seqs, versions, the sum of time and checksum of each,
+    and the names of bodies in files.
+    """
 
     def __init__(self) -> None:
         self.seq = 0
         """Last entry covered; `GAP` once a row was missing."""
-        self._times, self._checks = blake2b(digest_size=16), blake2b(digest_size=16)
+        self._sums, self._files = blake2b(digest_size=16), blake2b(digest_size=16)
         self._versions = 0
 
     def add(self, row: Row) -> None:
@@ -131,20 +135,22 @@ class LogHash:
         key, at, version, crc, body = row
         self.seq = self.seq + 1 if key == entry_key(ROOT, self.seq + 1) else GAP
         self._versions += version
-        self._times.update(f"{at},".encode())
-        self._checks.update(f"{crc}{body if isinstance(body, str) else ''},".encode())
+        self._sums.update(f"{at + crc},".encode())
+        if isinstance(body, str):
+            self._files.update(f"{body},".encode())
 
     def take(self, found: Sequence[Any]) -> None:
         """Add the next rows at once: the answer to `HASH_QUERY`."""
-        size, last, versions, times, checks = found
+        size, last, versions, sums, files = found
         self.seq = self.seq + size if last == entry_key(ROOT, self.seq + size) else GAP
         self._versions += versions or 0
-        self._times.update(f"{times},".encode())
-        self._checks.update(f"{checks},".encode())
+        self._sums.update(f"{sums},".encode())
+        if files is not None:
+            self._files.update(f"{files},".encode())
 
     def digest(self) -> bytes:
         """Return the hash of the rows so far."""
-        return b"%d %b%b" % (self._versions, self._times.digest(), self._checks.digest())
+        return b"%d %b%b" % (self._versions, self._sums.digest(), self._files.digest())
 
 
 _pack = struct.Struct("<qqq").pack
@@ -241,6 +247,8 @@ class Write(msgspec.Struct):
     """
     one_shot: bool | None = None
     """Whether the root session is a one-shot run; None when the entries do not say."""
+    withdraws: bool = False
+    """True if a message of `take` became no entry, so that no copy of it may stay on the disk."""
 
 
 def is_main_file_lost(path: str) -> bool:
@@ -298,6 +306,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 class Database:
     """The open database of a session that this process has locked. For the writer thread."""
 
+    idle_s: float | None = None
+
     def __init__(self, folder: str, blobs: Blobs, notes: list[str], *, network: bool) -> None:
         """Open or create the database; add lines for the user to `notes`.
 
@@ -336,6 +346,7 @@ class Database:
     def _prepare(self, notes: list[str], network: bool) -> None:
         execute = self.connection.execute
         execute(f"PRAGMA synchronous={'OFF' if self._is_new else 'NORMAL'}")
+        execute("PRAGMA secure_delete=ON")
         mode = execute(f"PRAGMA journal_mode={'DELETE' if network else 'WAL'}").fetchone()[0]
         layout = execute("PRAGMA user_version").fetchone()[0]
         if not 0 <= layout < LAYOUTS_MAX:
@@ -371,6 +382,12 @@ class Database:
         with transaction(self.connection):
             for statement in (*steps, f"PRAGMA user_version={LAYOUT}"):
                 self.connection.execute(statement)
+
+    def last_key(self, number: int) -> int:
+        """Return the key of the last entry of session `number`; 0 when there is none. Raises
+        sqlite3.Error.
+        """
+        return last_key(self.connection, number)
 
     def commit(self, writes: Sequence[Write]) -> None:
         """Commit all of `writes` and every pending blob in one transaction, or nothing.
@@ -497,6 +514,21 @@ class Database:
         with contextlib.suppress(sqlite3.OperationalError):
             self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
+    def empty_wal(self) -> None:
+        """Checkpoint all of the WAL and cut it, so that nothing deleted stays in it. A reader in
+        the middle of a look prevents it until the next time.
+        """
+        if self._wal < 0:
+            return
+        self.connection.execute("PRAGMA busy_timeout=0")
+        try:
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._grown_bytes = os.fstat(self._wal).st_size
+        except sqlite3.OperationalError:
+            pass  # as a checkpoint that is due: a later one, or that at the end, does it
+        finally:
+            self.connection.execute(f"PRAGMA busy_timeout={BUSY_S * 1000:.0f}")
+
     def close(self) -> None:
         """Close. SQLite checkpoints the WAL into the main file if nobody else reads it."""
         if self._wal >= 0:
@@ -547,6 +579,8 @@ class SessionRows:
             if about is not self.about:
                 self.about, self.is_listed = about, False
         write.take = (*write.take, *take)
+        if take and all(isinstance(one.event, HookAnswered | TurnEnded) for one in entries):
+            write.withdraws = True
         self.add_listing(write)
 
     def add_listing(self, write: Write) -> None:

@@ -24,7 +24,9 @@ from longrein.store.session_folder import (
     existing_folder,
     kept_folder,
     make_folder,
+    session_id,
     sessions_folder,
+    store_with,
     take_lock,
 )
 
@@ -40,6 +42,10 @@ async def delete_session(state_dir: str, session: str, *, wall_us: Callable[[], 
     lock = await take_lock(folder, wall_us)
     kept = kept_folder(folder)
     try:
+        if store := store_with(folder):
+            store.remove_session(session_id(session), folder)
+            shutil.rmtree(folder)
+            return
         make_folder(os.path.dirname(kept))
         if os.path.isdir(kept):  # of a session with this id that was imported again
             if _forks(state_dir, folder):

@@ -46,6 +46,7 @@ from longrein.store.session_folder import (
     new_file,
     session_folder,
     sessions_folder,
+    store_with,
 )
 
 UNFINISHED_S = 3600.0
@@ -70,6 +71,16 @@ async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
     if os.path.exists(folder):
         raise SessionError(f"there is already a session {opened.session}")
     opened = msgspec.structs.replace(opened, parent=Parent(os.path.basename(origin), to))
+
+    if store := store_with(origin):
+
+        def fork_in_store() -> None:
+            title = _title_of_source(state_dir, opened)
+            store.create_fork(folder, opened, first.at, title)
+            _link_checkpoints(os.path.join(origin, CHECKPOINTS), os.path.join(folder, CHECKPOINTS))
+
+        await asyncio.wrap_future(run_in_thread(fork_in_store, "fork"))
+        return
 
     def fork() -> None:
         building = os.path.join(sessions_folder(state_dir), UNFINISHED, os.path.basename(folder))
@@ -103,19 +114,26 @@ def _remove_unfinished(building: str) -> None:
                 shutil.rmtree(one.path, ignore_errors=True)
 
 
-def _fork(state_dir: str, building: str, mark: str, opened: Opened, at: int) -> None:
-    """Make the fork's folder at `building`, and the `mark` by which its original knows it."""
+def _title_of_source(state_dir: str, opened: Opened) -> str:
+    """Return the title of the session that is forked. Raises an error unless it has the entry."""
     assert opened.parent is not None
     with contextlib.closing(Reader(state_dir, opened.parent.session)) as source:
         _check_source(source, opened.parent.seq)
-        title = source.about()[2]
+        return source.about()[2]
+
+
+def _fork(state_dir: str, building: str, mark: str, opened: Opened, at: int) -> None:
+    """Make the fork's folder at `building`, and the `mark` by which its original knows it."""
+    assert opened.parent is not None
+    title = _title_of_source(state_dir, opened)
+    origin = existing_folder(state_dir, opened.parent.session)
     make_folder(os.path.dirname(mark))
     with contextlib.suppress(FileExistsError):  # of a fork that was killed
         os.close(new_file(mark))
-    if not os.path.isdir(source.folder):  # deleted meanwhile, which the mark has not prevented
+    if not os.path.isdir(origin):  # deleted meanwhile, which the mark has not prevented
         raise SessionUnknown(f"there is no session {opened.parent.session} any more")
     flush_path(os.path.dirname(mark))
-    flush_path(source.folder)
+    flush_path(origin)
     path = os.path.join(building, DATABASE)
     with contextlib.closing(new_database(path)) as target:
         key, body = entry_key(ROOT, 1), encode_event(opened)
@@ -123,7 +141,7 @@ def _fork(state_dir: str, building: str, mark: str, opened: Opened, at: int) -> 
         target.execute(INSERT_ENTRY, (key, at, SCHEMA_VERSION, checksum, body))
         target.execute(REPLACE_SESSION, (ROOT, opened.session, at, opened.cwd, title))
         target.execute("COMMIT")
-    _link_checkpoints(os.path.join(source.folder, CHECKPOINTS), os.path.join(building, CHECKPOINTS))
+    _link_checkpoints(os.path.join(origin, CHECKPOINTS), os.path.join(building, CHECKPOINTS))
     flush_path(path)
     flush_path(building)
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from threading import Event
+from typing import TYPE_CHECKING
 
 from longrein.atomic_file import flush_path, write_file
 from longrein.events import Entry, SessionError, StoreDamaged
@@ -31,11 +32,15 @@ from longrein.store.session_folder import (
     make_folder,
     make_session_folder,
     session_id,
+    store_with,
     take_lock,
 )
 from longrein.store.snapshot import write_snapshot
 from longrein.store.store_port import Message, Snapshot
 from longrein.store.writer import Writer
+
+if TYPE_CHECKING:
+    from longrein.store.log_database import LogDatabase
 
 # --- Shared by the logs of one database -----------------------------------------------------------
 
@@ -54,9 +59,10 @@ class SharedStore:
         *,
         fresh: bool,
         network: bool,
+        create: bool,
     ) -> None:
         """Start the writer thread, which opens the database; `fresh`: it creates that of a new
-        session.
+        session. `create`: a store creates the session if it has none of that id.
         """
         self.folder = folder
         self.lock = lock
@@ -65,15 +71,17 @@ class SharedStore:
         self.summary = LogSummary()
         """Contents of an existing log, once the writer's future `opened` is done."""
         self._numbers: dict[str, int] = {}
-        self.writer = Writer(folder, lambda: self._open(fresh, network), wall_us)
+        self.writer = Writer(folder, lambda: self._open(fresh, network, create), wall_us)
 
-    def _open(self, fresh: bool, network: bool) -> Database:
+    def _open(self, fresh: bool, network: bool, create: bool) -> "LogDatabase":
+        if store := store_with(self.folder):
+            database: LogDatabase
+            database, self.summary = store.open_database(self.folder, self.blobs, create=create)
+            return database
         if fresh:
             return Database(self.folder, self.blobs, self.notes, network=network)
-        database, self.summary = open_or_repair(
-            self.folder, self.blobs, self.notes, network=network
-        )
-        return database
+        opened, self.summary = open_or_repair(self.folder, self.blobs, self.notes, network=network)
+        return opened
 
     def next_message_id(self) -> int:
         """Return the id of a new inbox message; ids rise over all sessions of the database."""
@@ -127,9 +135,10 @@ async def open_log(
         raise store_failure(error, folder) from None
     network = is_on_network(folder) if network is None else network
     reader, rows = Reader(state_dir, session), SessionRows(session, ROOT, listed=True)
-    shared = SharedStore(folder, lock, wall_us, fresh=fresh, network=network)
-    log = SessionLog(shared, reader, rows)
-    if fresh:
+    shared = SharedStore(folder, lock, wall_us, fresh=fresh, network=network, create=create)
+    store = store_with(folder)
+    log: SessionLog = (store.log_class if store else SessionLog)(shared, reader, rows)
+    if fresh and not store:
         return log
     try:
         await asyncio.wrap_future(shared.writer.opened)
@@ -185,7 +194,8 @@ class SessionLog:
         self._writer.start_session(ROOT, summary.size)
         if summary.lost_from:
             self.reader.source.drop_shared(summary.lost_from)
-        if summary.unread or summary.last_number > ROOT:
+        is_file = not store_with(self.folder)
+        if is_file and (summary.unread or summary.last_number > ROOT):
             last, unread = summary.last_number, summary.unread
             self.checked = run_in_thread(lambda: self._check(unread, last), "check")
 
@@ -255,7 +265,8 @@ class SessionLog:
         else:
             reader = self.reader.session_reader(number, truncate_spans(self.reader.spans(), shares))
             self._writer.start_session(number, shares)
-        log = SessionLog(self._shared, reader, SessionRows(session, number, listed=bool(rows)))
+        own = SessionRows(session, number, listed=bool(rows))
+        log = type(self)(self._shared, reader, own)
         log.entries = StoredEntries(reader, None if shares else rows, shares + len(rows))
         log.inbox = [Message(*row) for row in reader.inbox()]
         log.was_cut = number in self._shared.summary.cut
@@ -441,6 +452,9 @@ def leave_message(state_dir: str, session: str, body: bytes) -> None:
         raise SessionError(
             f"{MESSAGES_MAX} messages wait in {inbox} already; open the session to take them in"
         )
+    if store := store_with(folder):
+        store.leave_message(session_id(session), body, MESSAGES_MAX)
+        return
     number = next(_numbers)
     temporary = os.path.join(inbox, f".{os.getpid()}-{number}")
     try:

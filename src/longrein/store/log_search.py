@@ -229,7 +229,7 @@ def _blob_text(texts: TextSource, blob: str) -> str:
 PIECE = re.compile(r"""[^\s"\\/:,{}\[\]\x00-\x1f\x7f]+""")
 KELVIN = "\N{KELVIN SIGN}".encode()
 """The only sign outside ASCII that is an ASCII letter in lower case: `k`."""
-BLOB_FIELD = b'"blob"'
+BLOB_FIELD = b',"blob":"'
 RAW_FIELD = b'"raw"'
 RAW_BYTES_MAX = 90
 """Bytes at the end of the body of a result in which its field `raw` names a blob."""

@@ -39,6 +39,7 @@ from longrein.store.session_folder import (
     existing_folder,
     fork_limit,
     original_folder,
+    store_with,
 )
 from longrein.store.snapshot import read_snapshot
 from longrein.store.store_port import Snapshot
@@ -93,6 +94,11 @@ class ReadConnection:
     Of a fork it knows the databases in which the log of the root begins.
     """
 
+    hash_query = HASH_QUERY
+    """Query for what `LogHash.take` needs."""
+    in_file = "typeof(body) = 'text'"
+    """Test of a row whose body lies in a file."""
+
     def __init__(self, folder: str, fork: str = "") -> None:
         """`fork`: id of the fork that reads `folder` as its original, which may be deleted
         meanwhile.
@@ -134,15 +140,20 @@ class ReadConnection:
         """Return the parts of the original up to the fork point, without its first entry; empty
         when it is gone or cannot be opened.
         """
-        folder = os.path.join(os.path.dirname(self._folder), shares.session)
         found: list[tuple[ReadConnection, int]] = []
-        place = original_folder(folder, self.session)
-        end = min(shares.seq, fork_limit(place, self.session)) if place else 0
+        original, end = self._original(shares)
         with contextlib.suppress(SessionError):  # opening the fork tells the user
-            for source, last in ReadConnection(folder, self.session).root_parts() if end else ():
+            for source, last in original.root_parts() if end else ():
                 if last > 1 and (not found or found[-1][1] < end):
                     found.append((source, min(last, end)))
         return found
+
+    def _original(self, shares: Parent) -> "tuple[ReadConnection, int]":
+        """Return the database of the original, and up to which entry it may be read."""
+        folder = os.path.join(os.path.dirname(self._folder), shares.session)
+        place = original_folder(folder, self.session)
+        end = min(shares.seq, fork_limit(place, self.session)) if place else 0
+        return ReadConnection(folder, self.session), end
 
     def parts(self, number: int, first: int, last: int) -> "list[tuple[ReadConnection, int, int]]":
         """Return (database, first seq, last seq) of the parts of entries `first` to `last` of
@@ -194,6 +205,15 @@ class ReadConnection:
         found = self.all(query, *values)
         return found[0] if found else None
 
+    def blob(self, blob: str) -> bytes | None:
+        """Return the bytes of a blob in the database, unchecked; None when it is not there."""
+        row = self.one("SELECT body FROM blobs WHERE hash = ?", bytes.fromhex(blob))
+        return row[0] if row else None
+
+    def fetch_file(self, blob: str) -> str:  # noqa: ARG002 - a store has it
+        """Make the file of a large blob of a store; return its path, '' where it is not there."""
+        return ""
+
     def _is_being_made(self, error: sqlite3.Error) -> bool:
         """Return True if another process has not created the file or its tables yet. Raises
         `StoreDamaged`.
@@ -215,6 +235,12 @@ class ReadConnection:
         for source, _ in self._parts:
             if source is not self:
                 source.close()
+
+
+def read_connection(folder: str) -> ReadConnection:
+    """Return a connection to the database of the session in `folder`: its file, or the store."""
+    store = store_with(folder)
+    return store.read_connection(folder) if store else ReadConnection(folder)
 
 
 class Reader:
@@ -245,7 +271,7 @@ class Reader:
         self.number = number
         self.folder = existing_folder(state_dir, session)
         self._state_dir = state_dir
-        self._source = source or ReadConnection(self.folder)
+        self._source = source or read_connection(self.folder)
         self._spans = [*spans, (number, SEQ_MAX)] if spans or number == ROOT else []
 
     def session_reader(self, number: int, spans: Sequence[Span] = ()) -> "Reader":
@@ -324,7 +350,7 @@ class Reader:
     def _newest(
         self,
         columns: str,
-        where: str = "1",
+        where: str = "1 = 1",
         *values: object,
         batch: int = BATCH_ROWS,
         after: int = 0,
@@ -394,7 +420,7 @@ class Reader:
         first.
         """
         starts = [b'{"type":"%s"' % kind.encode() for kind in kinds]
-        tests = " OR ".join(["typeof(body) = 'text'", *["substr(body, 1, ?) = ?"] * len(starts)])
+        tests = " OR ".join([self._source.in_file, *["substr(body, 1, ?) = ?"] * len(starts)])
         wanted = [value for start in starts for value in (len(start), start)]
         folders = self.folders
         for row in self._newest(ROW_COLUMNS, tests, *wanted, after=after):
@@ -440,9 +466,9 @@ class Reader:
         if not is_hash(blob):
             raise KeyError(blob)
         for source in self._source.sources():
-            row = source.one("SELECT body FROM blobs WHERE hash = ?", bytes.fromhex(blob))
-            if row is not None:
-                return verify_blob(row[0], blob, source.folder)
+            data = source.blob(blob)
+            if data is not None:
+                return verify_blob(data, blob, source.folder)
         return read_blob_file(folder_of_blob(self.folders, blob), blob)
 
     def pieces(self, blob: str) -> Iterator[bytes]:
@@ -463,7 +489,9 @@ class Reader:
         if not is_hash(blob):
             return ""
         path = blob_file(folder_of_blob(self.folders, blob), blob)
-        return path if os.path.isfile(path) else ""
+        if os.path.isfile(path):
+            return path
+        return next(filter(None, (one.fetch_file(blob) for one in self._source.sources())), "")
 
     def collected(self, names: Sequence[str]) -> set[str]:
         """Return which of the inbox files `names` were taken in already."""
@@ -534,7 +562,7 @@ def read_entries(state_dir: str, session: str, after: int = 0) -> Iterator[Entry
 def _log_hash(source: ReadConnection, seq: int) -> LogHash:
     log = LogHash()
     for part, first, last in source.parts(ROOT, 1, seq):
-        row = part.one(HASH_QUERY, entry_key(ROOT, first - 1), entry_key(ROOT, last))
+        row = part.one(part.hash_query, entry_key(ROOT, first - 1), entry_key(ROOT, last))
         assert row is not None  # it is an aggregate
         log.take(row)
     return log

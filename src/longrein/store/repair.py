@@ -70,6 +70,23 @@ class LogSummary(msgspec.Struct):
     """Number of first entries that were not checked, because the snapshot covers them."""
     updated: int = 0
     cut: frozenset[int] = frozenset()
+    size_bytes: int = 0
+    """Bytes of the rows that were read."""
+
+    def add(self, row: Row) -> None:
+        """Add the next row of the log. Raises `SessionReadOnly` for one of a newer longrein."""
+        if row[2] > SCHEMA_VERSION:
+            raise SessionReadOnly(
+                f"entry {entry_seq(row[0])} of this session was written by a newer longrein; "
+                "upgrade it, or export it"
+            )
+        self.size = entry_seq(row[0])
+        self.hash.add(row)
+        self.size_bytes += len(row[4])
+        if self.size_bytes > KEEP_BYTES_MAX:
+            self.rows = None
+        if self.rows is not None:
+            self.rows.append(row)
 
 
 def open_or_repair(
@@ -184,7 +201,7 @@ def _summarize_log(connection: sqlite3.Connection, folder: str, notes: list[str]
     """Read and check the root's log, without the entries that a fitting snapshot covers: of a
     large log, and of a fork.
     """
-    summary, size_bytes = LogSummary(), 0
+    summary = LogSummary()
     reader = Reader(os.path.dirname(os.path.dirname(folder)), os.path.basename(folder))
     with contextlib.closing(reader):
         shared = shared_to(connection, folder)
@@ -195,18 +212,7 @@ def _summarize_log(connection: sqlite3.Connection, folder: str, notes: list[str]
                 summary.hash, summary.rows = log, None
                 summary.size = summary.unread = log.seq
         for row in _checked_log(connection, reader, shared, summary, notes):
-            if row[2] > SCHEMA_VERSION:
-                raise SessionReadOnly(
-                    f"entry {entry_seq(row[0])} of this session was written by a newer longrein; "
-                    "upgrade it, or export it"
-                )
-            summary.size = entry_seq(row[0])
-            summary.hash.add(row)
-            size_bytes += len(row[4])
-            if size_bytes > KEEP_BYTES_MAX:
-                summary.rows = None
-            if summary.rows is not None:
-                summary.rows.append(row)
+            summary.add(row)
         summary.size = max(summary.size, shared)
         summary.updated = reader.tail()[1]
     summary.inbox = connection.execute(

@@ -73,6 +73,12 @@ def _source_files(package: str) -> list[str]:
     return sorted(found)
 
 
+def snapshot_seq(folder: str) -> int:
+    """Return the entry of the last snapshot in a session's folder; 0 without one."""
+    head = _read_head(os.path.join(folder, SNAPSHOT))
+    return head.seq if head is not None else 0
+
+
 def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) -> bool:
     """Replace the snapshot of a session; return whether that succeeded.
 

@@ -4,6 +4,7 @@ empty ones. `deletion` deletes others.
 Needs no lock and scans no log.
 """
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 
@@ -21,6 +22,8 @@ from longrein.store.session_folder import (
     read_mark,
     session_id,
     sessions_folder,
+    store_of,
+    store_with,
     take_lock,
 )
 from longrein.store.session_folder import MARK_FILE as MARK
@@ -73,8 +76,12 @@ def _newest(state_dir: str, wanted: Callable[[SessionInfo], bool], limit: int) -
     `limit`.
     """
     found: list[SessionInfo] = []
+    if store := store_of(state_dir):
+        in_store = filter(wanted, store.infos(state_dir))
+        found += itertools.islice(in_store, limit or None)
     enough_ns, folder = 0, sessions_folder(state_dir)
-    writes = [(*_last_write(os.path.join(folder, name)), name) for name in _ids(state_dir)]
+    paths = ((os.path.join(folder, name), name) for name in _ids(state_dir))
+    writes = [(*_last_write(path), name) for path, name in paths if not store_with(path)]
     for written_ns, size_bytes, session in sorted(writes, reverse=True):
         if written_ns < enough_ns:
             break
@@ -95,7 +102,10 @@ def find_session(state_dir: str, prefix: str) -> str:
     start = prefix.lower()
     if not start or len(start) > 36 or start.strip("0123456789abcdef-"):
         return session_id(prefix)
-    ids = sorted(_ids(state_dir))
+    known = {*_ids(state_dir)}
+    if store := store_of(state_dir):
+        known.update(store.ids_from(start))
+    ids = sorted(known)
     fitting = [name for name in ids if name.startswith(start)]
     if len(fitting) == 1:
         return fitting[0]
@@ -111,7 +121,9 @@ def find_session(state_dir: str, prefix: str) -> str:
 
 def is_open(state_dir: str, session: str) -> bool:
     """Return True if a process has the session open; False for a missing one."""
-    return is_held(os.path.join(sessions_folder(state_dir), session_id(session)))
+    folder = os.path.join(sessions_folder(state_dir), session_id(session))
+    store = store_with(folder)
+    return store.is_open(session_id(session), folder) if store else is_held(folder)
 
 
 def session_info(state_dir: str, session: str) -> SessionInfo | None:
@@ -119,6 +131,8 @@ def session_info(state_dir: str, session: str) -> SessionInfo | None:
     so.
     """
     folder = existing_folder(state_dir, session)
+    if store := store_with(folder):
+        return next(store.infos(state_dir, session_id(session)), None)
     return _info(state_dir, session, folder, *_last_write(folder))
 
 
@@ -246,6 +260,8 @@ async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], i
         return False  # open in another process
     try:
         empty = _is_empty(state_dir, session, folder)
+        if empty and (store := store_with(folder)):
+            store.remove_session(session_id(session), folder, with_letters=False)
         if empty:
             import shutil
 

@@ -6,17 +6,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from sqlite3 import Error as SqliteError
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from longrein.events import SessionError, StoreDamaged
-from longrein.store.database import Database, DatabaseMoved, Write, entry_key, key_number, last_key
+from longrein.store.database import Database, DatabaseMoved, Write, entry_key, key_number
 from longrein.store.disk_errors import is_damage, mark_suspect, store_failure
+
+if TYPE_CHECKING:
+    from longrein.store.log_database import LogDatabase
 
 FLUSH_AFTER_S = 0.02
 """Time after which a commit without `flush` is flushed."""
 
 T = TypeVar("T")
-Job = tuple[Write | Callable[[Database], Any] | None, "Future[Any]"]
+
+
+Job = tuple[Write | Callable[[Any], Any] | None, "Future[Any]"]
 """A write, another piece of work with the database, or None for the end; and its future."""
 
 
@@ -24,10 +29,10 @@ class Writer:
     """The only thread that uses the database of a session. Jobs run in order."""
 
     def __init__(
-        self, folder: str, open_database: Callable[[], Database], wall_us: Callable[[], int]
+        self, folder: str, open_database: "Callable[[], LogDatabase]", wall_us: Callable[[], int]
     ) -> None:
         """Start the thread, which opens the database at once. `wall_us` is called in the thread."""
-        self.opened: Future[Database] = _future()
+        self.opened: Future[LogDatabase] = _future()
         """Resolves when the database is open; fails with the error that every later job gets."""
         self.closed: Future[None] = _future()
         """Resolves when the thread has closed the database."""
@@ -54,7 +59,7 @@ class Writer:
         """
         return self._queue(write)
 
-    def call(self, work: Callable[[Database], T]) -> "Future[T]":
+    def call(self, work: Callable[[Any], T]) -> "Future[T]":
         """Queue other work. Its OSError, SQLite error or `SessionError` fails the future."""
         return self._queue(work)
 
@@ -64,12 +69,12 @@ class Writer:
         """
         return self._queue(None)
 
-    def _queue(self, job: Write | Callable[[Database], Any] | None) -> "Future[Any]":
+    def _queue(self, job: Write | Callable[[Any], Any] | None) -> "Future[Any]":
         future = _future()
         self._jobs.put((job, future))
         return future
 
-    def _run(self, open_database: Callable[[], Database]) -> None:
+    def _run(self, open_database: "Callable[[], LogDatabase]") -> None:
         try:
             database = open_database()
         except Exception as error:  # the opener waits for this thread and must get the error
@@ -92,7 +97,7 @@ class Writer:
                 return
             future.set_exception(error)
 
-    def _serve(self, database: Database) -> None:
+    def _serve(self, database: "LogDatabase") -> None:
         ready: deque[Job] = deque()
         while True:
             if not ready:
@@ -107,15 +112,14 @@ class Writer:
                 return
             self._do(database, work, future)
 
-    def _wait(self, database: Database, ready: deque[Job]) -> None:
+    def _wait(self, database: "LogDatabase", ready: deque[Job]) -> None:
         """Wait for at least one job and take all that are queued; flush and checkpoint
         meanwhile.
         """
         while not ready:
             try:
-                ready.append(
-                    self._jobs.get(timeout=FLUSH_AFTER_S if database.has_idle_work else None)
-                )
+                pause_s = FLUSH_AFTER_S if database.has_idle_work else database.idle_s
+                ready.append(self._jobs.get(timeout=pause_s))
             except Empty:
                 if database.unflushed and not self._fatal:
                     self._sync(database)
@@ -123,7 +127,7 @@ class Writer:
         while not self._jobs.empty():
             ready.append(self._jobs.get())
 
-    def _commit(self, database: Database, ready: deque[Job]) -> None:
+    def _commit(self, database: "LogDatabase", ready: deque[Job]) -> None:
         """Commit the writes at the head of `ready` in one transaction."""
         before, batch = dict(self._last_keys), []
         while ready and isinstance(write := ready[0][0], Write):
@@ -139,7 +143,7 @@ class Writer:
         for _, future in batch:
             _resolve(future, failure)
 
-    def _order_error(self, database: Database, write: Write) -> SessionError | None:
+    def _order_error(self, database: "LogDatabase", write: Write) -> SessionError | None:
         """Return the error of a write whose entries do not continue their logs, else None.
 
         After a failed write the writes queued behind it do not continue.
@@ -152,19 +156,19 @@ class Writer:
                     why = f"an entry out of order was refused by the log in {self._folder}"
                     return self._last_failure or SessionError(why)
                 reached[number] = key
-        except SqliteError as error:
+        except (SqliteError, SessionError) as error:
             return store_failure(error, self._folder)
         self._last_keys.update(reached)
         return None
 
-    def _last_key(self, database: Database, number: int) -> int:
+    def _last_key(self, database: "LogDatabase", number: int) -> int:
         """Return the key of the last entry of session `number`, or the key before its first one."""
         if number in self._last_keys:
             return self._last_keys[number]
         start = entry_key(number, self._start_seqs.get(number, 0))
-        return max(start, last_key(database.connection, number))
+        return max(start, database.last_key(number))
 
-    def _attempt(self, database: Database, writes: Sequence[Write]) -> SessionError | None:
+    def _attempt(self, database: "LogDatabase", writes: Sequence[Write]) -> SessionError | None:
         clean, flush = not database.unflushed, any(write.flush for write in writes)
         try:
             if flush:
@@ -172,15 +176,17 @@ class Writer:
                 database.make_durable()
             database.commit(writes)
         except DatabaseMoved:
-            from longrein.store.salvage import restore_moved_database
-
-            self._fatal = StoreDamaged(restore_moved_database(database))
+            self._fatal = _moved(database)
             return self._fatal
-        except (OSError, SqliteError) as error:
+        except (OSError, SqliteError, SessionError) as error:
             if is_damage(error):
                 mark_suspect(self._folder)
             return store_failure(error, self._folder)
         self.commits += 1
+        if any(write.withdraws for write in writes):
+            failure = self._sync(database)
+            database.empty_wal()
+            return failure
         if flush:
             return self._sync(database)
         now_us = self._wall_us()
@@ -190,7 +196,7 @@ class Writer:
             self._sync(database)
         return None
 
-    def _sync(self, database: Database) -> SessionError | None:
+    def _sync(self, database: "LogDatabase") -> SessionError | None:
         """Flush. After a failed flush the state of the disk is unknown, and the log refuses
         writes until it is reopened.
         """
@@ -207,14 +213,14 @@ class Writer:
         return None
 
     def _do(
-        self, database: Database, work: Callable[[Database], Any], future: "Future[Any]"
+        self, database: "LogDatabase", work: Callable[[Any], Any], future: "Future[Any]"
     ) -> None:
         try:
             future.set_result(work(database))
         except (OSError, SqliteError, SessionError) as error:
             future.set_exception(store_failure(error, self._folder))
 
-    def _end(self, database: Database, future: "Future[Any]") -> None:
+    def _end(self, database: "LogDatabase", future: "Future[Any]") -> None:
         failure = self._fatal
         if failure is None:
             failure = (
@@ -224,17 +230,22 @@ class Writer:
             )
         _resolve(future, failure or self._sync(database))
 
-    def _check_files(self, database: Database) -> SessionError | None:
+    def _check_files(self, database: "LogDatabase") -> SessionError | None:
         """Check that the database files are still in place; else writes since the last check are
         lost.
         """
         try:
             database.check_files()
         except DatabaseMoved:
-            from longrein.store.salvage import restore_moved_database
-
-            return StoreDamaged(restore_moved_database(database))
+            return _moved(database)
         return None
+
+
+def _moved(database: "LogDatabase") -> StoreDamaged:
+    from longrein.store.salvage import restore_moved_database
+
+    assert isinstance(database, Database)
+    return StoreDamaged(restore_moved_database(database))
 
 
 def _resolve(future: "Future[None]", failure: SessionError | None) -> None:

@@ -1,0 +1,1 @@
+"""The session log in PostgreSQL: one database for the sessions of many machines."""
