@@ -30,7 +30,7 @@ from longrein.extensions.inspector.policies import replayed_inspection, scale_of
 from longrein.extensions.inspector.shorten import BODY_BYTES_MAX, fit
 from longrein.extensions.lab.replay import PLAIN, CostAccount, PlainReplay, of_entries
 from longrein.extensions.lab.replay.own_decisions import OwnDecisions
-from longrein.extensions.lab.replay.recording import placed_handles
+from longrein.extensions.lab.replay.recording import numbered_steps, placed_handles
 
 ENTRIES = 620
 
@@ -265,7 +265,7 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
     names = ["longrein", "keep-all", "summary-92", "batch"]
 
     def decided() -> OwnDecisions:
-        return OwnDecisions(inspector.entries)
+        return OwnDecisions(numbered_steps(inspector.entries))
 
     assert [policy.name for policy in found.policies] == names
     for policy in found.policies:
@@ -274,7 +274,9 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
         assert policy.cumulative[-1] == pytest.approx(policy.cost, abs=1e-5)
         assert policy.with_recalls >= policy.cost > 0
     window = round(inspector.budget.window_tokens / scale.tokens)
-    replay = PlainReplay(recording, PLAIN["batch"], window, OwnDecisions(inspector.entries).rewinds)
+    replay = PlainReplay(
+        recording, PLAIN["batch"], window, OwnDecisions(numbered_steps(inspector.entries)).rewinds
+    )
     account = CostAccount("batch", recording, scale.rates, window=window)
     for change in replay.changes():
         account.request(change, replay.tokens, replay.summary_tokens)
@@ -304,7 +306,7 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
 def test_the_session_as_it_was_is_replayed_with_the_forms_of_its_log(entries: int) -> None:
     sample = SampleSession(window=40_000).grow(entries)
     recording = of_entries("sample", sample.entries)
-    decisions = OwnDecisions(sample.entries)
+    decisions = OwnDecisions(numbered_steps(sample.entries))
     replay = PlainReplay(recording, decisions, 40_000, decisions.rewinds)
     shown: dict[int, str | None] = dict(enumerate(item.text for item in recording.items))
     for change in replay.changes():
@@ -318,7 +320,7 @@ def test_the_session_as_it_was_is_replayed_with_the_forms_of_its_log(entries: in
     for entry in sample.entries[: upto + 1]:
         state = advance(state, entry, lambda to: sample.entries[:to])
     items = {item.handle: text_of_item(item) for item in state.items if item.handle}
-    places = placed_handles(sample.entries)
+    places = placed_handles(numbered_steps(sample.entries))
     compared = [handle for handle, (_, seq) in places.items() if seq <= upto]
     assert len(compared) > 60
     for handle in compared:

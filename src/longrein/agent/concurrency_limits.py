@@ -3,6 +3,8 @@
 import asyncio
 from collections import deque
 
+import msgspec
+
 from longrein.events import AskFailed, Replied
 
 
@@ -104,15 +106,18 @@ GAP_MIN_S, GAP_MAX_S = 0.05, 2.0
 """Limits of the gap between two requests after a refusal."""
 
 
-class _Provider:
-    def __init__(self) -> None:
-        self.free_s = 0.0
-        """Monotonic time of the next free request slot."""
-        self.held_s = 0.0
-        """Monotonic time until which the provider refuses."""
-        self.gap_s = 0.0
-        self.refusal: AskFailed | None = None
-        """The latest refusal."""
+class ProviderRate(msgspec.Struct):
+    """Times of a provider, and its refusal."""
+
+    free_s: float = 0.0
+    """Time of the next free request slot."""
+    held_s: float = 0.0
+    """Time until which the provider refuses."""
+    tokens_s: float = 0.0
+    """Time until which the tokens of earlier replies fill the limit of a minute."""
+    gap_s: float = 0.0
+    refusal: AskFailed | None = None
+    """The latest refusal."""
 
 
 class RateLimit:
@@ -124,7 +129,7 @@ class RateLimit:
     """
 
     def __init__(self) -> None:
-        self._providers: dict[str, _Provider] = {}
+        self._providers: dict[str, ProviderRate] = {}
 
     def take_turn(self, provider: str, now_s: float) -> tuple[float, AskFailed | None]:
         """Reserve the next slot; return seconds until then, and the refusal that delayed it.
@@ -142,7 +147,7 @@ class RateLimit:
         """Register the outcome of a request."""
         known = self._providers.get(provider)
         if isinstance(outcome, AskFailed) and outcome.kind in ("rate", "overload"):
-            known = self._providers.setdefault(provider, _Provider())
+            known = self._providers.setdefault(provider, ProviderRate())
             known.refusal, told = outcome, outcome.retry_after_s
             known.held_s = max(known.held_s, now_s + min(HOLD_MAX_S, told if told >= 0 else HOLD_S))
             known.free_s = max(known.free_s, known.held_s)

@@ -1,7 +1,7 @@
 """Model requests: send one, stream its deltas to subscribers, append `Replied` or `AskFailed`."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -50,8 +50,10 @@ from longrein.models import (
 from longrein.permissions import rule_tool
 from longrein.tools import Tool, own_name
 
-SNAPSHOT_AFTER_S = 0.1
-"""Age of a request at which a snapshot is written, while the model works."""
+MEANWHILE_S = 0.1
+"""Age of a request at which a snapshot is written and commands are prepared, while the model
+works.
+"""
 TOLD_WAIT_S = 1.0
 """A shorter wait for the provider is not announced."""
 
@@ -63,16 +65,6 @@ async def request_turn(
 
     When it is interrupted, what has come so far is kept (DESIGN: stopping in the middle).
     """
-    if (
-        session.mode != "plan"
-    ):  # start the supervisor early where a command may run without a question
-        unasked = (
-            session.deps.tools
-            if session.mode == "bypassPermissions"
-            else map(rule_tool, session.rules.allow)
-        )
-        for name in unasked:
-            session.expect(name)
     await _wait_for_turn(session)
     state, model = session.state, session.deps.model
     budget = window_of(state, model.budget)
@@ -94,9 +86,7 @@ async def request_turn(
         else probe
     )
     known, refused = session.state.gauge.ceiling, session.state.refused_raw
-    meanwhile = asyncio.get_running_loop().call_later(
-        SNAPSHOT_AFTER_S, lambda: session.keep_snapshot(due=SNAPSHOT_EVERY)
-    )
+    meanwhile = asyncio.get_running_loop().call_later(MEANWHILE_S, _work_meanwhile, session)
     outcome = await stream_answer(session, request, seq, asked.reserved_usd)
     meanwhile.cancel()
     session.deps.rate_limit.heard(model.provider, outcome, session.deps.clock.mono_s())
@@ -113,6 +103,19 @@ async def request_turn(
             "the window counts as smaller than that from now on"
         )
     session.paused_failures = 0 if session.state.failures == 0 else session.paused_failures
+
+
+def _work_meanwhile(session: Session) -> None:
+    """Write a snapshot; prepare a command where one may run without a question."""
+    session.keep_snapshot(due=SNAPSHOT_EVERY)
+    if session.mode == "bypassPermissions":
+        unasked: Iterable[str] = session.deps.tools
+    elif session.mode != "plan":
+        unasked = map(rule_tool, session.rules.allow)
+    else:
+        unasked = ()
+    for name in unasked:
+        session.expect(name)
 
 
 async def _wait_for_turn(session: Session) -> None:

@@ -143,15 +143,15 @@ class OpenSession(Session):
                 subagents.resume()
         for part in self.parts:
             part.started()
-        await self._keep_after_a_cut()
+        await self._take_up_after_a_cut()
         try:
             await run(self, once=once)
         finally:
             self.loop_task = None
 
-    async def _keep_after_a_cut(self) -> None:
-        """Keep the work tree as it is after a kill in the middle of a command, so that a later
-        change is not taken for the command's.
+    async def _take_up_after_a_cut(self) -> None:
+        """Take up what a kill in the middle of a command has left: its supervisor, which may still
+        run it, and the work tree, so that a later change is not taken for the command's.
         """
         cut = [
             open_call.call.id
@@ -160,6 +160,9 @@ class OpenSession(Session):
             and (tool := self.deps.tools.get(open_call.call.name)) is not None
             and tool.traits.kind not in ("read", "search")
         ]
+        tasks = self.open(BackgroundTasks) if cut else None
+        if tasks is not None:
+            tasks.warm()
         if cut and Checkpoints in self.deps.parts:
             checkpoints = self.open(Checkpoints)
             assert checkpoints is not None

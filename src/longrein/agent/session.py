@@ -564,6 +564,10 @@ class Session:
         """Session that owns the processes: the root of the tree."""
         return self.id if self.deps.parent_policy is None else self.deps.parent_policy.root_id
 
+    def call_id(self, call: str) -> str:
+        """Name of a call that no other session has; '' for none."""
+        return f"{self.id}/{call}" if call else ""
+
     async def perform(self, act: Coroutine[Any, Any, None]) -> None:
         """Run one move so that an interrupt can cancel it; the move records its own end.
 

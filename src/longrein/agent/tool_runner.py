@@ -383,6 +383,7 @@ def tool_context(
     return ToolContext(
         call=call,
         session=session.process_session,
+        call_id=session.call_id(call),
         nonce=state.nonce,
         cwd=state.cwd,
         workspace=deps.workspace,

@@ -34,6 +34,7 @@ from longrein.store import (
     list_sessions,
 )
 from longrein.store.daemon_threads import run_in_thread
+from longrein.store.session_folder import existing_folder
 from longrein.workspace import spooled_tasks
 
 T = TypeVar("T")
@@ -99,9 +100,11 @@ class App:
         return await fork(self.context, session)
 
     async def delete(self, session: str) -> None:
-        """Delete a stored session. Raises `SessionBusy` where it is open or has running tasks."""
-        info = next((info for info in self.sessions() if info.session == session), None)
-        if info is not None and any(task.state == "running" for task in spooled_tasks(info.folder)):
+        """Delete a stored session. Raises `SessionUnknown`, `SessionBusy` where it is open or has
+        running tasks.
+        """
+        folder = existing_folder(self.context.state_dir, session)
+        if any(task.state == "running" for task in spooled_tasks(folder)):
             raise SessionBusy(
                 f"session {session} has background tasks that still run; stop them first"
             )

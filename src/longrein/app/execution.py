@@ -92,16 +92,21 @@ def make_spawner(
 
 def make_sandbox(run_context: RunContext, log: SessionLog, roots: Sequence[str]) -> SessionSandbox:
     """Build the sandbox of commands. Raises `UsageError` where it is required and none works."""
-    sandbox = SessionSandbox(
+    sandbox = sandbox_in(run_context, log.folder, roots)
+    _check_sandbox(run_context.settings.sandbox, sandbox)
+    return sandbox
+
+
+def sandbox_in(run_context: RunContext, folder: str, roots: Sequence[str]) -> SessionSandbox:
+    """Build the sandbox that the settings ask for. Its private folders are made in `folder`."""
+    return SessionSandbox(
         run_context.settings.sandbox,
-        folder=log.folder,
+        folder=folder,
         home=run_context.home,
         state_dir=run_context.state_dir,
         environ=run_context.environ,
         roots=roots,
     )
-    _check_sandbox(run_context.settings.sandbox, sandbox)
-    return sandbox
 
 
 def _check_sandbox(options: SandboxOptions, sandbox: SessionSandbox) -> None:

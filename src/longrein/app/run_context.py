@@ -49,6 +49,7 @@ from longrein.store import (
     latest_session,
     session_info,
 )
+from longrein.store.session_folder import use_store
 from longrein.workspace import end_orphans, nesting_depth
 
 PREPARE_AHEAD = 0.02
@@ -77,6 +78,8 @@ INSTRUCTIONS_BYTES_MAX = 1 << 20
 """Largest file of `--system-prompt-file`."""
 THINKING_TOKENS = {"none": 0, "minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576}
 """Effort -> tokens of `--max-thinking-tokens` up to which it is chosen; more is `max`."""
+STORE_ADDRESSES = ("postgresql://", "postgres://")
+"""Beginnings of the addresses of stores."""
 NESTED_MAX = 3
 """Levels of longrein started by commands of longrein, below the first."""
 
@@ -151,6 +154,7 @@ def read_run_context(
     is_trusted = trusted.cover(cwd)
     given, table = read_given(options.settings, cwd, home) if options.settings else (None, None)
     settings = _settings(options, cwd, home, environ, trusted=is_trusted, given=given)
+    use_store_at(state, settings.sessions.store)
     roots = (*roots, *(folder for folder in settings.folders if folder not in roots))
     left_out = (
         ()
@@ -162,6 +166,27 @@ def read_run_context(
     return RunContext(
         options, settings, environ, home, cwd, state, roots, trusted, left_out, hooks, keys
     )
+
+
+def use_store_at(state_dir: str, address: str) -> None:
+    """Keep the new sessions of `state_dir` in the PostgreSQL database at `address`, '' for files.
+    Raises `UsageError`, which does not show the address: it may hold a password.
+    """
+    if not address:
+        use_store(state_dir, None)
+        return
+    if not address.startswith(STORE_ADDRESSES) or "password=" in address:
+        raise UsageError(
+            "sessions.store is not an address such as postgresql://USER:PASSWORD@HOST/DATABASE"
+        )
+    try:
+        from longrein.store.postgresql.postgresql_store import PostgresqlStore
+    except ImportError as error:
+        raise UsageError(
+            f"sessions.store needs psycopg, which cannot be loaded ({error.name}): pip install "
+            "'longrein[fleet]'"
+        ) from None
+    use_store(state_dir, PostgresqlStore(address))
 
 
 def with_keys(environ: Mapping[str, str], keys: StoredKeys | None) -> Mapping[str, str]:

@@ -65,7 +65,11 @@ async def run_in_foreground(
     It becomes a background task when its time has passed (if the options allow) or when the user
     sends it there.
     """
-    started, call = await _start(tasks, fact, sink), fact.call
+    try:
+        spec, call = command_spec(tasks, fact), fact.call
+    except OSError as error:
+        return _unconfined(error)
+    started = await _start(tasks, spec, sink)
     if isinstance(started, CommandExit):
         return started
     wish: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -79,7 +83,9 @@ async def run_in_foreground(
         if not over.done() and not goes_on:
             started.end("timeout")
         if over.done() or not goes_on:
-            return await over
+            ended = await over
+            tasks.pool.supervision.prepare(spec)
+            return ended
     except asyncio.CancelledError:
         started.end("interrupt")
         raise
@@ -197,39 +203,49 @@ async def _start_seated(tasks: SessionTasks, fact: TaskStarted) -> StartedComman
     """Start a command for which a slot was taken; free the slot if that fails."""
     started: StartedCommand | CommandExit | None = None
     try:
-        started = await _start(tasks, fact, None, stdin=True)
+        try:
+            spec = command_spec(tasks, fact, stdin=True)
+        except OSError as error:
+            return _unconfined(error)
+        started = await _start(tasks, spec, None)
         return started
     finally:
         if started is None or isinstance(started, CommandExit):
             tasks.pool.slots.leave()
 
 
-async def _start(
-    tasks: SessionTasks, fact: TaskStarted, sink: ReplayableSink | None, *, stdin: bool = False
-) -> StartedCommand | CommandExit:
+def command_spec(tasks: SessionTasks, fact: TaskStarted, *, stdin: bool = False) -> CommandSpec:
+    """Return how to start a command. Raises OSError where the sandbox cannot be set up."""
     host = tasks.host
-    try:
-        confinement = None if fact.outside_sandbox else confine(host, fact.cwd)
-    except OSError as error:
-        return CommandExit(
-            126, "", "not_started", f"the sandbox could not be set up: {error.strerror or error}"
-        )
+    confinement = None if fact.outside_sandbox else confine(host, fact.cwd)
     variables = (
         {}
         if fact.outside_sandbox and confines(host.deps.sandbox)
         else host.part(SessionHooks).all_variables
     )
+    return CommandSpec(
+        fact.command,
+        fact.cwd,
+        {
+            **host.deps.workspace.environment(host.process_session, host.call_id(fact.call)),
+            **variables,
+        },
+        confinement,
+        traced=Checkpoints in host.deps.parts,
+        stdin=stdin,
+    )
+
+
+def _unconfined(error: OSError) -> CommandExit:
+    why = f"the sandbox could not be set up: {error.strerror or error}"
+    return CommandExit(126, "", "not_started", why)
+
+
+async def _start(
+    tasks: SessionTasks, spec: CommandSpec, sink: ReplayableSink | None
+) -> StartedCommand | CommandExit:
     return await tasks.pool.supervision.start(
-        CommandSpec(
-            fact.command,
-            fact.cwd,
-            {**host.deps.workspace.environment(host.process_session), **variables},
-            confinement,
-            traced=Checkpoints in host.deps.parts,
-            stdin=stdin,
-        ),
-        sink=sink,
-        output_bytes_max=host.deps.options.output_bytes_max,
+        spec, sink=sink, output_bytes_max=tasks.host.deps.options.output_bytes_max
     )
 
 

@@ -4,6 +4,7 @@ restart.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from longrein.agent.background.output_excerpts import Slice, last_lines, matchin
 from longrein.agent.background.session_tasks import UNKNOWN, SessionTasks, is_output_stored
 from longrein.agent.background.start import (
     carry,
+    command_spec,
     finish_despite_cancel,
     queue_task,
     run_in_background,
@@ -132,6 +134,10 @@ class BackgroundControl(BackgroundTasks):
 
     def warm(self) -> None:
         self.pool.supervision.warm()
+        if self.pool.supervision.may_prepare:
+            with suppress(OSError):  # told when a command needs it
+                spec = command_spec(self.tasks, task_started(self.tasks, "", ""))
+                self.pool.supervision.prepare(spec)
 
     async def collect(self) -> None:
         """Record ended tasks between two moves; ends that were found at the open wake nobody."""

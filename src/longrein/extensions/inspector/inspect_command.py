@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import webbrowser
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
@@ -19,7 +19,7 @@ from longrein.events import Entry, LongreinError, SessionUnknown, UsageError
 from longrein.extensions.inspector.inspection import SessionInspector, can_replay, inspect_session
 from longrein.extensions.inspector.page import render
 from longrein.extensions.inspector.page_data import Comparison, Inspection
-from longrein.extensions.inspector.page_server import InspectorServer, LivePage
+from longrein.extensions.inspector.page_server import InspectorServer, LivePage, Pages
 from longrein.extensions.inspector.shorten import PAGE_BYTES_MAX, fit
 from longrein.frontends.stdio import say, show
 from longrein.steps.human_text import counted, size
@@ -91,12 +91,12 @@ def inspect(
     if len(words) > 1:
         raise UsageError("one session at a time; two side by side: longrein inspect --compare A B")
     with closing(_logs(place, words)) as logs:
-        inspector = _reading(place, logs)
+        inspector = read_session(place, logs)
         found = inspect_session(inspector)
         if live:
             return _serve(logs, inspector, found, opens=opens)
         page = render(msgspec.json.encode(found))
-        _deliver(page, out or os.path.join(logs.folder, PAGE), is_new=bool(out), opens=opens)
+        deliver(page, out or os.path.join(logs.folder, PAGE), is_new=bool(out), opens=opens)
     _tell_left_out(found)
     return 0
 
@@ -111,7 +111,7 @@ def _logs(place: RunContext, words: Sequence[str]) -> StoredLogs:
     return StoredLogs(place.state_dir, found)
 
 
-def _reading(place: RunContext, logs: StoredLogs) -> SessionInspector:
+def read_session(place: RunContext, logs: StoredLogs) -> SessionInspector:
     """Return the inspector of a session that has read its logs."""
     inspector = SessionInspector(logs, lambda name: named_budget(place, name))
     inspector.read()
@@ -121,7 +121,7 @@ def _reading(place: RunContext, logs: StoredLogs) -> SessionInspector:
 # --- Files ----------------------------------------------------------------------------------------
 
 
-def _deliver(page: bytes, path: str, *, is_new: bool, opens: bool) -> None:
+def deliver(page: bytes, path: str, *, is_new: bool, opens: bool) -> None:
     """Write a page for its owner alone and open it. `is_new`: refuse to replace a file."""
     path = os.path.abspath(path)
     if is_new and os.path.lexists(path):
@@ -175,12 +175,14 @@ def _compare(place: RunContext, words: Sequence[str], out: str, *, opens: bool) 
         )
     with closing(_logs(place, words)) as logs:
         if policies:
-            found = _policies(_reading(place, logs), policies)
+            found = _policies(read_session(place, logs), policies)
         else:
             with closing(_logs(place, words[1:])) as others:
-                found = Comparison(_half(_reading(place, logs)), _half(_reading(place, others)))
+                found = Comparison(
+                    _half(read_session(place, logs)), _half(read_session(place, others))
+                )
         page = render(msgspec.json.encode(found))
-        _deliver(page, out or os.path.join(logs.folder, COMPARISON), is_new=bool(out), opens=opens)
+        deliver(page, out or os.path.join(logs.folder, COMPARISON), is_new=bool(out), opens=opens)
     return 0
 
 
@@ -217,22 +219,28 @@ def _policies(inspector: SessionInspector, policies: Sequence[str]) -> Compariso
 def _serve(logs: StoredLogs, inspector: SessionInspector, found: Inspection, *, opens: bool) -> int:
     """Serve the page until Ctrl-C, also while no process has the session open."""
     page = LivePage(found)
+    told = (
+        "the page shows the session as it grows; Ctrl-C ends it. Whoever has this address can read "
+        "the session:"
+    )
+    serve_page(page, told, lambda: _follow(logs, inspector, page), opens=opens)
+    return 0
+
+
+def serve_page(page: Pages, told: str, run: Callable[[], object], *, opens: bool) -> None:
+    """Tell the address of a page and serve it until Ctrl-C ends `run`."""
     with InspectorServer(page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            say(
-                "the page shows the session as it grows; Ctrl-C ends it. Whoever has this address "
-                "can read the session:"
-            )
+            say(told)
             show(f"{server.url}\n")
             if opens:
                 webbrowser.open(server.url)
-            _follow(logs, inspector, page)
+            run()
         except KeyboardInterrupt:
             pass
         finally:
             server.finish()
-    return 0
 
 
 def _follow(logs: StoredLogs, inspector: SessionInspector, page: LivePage) -> NoReturn:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -59,12 +60,24 @@ class SessionLogs(Protocol):
         """Return the title of the session; '' for none."""
 
 
+class PolicyCosts(Protocol):
+    """Costs of the session under other context policies."""
+
+    def hear(self, step: Step, /) -> None:
+        """Take in a step of the session."""
+
+    def priced(self, base: Inspection, budget: Budget, sent_tokens: float, /) -> Inspection:
+        """Return `base` with the costs. `sent_tokens`: tokens of all that requests sent first."""
+
+
 class AgentLog:
     """Data read from the log of one agent."""
 
-    def __init__(self, label: str, session: str, lane_label: str, parent: str) -> None:
+    def __init__(
+        self, label: str, session: str, lane_label: str, parent: str, rows_max: int
+    ) -> None:
         self.label, self.session = label, session
-        self.rows = TranscriptBuilder(label)
+        self.rows = TranscriptBuilder(label, rows_max)
         self.lane = LaneBuilder(label, lane_label, parent)
         self._projection = Projection()
         self.seq = 0
@@ -94,20 +107,22 @@ class SessionInspector:
         self._budgets: dict[str, Budget] = {}
         self._state = State()
         self._kept: dict[int, State] = {}  # States that the log went back to, for `advance`
-        self._entries: list[Entry] = []
+        self._begun_us = self._count = 0
         self._items = ItemTracker()
         self._requests = RequestTracker(self._items, self._budget)
-        self._agents = {"": AgentLog("", "", "longrein", "")}
+        self._agents = {"": AgentLog("", "", "longrein", "", rows_max)}
         self._children: dict[str, Child] = {}
         self._files = FileTracker()
         self._cost = CostTable()
+        self.policies = _policy_costs()
         self._missing: set[str] = set()
         """Subagents whose logs are not read."""
         self._branch = self._cwd = self._words = ""
 
     @property
-    def entries(self) -> Sequence[Entry]:
-        return self._entries
+    def entries(self) -> Iterable[Entry]:
+        """Entries that were read, read again from the log."""
+        return self._history(self._state.seq)
 
     @property
     def budget(self) -> Budget:
@@ -144,14 +159,14 @@ class SessionInspector:
         """Return all that the page shows, with whole texts and without policies."""
         budget = self.budget
         now_us = max([0, *(subagent.last_at for subagent in self._children.values())])
-        if self._entries:
-            now_us = max(now_us, self._entries[-1].at)
+        now_us = max(now_us, self._state.at)
         is_open = self._logs.is_open()
         usable = budget.usable_tokens
         rows, items = self._transcript(), self._item_data()
-        left_out = LeftOut(subagents=len(self._missing), rows=max(0, len(rows) - self._rows_max))
+        count = sum(agent.rows.count for agent in self._agents.values())
+        left_out = LeftOut(subagents=len(self._missing), rows=max(0, count - self._rows_max))
         if left_out.rows:
-            rows = rows[left_out.rows :]
+            rows = rows[-self._rows_max :]
             first = next((row.seq for row in rows if not row.agent), 0)
             items = [item for item in items if item.shown or item.seq >= first]
         return Inspection(
@@ -185,12 +200,19 @@ class SessionInspector:
         if agent.label:
             return
         kept = self._state.sent_items
-        self._state = advance(self._state, entry, lambda to: self._entries[:to], self._kept)
-        self._entries.append(entry)
+        self._begun_us = self._begun_us or entry.at
+        self._count += 1
+        self._state = advance(self._state, entry, self._history, self._kept)
         for step in steps:
+            if self.policies is not None:
+                self.policies.hear(step)
             self._cost.hear(step)
             self._requests.hear(step, self._state, kept)
             self._note(step)
+
+    def _history(self, to: int) -> Iterable[Entry]:
+        entries = self._logs.entries("", 0) or ()
+        return takewhile(lambda entry: entry.seq <= to, entries)
 
     def _note(self, step: Step) -> None:
         """Take the folder, the branch and the first words of the user."""
@@ -223,7 +245,9 @@ class SessionInspector:
         self._children[event.child] = Child(label, agent.label, step.seq, step.at, event)
         if len(self._agents) <= SUBAGENTS_MAX:
             lane = f"{event.kind}: {event.description}".rstrip(": ")
-            self._agents[event.child] = AgentLog(label, event.child, lane, agent.label or "main")
+            self._agents[event.child] = AgentLog(
+                label, event.child, lane, agent.label or "main", self._rows_max
+            )
         else:
             self._missing.add(event.child)
 
@@ -242,11 +266,11 @@ class SessionInspector:
             shortened(self._logs.title() or self._words, TITLE_CHARS_MAX),
             f"{prefix.provider}/{prefix.model}" if prefix is not None else "",
             self._cwd,
-            self._entries[0].at if self._entries else 0,
+            self._begun_us,
             now_us,
             self._branch,
             is_open,
-            len(self._entries),
+            self._count,
         )
 
     def _transcript(self) -> list[TranscriptRow]:
@@ -256,7 +280,7 @@ class SessionInspector:
 
     def _item_data(self) -> list[ItemData]:
         state, budget = self._state, self.budget
-        goes = next_compacted(state, budget) if self._entries else ()
+        goes = next_compacted(state, budget) if self._count else ()
         rows = report(state, budget, goes).shown
         shown = {row.handle: (row.usd, row.goes) for row in rows if row.handle}
         items = self._items.items(shown)
@@ -277,7 +301,7 @@ class SessionInspector:
         return sum(
             life.tokens
             for life in self._items.lives.values()
-            if life.item.kind not in ("context", "summary")
+            if life.kind not in ("context", "summary")
         )
 
 
@@ -299,15 +323,21 @@ def can_replay() -> bool:
     return "lab" in bundled_extensions()
 
 
+def _policy_costs() -> PolicyCosts | None:
+    if not can_replay():
+        return None
+    from longrein.extensions.inspector.policies import ReplayedPolicies
+
+    return ReplayedPolicies()
+
+
 def inspect_session(inspector: SessionInspector) -> Inspection:
     """Return the inspection of what was read, fit to the size of a page; where the lab is here,
     with the cost of the plain policies.
     """
     found = inspector.inspection()
-    if can_replay():
-        from longrein.extensions.inspector.policies import with_policies
-
-        found = with_policies(found, inspector.entries, inspector.budget, inspector.sent_tokens())
+    if inspector.policies is not None:
+        found = inspector.policies.priced(found, inspector.budget, inspector.sent_tokens())
     return fit(found)
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from longrein.context import Item, State, arguments_text, reading_place
+from longrein.context.state.request_types import ItemKind
 from longrein.events import Form, Image, ToolCall, ToolResult, text_of
 from longrein.extensions.inspector.page_data import ItemData, Stage
 from longrein.steps import BreakStep, CompactionStep, NoticeStep, Step
@@ -31,9 +32,12 @@ def in_words(reason: str) -> str:
 
 
 class Life(msgspec.Struct):
-    """An item while the log is read."""
+    """An item while the log is read, without its content."""
 
-    item: Item
+    key: tuple[int, int, int]
+    kind: ItemKind
+    seqs: tuple[int, int]
+    tool: str
     born_request: int
     tokens: int
     stages: list[Stage]
@@ -84,7 +88,7 @@ class ItemTracker:
                 new += item.tokens
         if is_broken:
             for handle in sorted(self._shown - state.index.keys()):
-                self._gone(self.lives[handle], n)
+                self._gone(handle, n)
         self._changes.clear()
         return new
 
@@ -96,10 +100,12 @@ class ItemTracker:
         if is_short:
             stage = Stage(n, item.key[0], _form_of(item), tokens, text_of_item(item), why)
         begins = reading_place(state, item, self._calls)
-        return Life(item, n, tokens, [stage], begins or _first_words(item))
+        tool = item.part.name if isinstance(item.part, ToolCall | ToolResult) else ""
+        begins = begins or _first_words(item)
+        return Life(item.key, item.kind, item.seqs, tool, n, tokens, [stage], begins)
 
     def _take_known(self, state: State, life: Life, item: Item, n: int) -> None:
-        if life.item.key == item.key and life.is_shown:
+        if life.key == item.key and life.is_shown:
             return
         tokens, seq = state.gauge.scale(item.tokens), item.key[0]
         is_full = item.form in ("full", "summary")
@@ -118,14 +124,16 @@ class ItemTracker:
             why = SHORT_AT_BIRTH
         stage = Stage(n, seq, form, tokens, text, why)
         life.stages.append(stage)
-        life.item, life.is_shown = item, True
+        life.key, life.kind, life.seqs = item.key, item.kind, item.seqs
+        life.is_shown = True
         self._shown.add(item.handle)
 
-    def _gone(self, life: Life, n: int) -> None:
+    def _gone(self, handle: str, n: int) -> None:
+        life = self.lives[handle]
         life.is_shown = False
-        self._shown.discard(life.item.handle)
+        self._shown.discard(handle)
         for change in self._changes:
-            stage = _end_by(change, life.item, n)
+            stage = _end_by(change, handle, life, n)
             if stage is not None:
                 life.stages.append(stage)
                 return
@@ -138,16 +146,15 @@ class ItemTracker:
         return [self._item(handle, life, shown.get(handle)) for handle, life in self.lives.items()]
 
     def _item(self, handle: str, life: Life, shown: tuple[float, bool] | None) -> ItemData:
-        item = life.item
         usd, goes = shown or (0.0, False)
         return ItemData(
             handle,
-            item.kind,
+            life.kind,
             life.born_request,
             int(handle[1:].partition(".")[0]),
             life.tokens,
             list(life.stages),
-            tool=item.part.name if isinstance(item.part, ToolCall | ToolResult) else "",
+            tool=life.tool,
             begins=life.begins,
             shown=shown is not None,
             usd=round(usd, 6),
@@ -163,19 +170,19 @@ def _form_of(item: Item) -> Literal["trimmed", "placeholder"]:
     return "trimmed" if item.form == "trimmed" else "placeholder"
 
 
-def _end_by(step: BreakStep | CompactionStep, item: Item, n: int) -> Stage | None:
-    """Return the stage in which `step` took `item` out of the view; None if another step did."""
-    seq, first = step.seq, item.seqs[0]
+def _end_by(step: BreakStep | CompactionStep, handle: str, life: Life, n: int) -> Stage | None:
+    """Return the stage in which `step` took an item out of the view; None if another step did."""
+    seq, first = step.seq, life.seqs[0]
     match step:
         case CompactionStep(summarized=span) if span and span.first <= first <= span.last:
             return Stage(n, seq, "summarised", why=in_words(step.reason))
         case CompactionStep(cleared=cleared) if cleared:
-            form = next((f for f in _folded(cleared.forms) if f.handle == item.handle), None)
+            form = next((f for f in _folded(cleared.forms) if f.handle == handle), None)
             why = in_words(step.reason)
             return Stage(n, seq, "folded", 0, form.text, why) if form else None
         case CompactionStep(restored=restored) if restored:
             return Stage(n, seq, "gone", why=f"the compaction r{restored.undone} was undone")
-        case BreakStep(prefix=prefix) if prefix and item.kind == "context":
+        case BreakStep(prefix=prefix) if prefix and life.kind == "context":
             return Stage(n, seq, "gone", why=f"a new prefix took its place ({step.reason})")
         case BreakStep(rewound=rewound) if rewound and first > rewound.to:
             return Stage(n, seq, "gone", why=f"the user went back to r{rewound.to}")

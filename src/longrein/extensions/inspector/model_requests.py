@@ -2,7 +2,7 @@
 price.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -12,6 +12,7 @@ from longrein.context.state.request_types import ItemKind
 from longrein.events import (
     Asked,
     AskFailed,
+    Entry,
     PrefixSet,
     Replied,
     Usage,
@@ -19,7 +20,7 @@ from longrein.events import (
 )
 from longrein.extensions.inspector.item_lifecycles import ItemTracker
 from longrein.extensions.inspector.page_data import MODULES, Break, ModuleTokens, RequestData
-from longrein.steps import BreakStep, CompactionStep, RequestStep, Step
+from longrein.steps import BreakStep, CompactionStep, RequestStep, Step, steps_of
 
 MODULE_OF_KIND: Mapping[ItemKind, str] = {
     "context": "instructions",
@@ -38,6 +39,11 @@ MISSED_MIN, MISSED_SHARE_MIN = 1_024, 0.05
 """Tokens, and share of what could be read, from which a miss without an entry that explains it
 is marked as a break.
 """
+BREAK_EVENTS = (
+    *("PrefixSet", "Asked", "AskFailed", "Replied"),
+    *("Rewound", "Cleared", "Summarized", "Restored"),
+)
+"""Types of the entries that tell the breaks of a session."""
 
 
 class _Sent(msgspec.Struct):
@@ -66,6 +72,7 @@ class RequestTracker:
         self._sent: dict[int, _Sent] = {}
         self._place: dict[int, int] = {}
         self._sums: dict[str, int] = {}
+        self._prefix_sums: dict[str, int] = {}
         self._counted = 0
         self._prefix: PrefixSet | None = None
         self._breaks: list[BreakStep | CompactionStep] = []
@@ -89,7 +96,7 @@ class RequestTracker:
                 if self._prefix is not None:
                     self._breaks.append(step)
                 self._prefix = prefix
-                self._sums.clear()
+                self._prefix_sums = _prefix_sums(prefix)
                 self._counted = 0
             case BreakStep() | CompactionStep():
                 self._breaks.append(step)
@@ -111,8 +118,7 @@ class RequestTracker:
         if event.purpose == "turn":
             first = kept if 0 < kept <= self._counted else 0
             if not first:
-                self._sums.clear()
-                self._count_prefix()
+                self._sums = dict(self._prefix_sums)
             for item in state.items[first:]:
                 module = MODULE_OF_KIND[item.kind]
                 self._sums[module] = self._sums.get(module, 0) + item.tokens
@@ -138,11 +144,6 @@ class RequestTracker:
                 total_usd=self.total_usd,
             )
         )
-
-    def _count_prefix(self) -> None:
-        if self._prefix is not None:
-            self._sums["system"] = estimate_text(self._prefix.system)
-            self._sums["tools"] = sum(map(spec_tokens, self._prefix.tools))
 
     def _replied(self, at: int, event: Replied) -> None:
         sent = self._sent.pop(event.asked, None)
@@ -210,6 +211,13 @@ class RequestTracker:
         )
 
 
+def _prefix_sums(prefix: PrefixSet) -> dict[str, int]:
+    return {
+        "system": estimate_text(prefix.system),
+        "tools": sum(map(spec_tokens, prefix.tools)),
+    }
+
+
 def _modules(raws: list[int], total: int) -> ModuleTokens:
     return ModuleTokens(*scaled(raws, total)) if any(raws) else ModuleTokens()
 
@@ -240,3 +248,17 @@ def _uncached(request: RequestData) -> RequestData:
     named = found if found is not None and found.seq else None
     free = msgspec.structs.replace(named, price_usd=0.0) if named else None
     return msgspec.structs.replace(request, missed=0, break_=free)
+
+
+def causes_of_breaks(
+    entries: Iterable[Entry], budget_for: Callable[[PrefixSet | None], Budget]
+) -> list[str]:
+    """Return the causes of the breaks of a session by its entries of the types `BREAK_EVENTS`.
+
+    Without the items of the view, what such a break has missed stays unknown.
+    """
+    tracker = RequestTracker(ItemTracker(), budget_for)
+    nothing = State()
+    for step in steps_of(entries):
+        tracker.hear(step, nothing, 0)
+    return [request.break_.cause for request in tracker.requests() if request.break_]

@@ -25,6 +25,7 @@ SCRIPTS = (
     "subagent_view.js",
     "file_view.js",
     "compare_view.js",
+    "fleet_view.js",
     "app.js",
 )
 """Files of `page/` in the order of their use. They share one function scope."""
@@ -32,7 +33,7 @@ STYLES = ("uPlot.min.css", "app.css")
 
 
 def render(data: bytes, *, live: bool = False) -> bytes:
-    """Return the page for the JSON of an `Inspection` or a `Comparison`.
+    """Return the page for the JSON of an `Inspection`, a `Comparison` or a `FleetInspection`.
 
     A `live` page may connect to its own server for events, any other page to nothing.
     """

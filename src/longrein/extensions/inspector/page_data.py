@@ -3,8 +3,8 @@
 A field that has its default value is left out of the JSON. Times are microseconds UTC, token counts
 are the provider's where it named them and calibrated estimates elsewhere, money is US dollars.
 
-The page gets one of two documents: an `Inspection`, or a `Comparison` of two. A page served by
-`--live` then gets `Update`s as server-sent events.
+The page gets one of three documents: an `Inspection`, a `Comparison` of two, or a
+`FleetInspection`. An `Inspection` served by `--live` then gets `Update`s as server-sent events.
 """
 
 from typing import Literal
@@ -432,6 +432,46 @@ class Comparison(Data, frozen=True):
 
     a: Inspection
     b: Inspection
+
+
+class FleetTask(Data, frozen=True):
+    """A task of a fleet. Its tokens and time are those of its last session."""
+
+    id: str
+    outcome: str
+    """`done`, `failed`, `running` or `waiting`."""
+    cause: str = ""
+    """Why it ended, as `longrein fleet` names it."""
+    message: str = ""
+    usd: float = 0.0
+    """Cost of all attempts."""
+    seconds: float = 0.0
+    input: int = 0
+    """All input tokens, those from the cache included."""
+    cache_read: int = 0
+    output: int = 0
+    attempts: int = 0
+    reward: float | None = None
+    session: str = ""
+    breaks: list[str] = []
+    """Causes of the breaks of the session's cache."""
+    missing: str = ""
+    """Why the session cannot be read: `not stored`, as it was deleted or its agent never started,
+    or `damaged`.
+    """
+
+
+class FleetInspection(Data, frozen=True):
+    """Everything that the page shows of a fleet."""
+
+    version: int
+    fleet: str
+    started_us: int
+    tasks: list[FleetTask]
+    spent_usd: float = 0.0
+    cap_usd: float | None = None
+    live: bool = False
+    """True if the server of the page has the page of each session, too."""
 
 
 class Update(Data, frozen=True):

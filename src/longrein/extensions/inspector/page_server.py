@@ -1,9 +1,9 @@
 """Serve a session's page on 127.0.0.1 while the session runs, with new entries as server-sent
-events.
+events; or the pages of a fleet and its sessions.
 
-Whoever can reach the page reads the whole session, so every request needs the token of the address
+Whoever can reach a page reads whole sessions, so every request needs the token of the address
 that was shown to the user, a `Host` that names this server, and no `Origin` of another site.
-Nothing but the page and its events is served, and nothing can be changed.
+Nothing but the pages and their events is served, and nothing can be changed.
 """
 
 import hmac
@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -40,6 +41,16 @@ HEADERS = {
 }
 
 
+class Pages(Protocol):
+    """Pages that a server shows."""
+
+    def html(self, path: str, token: str) -> bytes | None:
+        """Return the page at a path of the server; None if there is none."""
+
+    def end(self) -> None:
+        """Tell all browsers that nothing more comes."""
+
+
 class LivePage:
     """The present state of a page, for all browsers that show it. Thread-safe."""
 
@@ -63,6 +74,15 @@ class LivePage:
             self._versions[self._version] = fitted
             self._versions.pop(self._version - VERSIONS_MAX, None)
             self._changed.notify_all()
+
+    def html(self, path: str, token: str) -> bytes | None:
+        """Return the page, which asks for the events after its state."""
+        if path != "/":
+            return None
+        version, inspection = self.current()
+        live = f"/events?token={token}&after={version}"
+        data = msgspec.json.encode(msgspec.structs.replace(inspection, live=live))
+        return render(data, live=True)
 
     def end(self) -> None:
         """Tell all browsers that nothing more comes."""
@@ -93,12 +113,12 @@ class LivePage:
 
 
 class InspectorServer(ThreadingHTTPServer):
-    """HTTP server of one page. `url` is the address to open."""
+    """HTTP server of pages. `url` is the address to open."""
 
     daemon_threads = True
     request_queue_size = CONNECTIONS_MAX
 
-    def __init__(self, page: LivePage) -> None:
+    def __init__(self, page: Pages) -> None:
         super().__init__((ADDRESS, 0), PageHandler)
         self.page = page
         self.token = secrets.token_urlsafe(32)
@@ -168,24 +188,22 @@ class PageHandler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path = urlsplit(self.path).path
-        if path == "/":
-            version, inspection = self.server.page.current()
-            live = f"/events?token={self.server.token}&after={version}"
-            data = msgspec.json.encode(msgspec.structs.replace(inspection, live=live))
-            self._send(HTTPStatus.OK, render(data, live=True), "text/html; charset=utf-8")
-        elif path == "/events":
-            self._stream()
+        page = self.server.page
+        if path == "/events" and isinstance(page, LivePage):
+            self._stream(page)
+        elif html := page.html(path, self.server.token):
+            self._send(HTTPStatus.OK, html, "text/html; charset=utf-8")
         else:
             self._send(HTTPStatus.NOT_FOUND, "there is nothing here")
 
-    def _stream(self) -> None:
+    def _stream(self, page: LivePage) -> None:
         """Send events until the page's state ends or the browser leaves."""
         asked = parse_qs(urlsplit(self.path).query).get("after", ["0"])[0]
         after = self.headers.get("Last-Event-ID") or asked
         version = int(after) if after.isascii() and after.isdecimal() and len(after) < 10 else 0
         self._begin(HTTPStatus.OK, "text/event-stream; charset=utf-8")
         while True:
-            version, event = self.server.page.next_event(version)
+            version, event = page.next_event(version)
             self.wfile.write(event)
             if event.startswith((b"event: end", b"event: reload")):
                 return

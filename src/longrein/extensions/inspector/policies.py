@@ -2,7 +2,7 @@
 under one of them. The one module that needs the extension `lab`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -22,11 +22,13 @@ from longrein.extensions.lab.replay import (
     OwnDecisions,
     PolicyReplay,
     Rates,
+    Recorder,
     Recording,
     Tokens,
     Uses,
     find_uses,
-    of_entries,
+    numbered_steps,
+    of_steps,
     replay_of,
 )
 from longrein.extensions.lab.replay.plain_policies import (
@@ -35,6 +37,7 @@ from longrein.extensions.lab.replay.plain_policies import (
     PlainPolicy,
     PlainReplay,
 )
+from longrein.steps import Step
 
 SEARCHED_CHARS_MAX = 6_000_000
 """In a longer session no uses are looked for, so that the page is made in seconds: recalls are
@@ -71,21 +74,28 @@ def scale_of(budget: Budget, recording: Recording, sent_tokens: float) -> Scale:
     return Scale(tokens, tokens * price.input / 1e6, "usd", rates)
 
 
-def with_policies(
-    base: Inspection, entries: Sequence[Entry], budget: Budget, sent_tokens: float
-) -> Inspection:
-    """Return `base` with the cost of the session as it was and under the plain policies, all by
-    replay. `sent_tokens` as in `scale_of`.
-    """
-    recording = of_entries(base.session.id, entries)
-    scale = scale_of(budget, recording, sent_tokens)
-    uses, own = _uses(recording), _scaled_budget(budget, scale)
-    decisions = OwnDecisions(entries)
-    policies = [
-        _policy(name, _open_plain(name, recording, own, decisions), own, scale, uses)
-        for name in (OWN, *CHEAP)
-    ]
-    return msgspec.structs.replace(base, policies=policies, cost_unit=scale.unit)
+class ReplayedPolicies:
+    """Costs of a session as it was and under the plain policies, all by replay."""
+
+    def __init__(self) -> None:
+        self._recorder = Recorder(SEARCHED_CHARS_MAX)
+
+    def hear(self, step: Step) -> None:
+        """Take in a step of the session."""
+        self._recorder.hear(step)
+
+    def priced(self, base: Inspection, budget: Budget, sent_tokens: float) -> Inspection:
+        """Return `base` with the costs of the steps so far. `sent_tokens` as in `scale_of`."""
+        recording, places = self._recorder.recording(base.session.id)
+        scale = scale_of(budget, recording, sent_tokens)
+        uses = find_uses(recording) if self._recorder.has_texts else no_uses(recording)
+        own = _scaled_budget(budget, scale)
+        decisions = OwnDecisions(self._recorder.breaks, places)
+        policies = [
+            _policy(name, _open_plain(name, recording, own, decisions), own, scale, uses)
+            for name in (OWN, *CHEAP)
+        ]
+        return msgspec.structs.replace(base, policies=policies, cost_unit=scale.unit)
 
 
 def _scaled_budget(budget: Budget, scale: Scale) -> Budget:
@@ -100,6 +110,11 @@ def _scaled_budget(budget: Budget, scale: Scale) -> Budget:
 def _uses(recording: Recording) -> Uses:
     if sum(len(item.text) for item in recording.items) <= SEARCHED_CHARS_MAX:
         return find_uses(recording)
+    return no_uses(recording)
+
+
+def no_uses(recording: Recording) -> Uses:
+    """Return that nothing is known of what requests use."""
     return Uses(
         [[] for _ in range(recording.requests)],
         [[] for _ in range(recording.requests)],
@@ -155,16 +170,17 @@ def policy_names() -> Sequence[str]:
 
 def under_policies(
     base: Inspection,
-    entries: Sequence[Entry],
+    entries: Iterable[Entry],
     budget: Budget,
     sent_tokens: float,
     names: Sequence[str],
 ) -> list[Inspection]:
     """Return the session of `base` as it would have been under each of the policies `names`."""
-    recording = of_entries(base.session.id, entries)
+    steps = numbered_steps(entries)
+    recording = of_steps(base.session.id, steps)
     scale = scale_of(budget, recording, sent_tokens)
     return [
-        replayed_inspection(base, recording, name, budget, scale, OwnDecisions(entries))
+        replayed_inspection(base, recording, name, budget, scale, OwnDecisions(steps))
         for name in names
     ]
 

@@ -1,5 +1,6 @@
 """Rows of the transcript: what was said and done, in order, with diffs of edits."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, assert_never
 
@@ -50,12 +51,17 @@ Values = tuple[str, ...]
 class TranscriptBuilder:
     """Makes the rows of one log."""
 
-    def __init__(self, agent: str) -> None:
+    def __init__(self, agent: str, rows_max: int) -> None:
         self.agent = agent
-        self.rows: list[TranscriptRow] = []
+        self.rows: deque[TranscriptRow] = deque(maxlen=rows_max)
+        """The newest rows."""
+        self.count = 0
+        """Number of rows, with those that were dropped."""
 
     def hear(self, step: Step) -> None:
-        self.rows += self._rows(step)
+        for row in self._rows(step):
+            self.rows.append(row)
+            self.count += 1
 
     def _rows(self, step: Step) -> Iterable[TranscriptRow]:
         match step:

@@ -24,7 +24,9 @@ function openEntry(seq, agent = "") {
 
 class App {
   constructor(data) {
-    this.sides = (data.a && data.b ? [data.a, data.b] : [data]).map((one) => new SessionModel(one));
+    this.isFleet = Boolean(data.tasks);
+    const Model = this.isFleet ? FleetModel : SessionModel;
+    this.sides = (data.a && data.b ? [data.a, data.b] : [data]).map((one) => new Model(one));
     this.isComparison = this.sides.length === 2;
     this.model = this.sides[0];
     this.views = new Map();
@@ -41,11 +43,12 @@ class App {
     byId("theme").addEventListener("click", () => this.nextTheme());
     byId("help").addEventListener("click", () => byId("keys").showModal());
     this.follow();
-    if (this.model.live) this.listen();
+    if (this.model.live && !this.isFleet) this.listen();
   }
 
   /** Views of this document. A replay has requests only. */
   kinds() {
+    if (this.isFleet) return [FleetView, TaskView];
     const own = this.model.session.policy ? VIEWS.slice(0, 2) : VIEWS;
     return this.isComparison ? [CompareView, ...own] : own;
   }
@@ -72,18 +75,10 @@ class App {
   }
 
   drawHeader() {
-    const { session, requests, leftOut } = this.model;
-    const totals = this.model.totals();
-    const title = session.title || session.id;
+    const { title } = this.model;
     document.title = visible(`${title} · longrein inspect`);
     byId("title").textContent = visible(title);
-    byId("facts").replaceChildren(...termList([
-      ["Session", session.id], ["Policy", session.policy], ["Model", session.model], ["Folder", session.cwd], ["Branch", session.branch],
-      ["Started", session.started_us ? dateTime(session.started_us) : ""], ["Time", duration(session.ended_us - session.started_us)],
-      ["Requests", count(requests.length)], ["Largest", `${compact(totals.peak)} of ${compact(this.model.usableTokens)} tokens`],
-      ["Money", money(totals.usd)], ["From the cache", percent(totals.readShare)], ["Breaks", count(totals.breaks)],
-      ["Left out", leftOut.bytes ? bytes(leftOut.bytes) : ""],
-    ]).childNodes);
+    byId("facts").replaceChildren(...termList(this.model.facts()).childNodes);
   }
 
   drawTabs() {

@@ -1,4 +1,4 @@
-// Charts by uPlot, one column for each request. A chart is a slider for the keyboard and for screen readers: the arrows
+// Charts by uPlot, one column for each request or task. A chart is a slider for the keyboard and for screen readers: the arrows
 // move through the requests, and the numbers of the chosen one stand in a list below. A table has the same numbers.
 
 const CHART_HEIGHT = 300;
@@ -15,6 +15,7 @@ const LONG_MARKS_MAX = 40; // more marks than that have no line down to the axis
  *   format       value → text of an axis
  *   describe     index → [[term, value]]
  *   open         index → open the entry (Enter, click)
+ *   opens        what it opens; "the entry" by default
  *   noun         of a column; "Request" by default
  */
 class RequestChart {
@@ -27,7 +28,8 @@ class RequestChart {
       on: { keydown: (event) => this.onKey(event) },
     });
     this.legend = element("div", { class: "legend", role: "group", "aria-label": "Shown in the chart" });
-    const hint = element("p", { class: "hint" }, "Arrow keys move, Enter opens the entry. Drag to zoom, double click to zoom out.");
+    const enter = options.open ? `, Enter opens ${options.opens ?? "the entry"}` : "";
+    const hint = element("p", { class: "hint" }, `Arrow keys move${enter}. Drag to zoom, double click to zoom out.`);
     this.node = element("figure", { class: "chart", "aria-label": options.label }, element("figcaption", {}, options.label), this.legend, this.surface, this.readout, hint);
     this.resized = new ResizeObserver(() => this.resize());
     this.setOptions(options);

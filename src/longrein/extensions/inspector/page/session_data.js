@@ -106,6 +106,23 @@ class SessionModel {
     return isWhole && row ? { text: row.text, leftOut: row.left_out } : { text: "", leftOut: 0 };
   }
 
+  get title() {
+    return this.session.title || this.session.id;
+  }
+
+  /** Terms and values of the header. */
+  facts() {
+    const { session, requests, leftOut } = this;
+    const totals = this.totals();
+    return [
+      ["Session", session.id], ["Policy", session.policy], ["Model", session.model], ["Folder", session.cwd], ["Branch", session.branch],
+      ["Started", session.started_us ? dateTime(session.started_us) : ""], ["Time", duration(session.ended_us - session.started_us)],
+      ["Requests", count(requests.length)], ["Largest", `${compact(totals.peak)} of ${compact(this.usableTokens)} tokens`],
+      ["Money", money(totals.usd)], ["From the cache", percent(totals.readShare)], ["Breaks", count(totals.breaks)],
+      ["Left out", leftOut.bytes ? bytes(leftOut.bytes) : ""],
+    ];
+  }
+
   breaks() {
     return this.requests.filter((request) => request.break);
   }

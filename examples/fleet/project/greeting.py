@@ -1,0 +1,3 @@
+"""Greet somebody."""
+
+print("Hello!")

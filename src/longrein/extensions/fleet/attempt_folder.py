@@ -1,0 +1,146 @@
+"""Folder of an attempt: the copy of the task's folder, and what the agent changed in it."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from longrein.workspace import CollectingSink, CommandExit, CommandSpec, Confinement, Spawner
+from longrein.workspace.git import quiet_environment
+from longrein.workspace.sandbox import SessionSandbox
+
+GIT_S = 600.0
+"""Time limit of one git command or copy."""
+GIT_BYTES_MAX = 1 << 20
+READY = "ready"
+"""File that is there once the copy and its setup are complete."""
+PATCH = "changes.patch"
+_SNAPSHOT = 'git init --quiet && git add -A && git write-tree > "$GIT_DIR/base-tree"'
+_DIFF = (
+    "git add -A && git diff --cached --binary --no-ext-diff --no-textconv "
+    '"$(cat "$GIT_DIR/base-tree")" > "$FLEET_PATCH"'
+)
+
+
+class CommandResult(msgspec.Struct, frozen=True):
+    """End of a command, and its output."""
+
+    exit: CommandExit
+    output: str
+
+    @property
+    def problem(self) -> str:
+        """The problem in a few words; '' for exit code 0."""
+        if self.exit.code == 0 and self.exit.cause == "exit":
+            return ""
+        how = f"exit code {self.exit.code}"
+        if self.exit.cause == "timeout":
+            how = "it took too long"
+        elif self.exit.code is None:
+            how = self.exit.message or self.exit.signal or self.exit.cause
+        last = self.output.strip().rpartition("\n")[2][:300]
+        return f"{how}: {last}" if last else how
+
+
+class AttemptFolder:
+    """The folder of one attempt: `work`, a git folder for comparison, and files of output."""
+
+    def __init__(
+        self,
+        path: str,
+        spawner: Spawner,
+        environ: Mapping[str, str],
+        sandbox: SessionSandbox,
+    ) -> None:
+        self.path = path
+        self.work = os.path.join(path, "work")
+        self._spawner = spawner
+        self._sandbox = sandbox
+        self._environ = {**quiet_environment(environ), "GIT_ALLOW_PROTOCOL": "file"}
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the copy and its setup are complete."""
+        return os.path.exists(os.path.join(self.path, READY))
+
+    def confine(self, *roots: str) -> Confinement | None:
+        """Return how to confine a command in `work` that may change `roots` alone; None without a
+        sandbox.
+        """
+        return self._sandbox.confine(roots, self.work, ())
+
+    async def copy(self, folder: str, base: str) -> str:
+        """Make `work` anew, from revision `base` of a repository or as a copy; return the
+        problem, '' for none.
+        """
+        await self._run(("rm", "-rf", "--", self.path), "/")
+        os.makedirs(self.path, mode=0o700)
+        if not base:
+            return (await self._run(("cp", "-a", "--", folder, self.work), self.path)).problem
+        # neither shared nor linked: the sandbox hides the one, and the agent can change the other
+        words = ("git", "clone", "--quiet", "--no-hardlinks", "--no-checkout")
+        clone = (*words, "--", folder, self.work)
+        problem = (await self._run(clone, self.path)).problem
+        checkout = ("git", "checkout", "--quiet", "--detach", base)
+        return problem or (await self._run(checkout, self.work)).problem
+
+    async def finish(self) -> str:
+        """Remember what is in `work` now, so that the changes of the agent can be told; return
+        the problem.
+        """
+        problem = (await self._compare(_SNAPSHOT)).problem
+        if not problem:
+            with open(os.path.join(self.path, READY), "xb"):
+                pass
+        return problem
+
+    async def write_patch(self) -> tuple[bool, str]:
+        """Write the changes since `finish`; return whether there are any, and the problem."""
+        path = os.path.join(self.path, PATCH)
+        result = await self._compare(_DIFF, {"FLEET_PATCH": path})
+        if result.problem:
+            return False, f"the patch could not be made: {result.problem}"
+        return os.path.getsize(path) > 0, ""
+
+    async def _compare(self, command: str, variables: Mapping[str, str] = {}) -> CommandResult:
+        """Run git on a git folder of our own: the one in `work` belongs to the agent.
+
+        In the sandbox, because git runs programs that settings of nested repositories name.
+        """
+        environ = {
+            **self._environ,
+            "GIT_DIR": os.path.join(self.path, "comparison.git"),
+            "GIT_WORK_TREE": self.work,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.path.join(self.work, ".git/objects"),
+            **variables,
+        }
+        spec = CommandSpec(command, self.work, environ, self.confine(self.path))
+        return await run_command(self._spawner, spec, GIT_S)
+
+    async def _run(self, command: Sequence[str], cwd: str) -> CommandResult:
+        return await run_command(self._spawner, CommandSpec(command, cwd, self._environ), GIT_S)
+
+
+async def run_command(spawner: Spawner, spec: CommandSpec, timeout_s: float) -> CommandResult:
+    """Run a short command and keep its output."""
+    sink = CollectingSink()
+    ended = await spawner.run(spec, sink=sink, timeout_s=timeout_s, output_bytes_max=GIT_BYTES_MAX)
+    return CommandResult(ended, sink.data.decode("utf-8", "replace"))
+
+
+async def revision_of(
+    spawner: Spawner, environ: Mapping[str, str], folder: str, base: str
+) -> tuple[str, str]:
+    """Return (commit, problem) of a folder; a plain folder has neither."""
+    if not os.path.isdir(folder):
+        return "", f"there is no folder {folder}"
+    if not os.path.exists(os.path.join(folder, ".git")):
+        problem = f"base is given, and {folder} is no git repository" if base else ""
+        return "", problem
+    words = ("git", "rev-parse", "--verify", "--quiet", f"{base or 'HEAD'}^{{commit}}")
+    result = await run_command(
+        spawner, CommandSpec(words, folder, quiet_environment(environ)), GIT_S
+    )
+    if result.problem:
+        return "", f"the repository {folder} has no revision {base or 'HEAD'!r}"
+    return result.output.strip(), ""

@@ -1,0 +1,284 @@
+"""Attempts as processes of this machine.
+
+They run below the supervisor of the fleet, which ends them with all their processes when the fleet
+ends, also after `kill -9`.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import BinaryIO
+
+import msgspec
+
+from longrein.app.execution import sandbox_in
+from longrein.app.run_context import CLOCK, RunContext, use_store_at
+from longrein.extensions.fleet.attempt_folder import (
+    PATCH,
+    AttemptFolder,
+    CommandResult,
+)
+from longrein.extensions.fleet.executor import Attempt, TaskExecutor
+from longrein.extensions.fleet.fleet_log import wait_until
+from longrein.extensions.fleet.fleet_state import UNCOUNTED, Cause, TaskEnded
+from longrein.extensions.fleet.fleet_tasks import Task
+from longrein.extensions.fleet.harbor_check import SOLVED, prepare_tests, read_reward, remove_tests
+from longrein.extensions.fleet.session_outcome import SessionOutcome, session_outcome
+from longrein.store import is_open
+from longrein.workspace import (
+    CommandExit,
+    CommandSpec,
+    Confinement,
+    SupervisedSpawner,
+    SupervisionOptions,
+)
+from longrein.workspace.command_environment import children_environment
+from longrein.workspace.supervisor_client import connect
+
+COMMAND_S = 1800.0
+"""Time limit of `setup`, and of `check` without `limits.check_seconds`."""
+AGENT_S_MAX = 7 * 24 * 3600.0
+"""Longest run of an agent without `limits.seconds`."""
+OUTPUT_BYTES_MAX = 1 << 30
+GRACE_S = 5.0
+"""Time from TERM to KILL; longrein saves its session meanwhile."""
+CLOSED_S = 20.0
+"""Longest wait for the process of a killed fleet to leave its session."""
+OUTPUT, SETUP_LOG, CHECK_LOG = "output.jsonl", "setup.log", "check.log"
+RATES = "rates.json"
+"""File by which the attempts share the limits and the waits of the provider."""
+TAIL_BYTES = 4_000
+STORE = "LONGREIN_STORE"
+BLOCKED, LIMIT, TRY_AGAIN = 3, 4, 75
+"""Exit codes of `longrein -p`."""
+ENDS: Mapping[str, Cause] = {"done": "done", "limit": "limit", "budget": "limit"}
+"""Reason of the end of a turn that is not gone on with -> its cause."""
+PAUSING: Mapping[str, Cause] = {"billing": "quota", "auth": "key"}
+"""Kind of a failed request that every task would meet -> the cause."""
+NOTHING_TO_GO_ON = 2
+GO_ON = "Go on with the task: the last run was cut."
+TASK_HOURS = "0.01"
+"""How long background tasks of an attempt go on once its process has ended."""
+
+
+def with_store(place: RunContext, address: str) -> RunContext:
+    """Keep the sessions of a fleet in the store at `address`, if one is given."""
+    if not address:
+        return place
+    use_store_at(place.state_dir, address)
+    return msgspec.structs.replace(place, environ={**place.environ, STORE: address})
+
+
+class FileSink:
+    """A `Sink` that appends to a file and keeps the end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.tail = b""
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+        self._file.flush()
+        self.tail = (self.tail + data)[-TAIL_BYTES:]
+
+
+class LocalExecutor(TaskExecutor):
+    """An `Executor` of processes on this machine."""
+
+    def __init__(self, place: RunContext, folder: str, spool: str = "") -> None:
+        """`folder`: that of the fleet. `spool`: that of the supervisor of its processes."""
+        super().__init__()
+        self._place, self._folder = place, folder
+        self._spool = spool or os.path.join(folder, "supervisor")
+        self.spawner = make_spawner(place, self._spool)
+
+    async def wait_for_earlier(self) -> None:
+        """Wait until the processes of an earlier, killed executor have ended."""
+        await wait_until(self._is_free, CLOSED_S)
+
+    def _is_free(self) -> bool:
+        found = connect(self._spool)
+        if found is not None:
+            found.close()
+        return found is None
+
+    async def close(self) -> None:
+        """See `Executor.close`."""
+        await super().close()
+        await self.spawner.drain()
+
+    async def run_attempt(self, attempt: Attempt) -> TaskEnded:
+        """See `TaskExecutor.run_attempt`."""
+        try:
+            return await self._attempt(attempt)
+        except OSError as error:
+            problem = f"{error.strerror}: {error.filename}"
+        except Exception as error:
+            problem = f"a fault of longrein: {error!r}"
+        return TaskEnded(attempt.task.id, "setup failed", problem)
+
+    async def _attempt(self, attempt: Attempt) -> TaskEnded:
+        task = attempt.task
+        path = os.path.join(self._folder, attempt.path)
+        sandbox = sandbox_in(self._place, path, [path])
+        folder = AttemptFolder(path, self.spawner, self._place.environ, sandbox)
+        if not folder.is_ready:
+            problem = await folder.copy(task.folder, task.base)
+            problem = problem or await self._shell(folder, task.setup, SETUP_LOG, "setup")
+            problem = problem or await folder.finish()
+            if problem:
+                return TaskEnded(task.id, "setup failed", problem, attempt.session)
+        outcome, cause, message = await self._agent(attempt, folder)
+        end = TaskEnded(
+            task.id,
+            cause,
+            message,
+            attempt.session,
+            outcome.cost_usd,
+            outcome.input_tokens,
+            outcome.output_tokens,
+            outcome.seconds,
+            outcome.cached_tokens,
+        )
+        return end if cause in UNCOUNTED else await self._judge(attempt, folder, end)
+
+    async def _judge(self, attempt: Attempt, folder: AttemptFolder, end: TaskEnded) -> TaskEnded:
+        """Write the patch and run the check of an attempt whose agent has ended."""
+        has_changes, problem = await folder.write_patch()
+        patch = f"{attempt.path}/{PATCH}" if has_changes else ""
+        end = msgspec.structs.replace(end, patch=patch, message=end.message or problem)
+        if attempt.task.tests and end.cause in ("done", "limit"):
+            return await self._test(attempt.task, folder, end)
+        if end.cause == "done" and attempt.task.check:
+            return await self._check(attempt.task, folder, end)
+        return end
+
+    async def _check(self, task: Task, folder: AttemptFolder, end: TaskEnded) -> TaskEnded:
+        """Run the check of a task, confined, because it runs what the agent has written."""
+        confinement = folder.confine(folder.work)
+        limit_s = task.limits.check_seconds or COMMAND_S
+        result = await self._command(folder, task.check, CHECK_LOG, confinement, limit_s)
+        end = msgspec.structs.replace(end, check_code=result.exit.code)
+        if not result.problem:
+            return end
+        return msgspec.structs.replace(end, cause="check failed", message=result.problem)
+
+    async def _test(self, task: Task, folder: AttemptFolder, end: TaskEnded) -> TaskEnded:
+        """Run the tests of a task, which decide by their reward, also after a limit."""
+        tests = os.path.join(folder.path, "harbor")
+        try:
+            command = prepare_tests(task.tests, tests)
+        except OSError as error:
+            message = f"the tests in {task.tests} cannot be copied: {error}"
+            return msgspec.structs.replace(end, cause="check failed", message=message)
+        confinement = folder.confine(folder.work, tests)
+        limit_s = task.limits.check_seconds or COMMAND_S
+        result = await self._command(folder, command, CHECK_LOG, confinement, limit_s)
+        remove_tests(tests)
+        reward, problem = read_reward(tests)
+        end = msgspec.structs.replace(end, check_code=result.exit.code, reward=reward)
+        if reward is not None and reward >= SOLVED:
+            return msgspec.structs.replace(end, cause="done")
+        if end.cause == "limit":
+            return end
+        message = problem or f"the reward is {reward:g}; {result.problem}".rstrip("; ")
+        return msgspec.structs.replace(end, cause="check failed", message=message)
+
+    # --- Commands of the task ---------------------------------------------------------------------
+
+    async def _shell(self, folder: AttemptFolder, command: str, log: str, name: str) -> str:
+        problem = (await self._command(folder, command, log)).problem if command else ""
+        return f"{name}: {problem}" if problem else ""
+
+    async def _command(
+        self,
+        folder: AttemptFolder,
+        command: str,
+        log: str,
+        confinement: Confinement | None = None,
+        limit_s: float = COMMAND_S,
+    ) -> CommandResult:
+        keep = self._place.settings.env.keep
+        environ = children_environment(self._place.environ, keep)
+        spec = CommandSpec(command, folder.work, environ, confinement)
+        return await self._run_into(os.path.join(folder.path, log), spec, limit_s)
+
+    async def _run_into(self, path: str, spec: CommandSpec, timeout_s: float) -> CommandResult:
+        """Run a command whose output is appended to a file."""
+        with open(path, "ab") as file:
+            sink = FileSink(file)
+            ended = await self.spawner.run(
+                spec, sink=sink, timeout_s=timeout_s, output_bytes_max=OUTPUT_BYTES_MAX
+            )
+        return CommandResult(ended, sink.tail.decode("utf-8", "replace"))
+
+    # --- The agent --------------------------------------------------------------------------------
+
+    async def _agent(
+        self, attempt: Attempt, folder: AttemptFolder
+    ) -> tuple[SessionOutcome, Cause, str]:
+        """Start the agent or let it go on; nothing is run if its session is done already."""
+        state_dir = self._place.state_dir
+        await wait_until(lambda: not is_open(state_dir, attempt.session), CLOSED_S)
+        outcome = session_outcome(state_dir, attempt.session)
+        if outcome.reason in ENDS:  # the fleet was killed before it noted this
+            return outcome, ENDS[outcome.reason], outcome.message
+        words = ["--session-id", attempt.session, "--", attempt.task.prompt]
+        if outcome.exists:
+            words = ["--resume", attempt.session]
+        result = await self._longrein(attempt, folder, words)
+        outcome = session_outcome(state_dir, attempt.session)
+        if result.exit.code == NOTHING_TO_GO_ON and "nothing to go on" in result.output:
+            prompt = GO_ON if outcome.is_asked else attempt.task.prompt
+            result = await self._longrein(attempt, folder, [*words, "--", prompt])
+            outcome = session_outcome(state_dir, attempt.session)
+        cause, message = judge(result, outcome)
+        return outcome, cause, message
+
+    async def _longrein(
+        self, attempt: Attempt, folder: AttemptFolder, words: list[str]
+    ) -> CommandResult:
+        task, limits = attempt.task, attempt.task.limits
+        flags = ["-p", "--output-format", "stream-json", "--permission-mode", "acceptEdits"]
+        flags += ["--state-dir", self._place.state_dir]
+        flags += ["--model", task.model] if task.model else []
+        flags += ["--max-turns", str(limits.turns)] if limits.turns else []
+        flags += ["--max-budget-usd", f"{limits.usd:.9f}"] if limits.usd else []
+        environ = {
+            **self._place.environ,
+            "LONGREIN_TASKS_KEEP_HOURS": TASK_HOURS,
+            "LONGREIN_RATES": os.path.join(self._folder, RATES),
+        }
+        argv = [sys.executable, "-P", "-m", "longrein", *flags, *words]
+        spec = CommandSpec(argv, folder.work, environ)
+        timeout_s = limits.seconds or AGENT_S_MAX
+        return await self._run_into(os.path.join(folder.path, OUTPUT), spec, timeout_s)
+
+
+def judge(result: CommandResult, outcome: SessionOutcome) -> tuple[Cause, str]:
+    """Return the cause of an agent's end, and what to say of it."""
+    ended: CommandExit = result.exit
+    said = [line for line in result.output.splitlines() if line.startswith("longrein: ")]
+    message = said[-1].removeprefix("longrein: ") if said else outcome.message
+    if ended.cause == "timeout":
+        return "limit", f"limits.seconds: stopped after {ended.elapsed_s:.0f} s"
+    if ended.code == 0:
+        return "done", ""
+    if outcome.failure in PAUSING:
+        return PAUSING[outcome.failure], message
+    if ended.code == TRY_AGAIN or ended.cause == "lost":
+        return "outage", message
+    if ended.code == LIMIT:
+        return "limit", message
+    return "agent failed", message or result.problem
+
+
+def make_spawner(place: RunContext, folder: str) -> SupervisedSpawner:
+    """Return the spawner of a fleet; its supervisor ends what runs if this process dies."""
+    return SupervisedSpawner(
+        folder,
+        SupervisionOptions(grace_s=GRACE_S),
+        wall_us=CLOCK.wall_us,
+        notice=lambda _line: None,
+        environ=place.environ,
+    )
