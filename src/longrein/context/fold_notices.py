@@ -5,7 +5,7 @@ them. The last reminders are conversation state, so a rewind forgets them and th
 again. Effects of the model's own calls are not recorded.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -389,17 +389,23 @@ def fold_cleared(state: State, seq: int, event: Cleared) -> None:
     if folded:
         gone = [item for item in state.items if item.handle in folded]
         state.items = [item for item in state.items if item.handle not in folded]
-        _discount(state, gone)
+        _recount(state, gone)
     mark_break(state)
     _undoable(state, seq)
     if event.reason in CROSSINGS:
         _settled(state)
 
 
-def _discount(state: State, gone: Iterable[Item]) -> None:
-    """Take items that have left the view out of the estimate and the index."""
+def _recount(state: State, gone: Sequence[Item], added: Sequence[Item] = ()) -> None:
+    """Update estimate and index after `gone` has left the view for `added`."""
+    if len(gone) > len(state.items):  # count what stays
+        state.gauge.drop_all()
+        count_prefix(state, 1)
+        gone, added = (), state.conversation
     for item in gone:
         state.gauge.add_part(item.part, item.tokens, -1)
+    for item in added:
+        state.gauge.add_part(item.part, item.tokens)
     reindex(state)
 
 
@@ -465,9 +471,7 @@ def fold_summarized(state: State, seq: int, event: Summarized) -> None:
     older = [at for at, item in enumerate(kept, 1) if item.seqs[0] and item.seqs[1] < event.first]
     cut = older[-1] if older else 0
     state.items = [*head, *kept[:cut], *summary, *kept[cut:]]
-    _discount(state, gone)
-    for item in summary:
-        state.gauge.add_part(item.part, item.tokens)
+    _recount(state, gone, summary)
     mark_break(state)
     _settled(state)
     state.summary = state.summary_of = None

@@ -37,8 +37,8 @@ MODULE_OF_KIND: Mapping[ItemKind, Module] = {
     "ack": "continuation",
 }
 SHOWN_CHARS_MAX = 100  # Characters shown of an item's beginning
-_NUMBERED_LINE = re.compile(r"^ *(\d+)\t", re.MULTILINE)
-"""Line of a file as `Read` shows it."""
+_LINE_NUMBER = re.compile(r" *(\d+)\t")
+"""Start of a line of a file as `Read` shows it."""
 
 
 class ReportRow(msgspec.Struct, frozen=True):
@@ -177,10 +177,18 @@ def reading_place(state: State, item: Item, calls: Mapping[str, ToolCall]) -> st
     if not isinstance(path, str) or not path:
         return ""
     numbers = _lines_asked(arguments)
-    if isinstance(part, ToolResult) and (shown := _NUMBERED_LINE.findall(text_of(part.parts))):
-        numbers = [shown[0], shown[-1]]
+    if isinstance(part, ToolResult):
+        numbers = _lines_shown(text_of(part.parts)) or numbers
     path = path.removeprefix(state.cwd.rstrip("/") + "/")
     return ":".join(filter(None, (path, "–".join(dict.fromkeys(numbers)))))
+
+
+def _lines_shown(text: str) -> list[str]:
+    """Return the numbers of the first and the last numbered line of a result; [] without any."""
+    lines = text.split("\n") if "\t" in text else []
+    first = next(filter(None, map(_LINE_NUMBER.match, lines)), None)
+    last = next(filter(None, map(_LINE_NUMBER.match, reversed(lines))), None)
+    return [first[1], last[1]] if first and last else []
 
 
 def _lines_asked(arguments: Mapping[str, Any]) -> list[str]:

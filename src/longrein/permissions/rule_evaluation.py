@@ -389,7 +389,7 @@ def suggest_rule(call: Call, base: str = "") -> str:
 
 def _rule(call: Call, base: str) -> str:
     if call.touched:
-        return _folder_rule(call, base) or _path_rule(call)
+        return _folder_rule(call, base) or _path_rule(call, base)
     if call.tool == "WebFetch":
         match = re.compile(_HOST).match(str(call.arguments.get("url", "")))
         return f"WebFetch(domain:{match[1].lower().rstrip('.')})" if match else ""
@@ -435,10 +435,15 @@ def _folder_rule(call: Call, base: str) -> str:
     return f"Edit({folder}/**)"
 
 
-def _path_rule(call: Call) -> str:
+def _path_rule(call: Call, base: str) -> str:
+    """Return the rule for one file; '' for a change of `base` or of a folder above: the rule would
+    cover all that lies in it.
+    """
     paths = {t.path for t in call.touched} | {t.real for t in call.touched}
     writes = any(t.writes for t in call.touched)
     path = call.touched[0].path
+    if writes and f"{base}/".startswith(f"{path}/"):
+        return ""
     if len(paths) > 1 or re.search(_SPECIAL, path) or not path.startswith("/"):
         return ""
     name = call.rule_name if call.rule_name == ("Edit" if writes else "Read") else call.tool

@@ -238,7 +238,7 @@ async def _run(
         CommandSpec(
             command,
             context.cwd,
-            {**context.workspace.environment(context.session), **variables},
+            {**context.workspace.environment(context.session, context.call_id), **variables},
             confinement,
             traced=True,
         ),

@@ -199,7 +199,7 @@ class TerminalCommands:
             else dict(context.variables)
         )
         env = (
-            context.workspace.environment(context.session)
+            context.workspace.environment(context.session, context.call_id)
             | variables
             | (confinement.env if confinement else {})
         )

@@ -483,6 +483,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Commands and background tasks; None without a supervisor: commands then run through the
     spawner.
     """
+    call_id: str = ""
+    """Session and call."""
     variables: Mapping[str, str] = {}
     """Variables of commands that hooks have set; not for commands that leave the sandbox."""
     sandbox: SandboxPort | None = None

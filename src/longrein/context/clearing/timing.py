@@ -7,6 +7,8 @@ cache is cold a break costs nothing, and a recall costs what it always does: so 
 re-reading it has cost as much as the recalls that its loss may cause.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from longrein.context.clearing.line_value import LossPrices, SizeEstimate, ValueModels
@@ -196,8 +198,11 @@ def plan_clearing(
 ) -> Plan | None:
     """Return the changes before the next request; None when clearing does not pay."""
     guard = first_guarded(memory, policy, policy.settings.young)
+    if not cold and _cut_point(memory, policy, _most_gains(memory, policy, guard)) < 0:
+        return None
     refresh_gains(memory, policy, guard)
-    cut = 0 if cold and memory.paying else _cut_point(memory, policy)
+    gains = {n: memory.items[n].gain for n in memory.paying}
+    cut = 0 if cold and gains else _cut_point(memory, policy, gains)
     if cut < 0:
         return None
     builder = policy.builder(memory)
@@ -221,16 +226,29 @@ def _place(record: ItemRecord) -> int:
     return record.host if record.host >= 0 else record.n
 
 
-def _cut_point(memory: NeedsMemory, policy: ClearingPolicy) -> int:
-    """Return the oldest position at which the paid cost covers the break; -1 when there is none."""
+def _most_gains(memory: NeedsMemory, policy: ClearingPolicy, guard: int) -> dict[int, float]:
+    """Return the most that each item may save. An item that was not valued since it changed may
+    go whole: reading its lines is the dearest part of a decision, and most of them change nothing.
+    """
+    items = memory.items
+    known = {n: items[n].gain for n in memory.paying}
+    changed = (n for n in memory.dirty if n < guard and is_clearable(memory, policy, items[n]))
+    return known | {n: items[n].tokens for n in changed}
+
+
+def _cut_point(memory: NeedsMemory, policy: ClearingPolicy, gains: Mapping[int, float]) -> int:
+    """Return the oldest position at which the paid cost covers the break; -1 when there is none.
+
+    Greater gains never move it from a position to none. `gains`: tokens saved by item.
+    """
     rates, items = policy.rates, memory.items
     tokens_saved: dict[int, float] = {}
     paid: dict[int, float] = {}
-    for n in memory.paying:
+    for n, gain in gains.items():
         record = items[n]
         at = _place(record)
-        tokens_saved[at] = tokens_saved.get(at, 0.0) + record.gain
-        paid[at] = paid.get(at, 0.0) + rates.read * record.gain * memory.idle_requests(record)
+        tokens_saved[at] = tokens_saved.get(at, 0.0) + gain
+        paid[at] = paid.get(at, 0.0) + rates.read * gain * memory.idle_requests(record)
     if not paid:
         return -1
     cut = -1

@@ -23,7 +23,7 @@ CLASSES: tuple[str, ...] = ("words", "marks", "dense", "media", "blocks")
 CLASSES += ("cjk", "accents", "cyrillic", "arabic", "thai", "symbols", "emoji")
 """Classes of text that tokenizers charge differently; calibration learns one factor for each."""
 MEDIA, BLOCKS = 3, 4
-MIX_CACHE_SIZE = 32  # Number of texts whose mix is cached: those of a step or two
+MIX_CACHE_SIZE = 256  # Texts whose mix is cached; removing an item needs it
 Mix = tuple[float, ...]  # Estimated tokens by class, in the order of `CLASSES`
 EMPTY_MIX: Mix = (0.0,) * len(CLASSES)
 NO_WIDE: Mix = (0.0,) * 7
@@ -142,10 +142,12 @@ def _mix_of_lines(text: str) -> Mix:
 
 def sum_mixes(mixes: Sequence[Mix]) -> Mix:
     """Return the sum of `mixes`."""
+    if len(mixes) == 1:
+        return mixes[0]
     return tuple(map(sum, zip(*mixes, strict=True))) if mixes else EMPTY_MIX
 
 
-def add_mixes(one: Mix, other: Mix) -> Mix:
+def add_mixes(one: Mix, other: Sequence[float]) -> Mix:
     """Return the sum of two mixes."""
     return tuple(map(add, one, other))
 
@@ -343,11 +345,14 @@ class TokenGauge(msgspec.Struct):
         """
         self.raw += sign * tokens
         mix = mix_of_part(part)
-        change = add_mixes(
-            mix if sign == 1 else scale_mix(mix, sign),
-            class_mix(BLOCKS, sign * (tokens - sum(mix))),
-        )
+        change = list(mix if sign == 1 else scale_mix(mix, sign))
+        change[BLOCKS] += sign * (tokens - sum(mix))
         self.fresh, self.whole = add_mixes(self.fresh, change), add_mixes(self.whole, change)
+
+    def drop_all(self) -> None:
+        """Remove the whole view."""
+        self.fresh = add_mixes(self.fresh, scale_mix(self.whole, -1))
+        self.raw, self.whole = 0, EMPTY_MIX
 
     def calibrate(self, counted: int, raw: int) -> None:
         """Learn from a count of the provider. `raw`: the estimate for the same request."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.app.execution import sandbox_in
 from longrein.app.run_context import CLOCK, RunContext
 from longrein.events import UsageError, redactor
 from longrein.extensions.mcp.server_config import McpServer, token_folder, token_path, usable_name
@@ -29,8 +30,7 @@ from longrein.frontends.stdio import say, show
 from longrein.permissions.network_hosts import Target, matches_entry
 from longrein.steps.human_text import escape_line
 from longrein.workspace import Confinement, SupervisedSpawner, SupervisionOptions, open_workspace
-from longrein.workspace.sandbox import SessionSandbox
-from longrein.workspace.sandbox.session_sandbox import find_rung
+from longrein.workspace.sandbox.rung import find_rung
 
 LOGIN_S = 330.0
 """Longest wait for a login."""
@@ -334,14 +334,7 @@ async def _connect_in(
     toolset = mcp_toolset(place, servers, spawner, workspace, "")
     toolset.attach({}, "", None)
     toolset.host.login = login
-    sandbox = SessionSandbox(
-        place.settings.sandbox,
-        folder=folder,
-        home=place.home,
-        state_dir=place.state_dir,
-        environ=place.environ,
-        roots=place.roots,
-    )
+    sandbox = sandbox_in(place, folder, place.roots)
 
     def confine(server: McpServer, cwd: str) -> Confinement | None:
         if server.sandbox == "off" or not sandbox.rung.confines:

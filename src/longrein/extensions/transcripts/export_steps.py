@@ -22,6 +22,7 @@ from longrein.events import (
     ToolCall,
     ToolEnded,
     Usage,
+    UserSpoke,
     counts_of,
     text_of,
 )
@@ -194,6 +195,8 @@ def _notes(step: Step) -> list[Note]:  # noqa: PLR0911 - a case for each step
     leaves out.
     """
     match step:
+        case CallStep() | TextStep() | FileStep() | ThinkingStep() | PromptStep():  # the most
+            return []
         case CompactionStep(summarized=summary) if summary:
             return _note(step, "summary", summary.text)
         case NoticeStep(kind="reminder", text=text) if text:
@@ -214,11 +217,9 @@ def _notes(step: Step) -> list[Note]:  # noqa: PLR0911 - a case for each step
             return _note(step, "subagent", end.strip())
         case TurnEndStep(reason=reason, message=message) if reason != "done":
             return _note(step, "end", f"the turn ended: {reason}. {message}".strip())
-        case PromptStep() | TextStep() | ThinkingStep() | StreamStep() | RequestStep():
+        case RequestStep() | TaskStep() | SubagentStep() | NoticeStep() | BreakStep():
             return []
-        case CallStep() | QuestionStep() | TaskStep() | SubagentStep() | FileStep():
-            return []
-        case SettingStep() | NoticeStep() | BreakStep() | CompactionStep() | TurnEndStep():
+        case StreamStep() | QuestionStep() | SettingStep() | CompactionStep() | TurnEndStep():
             return []
         case _:
             assert_never(step)
@@ -276,25 +277,25 @@ class StoredConversation:
         return Conversation("", "", "", "", None, [], self._reader.first - 1, [], self.read_blob)
 
     def _read_head(self, head: Conversation) -> None:
+        """Read the log once, without making steps of it."""
         first: Message | None = None
-        for step in steps_of(self._noted(self._reader.entries())):
-            begun = _take(head, {}, step)
-            first = first or next((part for part in begun if isinstance(part, Message)), None)
-            match step:
-                case RequestStep(reply=reply) if reply and step.seq > head.copied:
+        for entry in self._reader.entries():
+            self._last = entry.seq
+            match entry.event:
+                case ToolEnded(call=call):
+                    self._results[call] += 1
+                case Replied() as reply if entry.seq > head.copied:
                     self.usage += counts_of(reply.usage)
                     self.cost_usd += max(0.0, reply.cost_usd)
-                case CallStep(ended=result) if result:
-                    self._results[step.id] += 1
+                case UserSpoke(parts=parts) if first is None:
+                    first = Message(entry.seq, entry.at, parts)
+                case PrefixSet() as prefix:
+                    head.prefix = prefix
+                case Opened() as opened:
+                    _open(head, entry.seq, opened)
+                case SubagentStarted(child=subagent) if entry.seq >= self._reader.first:
+                    self._children[subagent] = None
         self.title = _title(first)
-
-    def _noted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """Note the last entry and the subagents of its own entries."""
-        for entry in entries:
-            self._last = entry.seq
-            if isinstance(entry.event, SubagentStarted) and entry.seq >= self._reader.first:
-                self._children[entry.event.child] = None
-            yield entry
 
     @property
     def steps(self) -> Iterator[ConversationPart]:

@@ -17,9 +17,12 @@ from longrein.extensions.lab.replay.own_decisions import OWN, OwnDecisions
 from longrein.extensions.lab.replay.plain_policies import PLAIN, Change, PlainReplay
 from longrein.extensions.lab.replay.recording import (
     Item,
+    Recorder,
     Recording,
     base_name,
+    numbered_steps,
     of_entries,
+    of_steps,
     read_recording,
 )
 from longrein.extensions.lab.replay.uses import Uses, find_uses
@@ -37,6 +40,7 @@ __all__ = [
     "PlainReplay",
     "PolicyReplay",
     "Rates",
+    "Recorder",
     "Recording",
     "Row",
     "Tokens",
@@ -45,7 +49,9 @@ __all__ = [
     "as_table",
     "base_name",
     "find_uses",
+    "numbered_steps",
     "of_entries",
+    "of_steps",
     "read_recording",
     "replay_of",
     "total",

@@ -154,6 +154,7 @@ class CostAccount:
         self.rates = rates
         self.window = window
         self.uses = find_uses(recording) if uses is None else uses
+        self._finds_edits = any(self.uses.edits)
         self._row = Row(policy, recording.name, recording.requests)
         self._spent, self._whole = Tokens(), Tokens()
         self._texts: dict[int, str | None] = {}
@@ -249,7 +250,8 @@ class CostAccount:
     def _show(self, place: int, text: str | None) -> None:
         self._texts[place], shown = text, _shown(self.recording.items[place], text)
         self._now[place] = self._count(self._now[place], self._names(shown))
-        self._shown[place] = plain_block(shown)
+        if self._finds_edits:
+            self._shown[place] = plain_block(shown)
 
     def _set_summary(self, change: Change) -> None:
         text = self._summary_text = change.summary or ""

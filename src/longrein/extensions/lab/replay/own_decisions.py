@@ -4,9 +4,14 @@ log, priced like the replay of any other policy.
 
 from collections.abc import Iterable, Sequence
 
-from longrein.events import Cleared, Entry, Form, Restored, Rewound, Summarized
+from longrein.events import Cleared, Form, Restored, Rewound, Summarized
 from longrein.extensions.lab.replay.plain_policies import SUMMARY_TOKENS, Change, PlainReplay
-from longrein.extensions.lab.replay.recording import count_tokens, numbered_steps, placed_handles
+from longrein.extensions.lab.replay.recording import (
+    NumberedSteps,
+    Places,
+    count_tokens,
+    placed_handles,
+)
 from longrein.steps import BreakStep, CompactionStep, RequestStep, Step
 
 OWN = "longrein"
@@ -18,10 +23,9 @@ Decision = Cleared | Summarized | Restored | Rewound | tuple[Form, ...]
 class OwnDecisions:
     """A policy for `PlainReplay` that repeats what the log decided."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        entries = list(entries)
-        self._places = placed_handles(entries)
-        """Handle -> (position in the recording, entry)."""
+    def __init__(self, steps: NumberedSteps, places: Places | None = None) -> None:
+        """`places`: those of the recording; without them `steps` are all steps."""
+        self._places = placed_handles(steps) if places is None else places
         self._before: dict[int, list[tuple[int, Decision]]] = {}
         """Request -> decisions before it, each with its entry."""
         self._history: list[tuple[int, Decision]] = []
@@ -30,7 +34,7 @@ class OwnDecisions:
         """Position of an item -> its text in the next request; None for none."""
         self._shown: dict[int, str | None] = {}
         """The same of the items that were changed before."""
-        for request, step in numbered_steps(entries):
+        for request, step in steps:
             decision = _decision(step)
             if decision is not None:
                 self._before.setdefault(request, []).append((step.seq, decision))

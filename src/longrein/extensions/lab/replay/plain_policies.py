@@ -58,6 +58,8 @@ class PlainReplay:
         self._rewinds = rewinds or {}
         self.results: list[int] = []
         """Positions of the results so far."""
+        self.summarised = 0
+        """Number of the first items that a model's summary stands for."""
         self.batched = 0
         """Number of results before which nothing is left for another batch."""
         self.end = self.before = 0
@@ -91,7 +93,10 @@ class PlainReplay:
 
     def hide(self, change: Change, place: int, text: str | None) -> None:
         """Show `text` in place of an item, or nothing."""
-        tokens = 0 if text is None else count_tokens(self.recording.items[place].kind, text)
+        item = self.recording.items[place]
+        tokens = 0 if text is None else count_tokens(item.kind, text)
+        if text == item.text:
+            tokens = item.tokens
         if place < self.end:
             self._carried += tokens - self.tokens[place]
         change.show[place] = text
@@ -107,9 +112,10 @@ def summarise_when_full(replay: PlainReplay, change: Change) -> None:
     """Let a model summarise everything but the newest exchange when the window is nearly full."""
     if replay.size <= WATERMARK_SHARE * replay.window or not replay.before:
         return
-    for place in range(replay.before):
+    for place in range(replay.summarised, replay.before):
         if replay.tokens[place]:
             replay.hide(change, place, None)
+    replay.summarised = replay.before
     change.summary = PROSE
     change.asked_tokens = SUMMARY_TOKENS
     change.reason = "watermark"
@@ -126,10 +132,7 @@ def clear_in_batches(replay: PlainReplay, change: Change) -> None:
         for p in replay.results[replay.batched : -RESULTS_KEPT]
         if p not in replay.shorter and items[p].tokens > RESULT_TOKENS_MIN
     ]
-    notes = {
-        place: f"[{items[place].text.count(chr(10)) + 1} lines of old output were cleared]"
-        for place in old
-    }
+    notes = {place: f"[{items[place].lines} lines of old output were cleared]" for place in old}
     saved = sum(
         replay.tokens[place] - count_tokens("tool_result", note) for place, note in notes.items()
     )
