@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs pictures demo bench load simulate kill soak rewind planted measures race trust mutants structure clean library clients site release
+.PHONY: help test check format docs pictures demo bench load simulate kill soak rewind planted measures race trust fleet mutants structure clean library clients site release
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -73,10 +73,10 @@ PYPI_SERVERS := mcp-server-fetch==2026.10.24 mcp-server-git==2026.10.19 mcp-serv
 	|| echo "make: pip cannot get the source of $$sdk: the tests with its examples are skipped"
 	@touch $@
 
-library: .venv/library .venv/servers .venv/node .venv/agent-sdk  ## install agent frameworks, agent SDKs and MCP servers of others for the tests that are skipped without them
+library: .venv/library .venv/servers .venv/node .venv/agent-sdk .venv/harbor  ## install agent frameworks, agent SDKs and MCP servers of others for the tests that are skipped without them
 
 # Agents that others wrote, for tests/standards. Each of Python has its own environment: their pins exclude each other.
-AGENT_PYTHON ?= python3.12
+AGENT_PYTHON ?= $(shell python3.12 -c 'import sys; print(sys.executable)' 2>/dev/null || ls "$$(pyenv root 2>/dev/null)"/versions/3.12*/bin/python3.12 2>/dev/null | tail -n 1 | grep . || echo python3.12)
 NODE_AGENTS := acpx@0.19 node@22 \
 	@openai/codex@0.169.0 @earendil-works/pi-coding-agent@0.74.2 @google/gemini-cli-core@0.61.0 opencode-ai@1.18.33
 
@@ -85,6 +85,14 @@ define agent
 	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --allow-existing --python $(AGENT_PYTHON) $(1) && uv pip install --quiet --python $(1)/bin/python $(2); \
 	else $(AGENT_PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2); fi
 endef
+
+# Harbor, which evaluates agents in containers, for the tests of its tasks and of longrein as an agent of it. With longrein
+# itself, whose class it imports.
+.venv/harbor: pyproject.toml .venv/ready
+	@echo "make: installing Harbor with $(AGENT_PYTHON) for the tests with its tasks (a minute, once)"
+	$(call agent,$@,harbor==0.26.0 -e .) \
+	|| { rm -rf $@; echo "make: Harbor cannot be installed, which needs Python 3.12: the tests with it are skipped"; }
+	@[ ! -d $@ ] || touch $@
 
 clients: .venv/ready  ## install agents and clients of others (about 2 GB) for the tests of their formats and of longrein acp
 	npm install --silent --no-audit --no-fund --prefix .venv/node $(NODE_AGENTS)
@@ -171,6 +179,9 @@ race: .venv/library  ## race the context engine in loops of others: raw openai, 
 
 trust: .venv/ready  ## measure permissions, sandbox and secrets: fuzzed commands, racers, escapes, payloads, canaries
 	$(PY) -m benchmarks.trust $(SESSIONS)
+
+fleet: .venv/library  ## measure fleets: killed Ray nodes, overhead, money, quota, cost a session; FLEET='--kills 3 --only kills'
+	$(PY) -m benchmarks.fleet $(FLEET)
 
 mutants: .venv/ready  ## count the one-line bugs that the suite notices in what keeps files and machine safe; SEEDS=N of them, SEED=N
 	$(PY) -m benchmarks.mutants --sources promises $(if $(SEEDS),--count $(SEEDS)) $(if $(SEED),--seed $(SEED))

@@ -51,6 +51,7 @@ PROMISES = (
     "longrein/context/snapshot_codec.py",
     "longrein/permissions/",
     "longrein/workspace/atomic_write.py",
+    "longrein/workspace/folder_",
     "longrein/workspace/root_copies.py",
     "longrein/workspace/sandbox/",
     "longrein/workspace/shadow_repository.py",
@@ -94,8 +95,10 @@ def measure():
         found.save()
 
     def leave(code):
-        save()
-        leave_at_once(code)
+        try:
+            save()
+        finally:
+            leave_at_once(code)
 
     atexit.register(save)
     os._exit = leave
@@ -369,12 +372,14 @@ def main() -> None:
     if options.sources == ["promises"]:
         options.sources, options.tests = PROMISES, options.tests or list(PROMISE_TESTS)
     with tempfile.TemporaryDirectory(prefix="longrein-mutants-") as temporary:
+        os.chmod(temporary, 0o755)  # some tests play as another user, who runs the copy too
         free: Queue[tuple[Path, Path]] = Queue()
         for number in range(options.workers):
             folder = Path(temporary) / str(number)
             free.put((make_copy(folder), folder))
         keep = options.map or Path(temporary) / "map"
         keep.mkdir(parents=True, exist_ok=True)
+        keep.chmod(0o777)  # and whose processes note their lines
         data = keep / "coverage"
         if not data.exists():
             python, folder = free.queue[0]

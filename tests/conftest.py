@@ -19,6 +19,7 @@ from tests.seeds import TIMES
 
 if TYPE_CHECKING:
     from tests.e2e.harness import CliHarness
+    from tests.support.postgresql import Server
 
 TESTS = Path(__file__).resolve().parent
 
@@ -29,6 +30,7 @@ for name in [
 settings.register_profile(
     "suite",
     max_examples=50 * TIMES,
+    derandomize=TIMES == 1,  # nor on luck; more times look further
     deadline=None,  # no verdict depends on the clock
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -70,6 +72,15 @@ def cli(tmp_path: Path) -> Iterator["CliHarness"]:
         assert harness.wait_survivors() == []
     finally:
         harness.clean_up()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator["Server"]:
+    """A PostgreSQL server; the test is skipped where there is none."""
+    from tests.support.postgresql import running_server  # few tests need one
+
+    with running_server() as server:
+        yield server
 
 
 def pytest_collection(session: pytest.Session) -> None:

@@ -204,7 +204,9 @@ IO_OWNERS = {
     "termios": {"frontends", "workspace"},
     "logging": {
         "extensions",
-    },  # warnings of OpenTelemetry become a line; `extensions.mcp.connection` silences the SDK
+        "store",
+    },  # warnings of OpenTelemetry become a line; `extensions.mcp.connection` silences the SDK, and
+    # `store.postgresql.connection` psycopg
 }
 """Module -> packages that may import it. `testing` and `commands/demo.py` play the outside world
 and may use all.
@@ -229,14 +231,16 @@ CLOCK_AND_ID_OWNERS = {
     "os.getenv": set(),
     "time.time": {"testing"},
     "time.time_ns": {"app", "testing", "integrations"},
-    "time.monotonic": {"app", "testing", "workspace", "frontends"},
-    "time.sleep": {"testing", "workspace"},
+    "time.monotonic": {"app", "testing", "workspace", "frontends", "store"},
+    "time.sleep": {"testing", "workspace", "store"},  # store: a lost connection is tried again
     "asyncio.to_thread": set(),
     "uuid.uuid4": {"app", "testing", "integrations"},
 }
 """Source of time, ids or settings -> packages that may read it; all others get the value as an
 argument, so that a simulation can set it. Limits of real processes are measured in real time.
 """
+FOR_LIBRARIES = {("extensions/fleet/ray_executor.py", "os.environ")}
+"""Modules that set what a library of others reads."""
 
 
 def test_time_ids_and_environment_are_passed_as_arguments() -> None:
@@ -245,6 +249,14 @@ def test_time_ids_and_environment_are_passed_as_arguments() -> None:
         for path, tree in trees().items()
         for line, used in attributes(tree)
         if used in CLOCK_AND_ID_OWNERS and top_package(path) not in CLOCK_AND_ID_OWNERS[used]
+        if (name(path), used) not in FOR_LIBRARIES
+    ]
+    wrong += [
+        f"{name(path)}:{node.lineno} from os import environ"
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "os"
+        if any(one.name == "environ" for one in node.names)
     ]
     assert not wrong, wrong
 
@@ -624,6 +636,7 @@ FOLLOWS_PATHS = {
     "sandbox/protected": "looks up where links lead, to protect that too; acts by descriptors",
     "sandbox/proxy": "its socket in the state",
     "sandbox/proxy_forwarder": "runs inside the sandbox",
+    "sandbox/rung": "the last success in the state",
     "sandbox/secret_places": "home, which commands cannot change",
     "sandbox/session_sandbox": "the session's folder in the state; looks up roots and home",
     "sandbox/tool_caches": "looks up the cache folder",

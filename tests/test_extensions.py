@@ -158,6 +158,15 @@ def test_the_inspector_leaves_other_policies_out_without_the_lab(whole: Copy) ->
         whole.restore("lab")
 
 
+def test_a_fleet_has_no_page_without_the_inspector(whole: Copy) -> None:
+    whole.delete("inspector")
+    try:
+        said = "longrein: longrein fleet inspect: it belongs to the extension inspector, which is "
+        assert whole.run("fleet", "inspect", "x") == (2, "", f"{said}not installed here\n")
+    finally:
+        whole.restore("inspector")
+
+
 def test_formats_of_others_are_missing_in_one_line_without_transcripts(whole: Copy) -> None:
     whole.delete("transcripts")
     file = whole.home / "t.jsonl"

@@ -33,6 +33,7 @@ _HOMES = {
             "SessionClosed",
             "SessionError",
             "SessionReadOnly",
+            "SessionTakenOver",
             "SessionUnknown",
             "SettingsError",
             "StoreDamaged",

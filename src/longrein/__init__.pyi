@@ -8,6 +8,7 @@ from longrein.events import SessionBusy as SessionBusy
 from longrein.events import SessionClosed as SessionClosed
 from longrein.events import SessionError as SessionError
 from longrein.events import SessionReadOnly as SessionReadOnly
+from longrein.events import SessionTakenOver as SessionTakenOver
 from longrein.events import SessionUnknown as SessionUnknown
 from longrein.events import SettingsError as SettingsError
 from longrein.events import StoreDamaged as StoreDamaged

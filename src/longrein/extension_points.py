@@ -42,6 +42,7 @@ with a new major version of longrein; docs/extending.md describes them.
 
 BUNDLED: Mapping[str, tuple[str, ...]] = {
     "acp": ("acp",),
+    "fleet": ("fleet",),
     "inspector": ("inspect",),
     "lab": ("fit", "simulate"),
     "mcp": ("mcp",),

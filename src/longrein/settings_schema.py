@@ -372,6 +372,15 @@ class SessionOptions(msgspec.Struct, frozen=True):
             "nothing",
         ),
     ] = 0
+    store: Annotated[
+        str,
+        Setting(
+            "address of the PostgreSQL database in which new sessions are kept, such as "
+            "`postgresql://HOST/DATABASE` ([how](postgresql.md)); empty: files of the state "
+            "folder",
+            "nothing",
+        ),
+    ] = ""
 
 
 class InstructionOptions(msgspec.Struct, frozen=True):

@@ -288,6 +288,7 @@ def test_an_editor_that_goes_away_in_a_turn_leaves_a_whole_session(
                     raw.process._transport.get_pipe_transport(pipe).close()  # type: ignore[attr-defined]
             case "closed":
                 raw.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+                await asyncio.sleep(0.1)  # the loop closes it in a step of its own
                 raw.send("session/list")
             case _:
                 os.kill(raw.process.pid, signal.SIGTERM if how == "term" else signal.SIGKILL)

@@ -10,6 +10,7 @@ import pytest
 
 from longrein.agent import OpenSession, StopTask
 from longrein.agent.background.task_control import BackgroundControl
+from longrein.agent.model_request import MEANWHILE_S
 from longrein.events import TaskEnded, TaskStarted
 from longrein.permissions import Rules
 from longrein.testing.harness import open_test_session, results, said, story
@@ -201,7 +202,7 @@ def test_what_starts_commands_is_started_beside_a_request_where_one_may_run_unas
 ) -> None:
     harness = TaskHarness({})
     harness.supervision.alive = False
-    model = ScriptedModel(says("nothing to do"))
+    model = ScriptedModel(says("nothing to do"), wait=lambda: asyncio.sleep(2 * MEANWHILE_S))
 
     async def work() -> None:
         deps = harness.deps(model)

@@ -16,7 +16,7 @@ from longrein.events import PermissionAsked
 from longrein.permissions import Rules
 from longrein.settings_schema import MODE_TEXTS, MODES, SandboxOptions
 from longrein.workspace.sandbox import SessionSandbox
-from longrein.workspace.sandbox.session_sandbox import Rung
+from longrein.workspace.sandbox.rung import Rung
 from tests.agent.disk_harness import DiskHarness, Script
 
 pytestmark = pytest.mark.anyio

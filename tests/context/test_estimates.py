@@ -9,6 +9,7 @@ from benchmarks.context.material import KINDS, text
 
 from longrein.context import estimate_text
 from longrein.context.state.token_estimate import TokenGauge
+from longrein.context.state.view import count_prefix
 from longrein.events import Document, Image, Text, ToolCall, ToolResult
 from tests.context.random_session import RandomSession
 
@@ -109,3 +110,18 @@ def test_what_comes_and_goes_leaves_the_gauge_as_it_was() -> None:
             for tool in prefix.tools
         )
         assert gauge.raw == fixed + sum(item.tokens for item in walk.state.items), f"seed {seed}"
+
+
+def test_counting_the_view_anew_equals_the_single_changes() -> None:
+    for seed in range(6):
+        state = RandomSession(seed, "default", 12_000).run(60).state
+        gauge = state.gauge
+        raw, tokens, whole, fresh = gauge.raw, gauge.tokens, gauge.whole, gauge.fresh
+        gauge.drop_all()
+        count_prefix(state, 1)
+        for item in state.conversation:
+            gauge.add_part(item.part, item.tokens)
+        assert gauge.raw == raw, f"seed {seed}"
+        assert gauge.tokens == pytest.approx(tokens, abs=1), f"seed {seed}"
+        assert gauge.whole == pytest.approx(whole, abs=1e-6), f"seed {seed}"
+        assert gauge.fresh == pytest.approx(fresh, abs=1e-6), f"seed {seed}"

@@ -34,7 +34,7 @@ from longrein.events import (
 from longrein.store import Reader, latest_session
 from longrein.testing.loopback import LoopbackProvider, Play, Received, Rules
 from longrein.testing.loopback import Turn as Loopback
-from longrein.workspace.sandbox.session_sandbox import find_rung
+from longrein.workspace.sandbox.rung import find_rung
 from tests.headless.schema import validate
 from tests.support.forked import FORKING, ForkedProcess, can_fork
 from tests.timeouts import GONE_S, HANG_S

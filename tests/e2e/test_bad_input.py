@@ -24,6 +24,7 @@ from longrein.events import (
     SessionClosed,
     SessionError,
     SessionReadOnly,
+    SessionTakenOver,
     SessionUnknown,
     SettingsError,
     StoreDamaged,
@@ -34,6 +35,7 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
+from longrein.extensions.fleet.runner import TaskFileError
 from longrein.extensions.transcripts.import_transcript import TranscriptUnknown
 from longrein.store.blobs import BlobDamaged
 from longrein.store.bundle import BundleError
@@ -245,6 +247,7 @@ TABLE = [
     ),
 ]
 ELSEWHERE = {
+    SessionTakenOver: "tests/store/test_postgresql.py: who was stopped is taken over",
     SessionBusy: "tests/e2e/test_parallel_runs.py: of two openers at once one is refused",
     StoreFull: "test_a_full_disk_is_said_and_loses_nothing",
     ToolError: "test_bad_calls.TABLE: it never reaches a person",
@@ -253,6 +256,7 @@ ELSEWHERE = {
     BlobDamaged: "tests/store/test_repair.py: a blob is not what was written",
     TurnFailed: "tests/test_sdk.py: a program catches it",
     SessionClosed: "tests/test_sdk.py: a program that goes on after close",
+    TaskFileError: "tests/fleet/test_run.py: every problem of the file with its line number",
     NoModelFound: "tests/e2e/test_login.py: without a model three lines say what to do",
     LongreinError: "the root",
 }

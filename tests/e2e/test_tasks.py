@@ -57,6 +57,16 @@ def kill_process(cli: CliHarness, pid: int) -> None:
     wait_until(lambda: pid not in cli.processes())
 
 
+def test_each_command_has_the_id_of_its_call(cli: CliHarness) -> None:
+    tell = f"echo $LONGREIN_CALL_ID >> {cli.project}/ids"
+    cli.plays(calls(bash(tell), bash(tell)), calls(background(tell)), says("Done."))
+    cli.stream(BYPASS, "go")
+    found = of(cli, ToolEnded)
+    ids = (cli.project / "ids").read_text().split()
+    assert sorted(ids) == sorted(f"{cli.session}/{one.call}" for one in found)
+    assert len(set(ids)) == 3
+
+
 # --- Starting -------------------------------------------------------------------------------------
 
 

@@ -767,6 +767,12 @@ SUGGESTED = [
     ("a; b; c; d; e; f", ""),
     ("x" * 300, ""),
     ("PATH=. make", ""),
+    # nor one for a folder: it would cover what lies in it
+    ("> .", ""),
+    ("> ..", ""),
+    ("> src/..", ""),
+    ("> /work", ""),
+    ("> /work/repo/", ""),
 ]
 
 

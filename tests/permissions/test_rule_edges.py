@@ -2,13 +2,16 @@
 programs in front of a command.
 """
 
+import string
+
+import msgspec
 import pytest
 
-from longrein.permissions import Verdict
+from longrein.permissions import PartFacts, Verdict, read_command, read_folders
 from longrein.permissions.bash_parser import Word
 from longrein.permissions.command_rules import exact_rule
 from longrein.permissions.rules import Glob, PathPattern, names, parse_rule
-from tests.permissions.calls import ROOT, bash, verdict, write
+from tests.permissions.calls import HOME, ROOT, bash, verdict, write
 
 
 @pytest.mark.parametrize(
@@ -126,3 +129,105 @@ def test_a_deny_rule_reaches_what_xargs_may_read() -> None:
 def test_a_file_rule_without_a_path_forbids_the_tool_and_no_command() -> None:
     assert verdict(bash("cat a.txt"), deny="Read").kind == "allow"
     assert verdict(write(f"{ROOT}/a.txt"), deny="Edit").kind == "deny"
+
+
+@pytest.mark.parametrize(
+    ("command", "reached"),
+    [
+        ("git push x", True),
+        ("/usr/bin/git push x", True),
+        ("git -C a push x", True),
+        ("git -c a=b --no-pager push x", True),
+        ("git --git-dir a --work-tree b -p push x", True),
+        ("git log push x", False),
+        ("git -C", False),
+        ("git -p --bare", False),
+        ("git --version", False),
+        ("git", False),
+    ],
+)
+def test_a_deny_rule_for_a_verb_of_git_looks_behind_all_options(
+    command: str, reached: bool
+) -> None:
+    kind = verdict(bash(command), deny="Bash(git push *)", mode="bypassPermissions").kind
+    assert (kind == "deny") is reached
+
+
+@pytest.mark.parametrize(
+    ("command", "folders"),
+    [
+        ("cat a sub/b", "a sub/b"),
+        ("cat a*", "."),
+        ("cat sub/a*", "sub"),
+        ("cd sub; cat a", "sub/a a"),
+        ("touch a", ""),
+        ("ls", ""),
+        ("grep -r x", "."),
+        ("cat $X", ""),
+        ("unknown a -b", "a"),
+        ("xargs cat b", "b ."),
+        ("echo a | xargs cat", "."),
+        ("git log", ""),
+        ("git diff ../x", "../x"),
+        ("git grep --no-index x", "grep x ."),
+    ],
+)
+def test_what_a_command_may_read_is_what_it_names_and_with_names_from_elsewhere_its_folder(
+    command: str, folders: str
+) -> None:
+    above = ROOT.rpartition("/")[0]
+    full = {".": ROOT, "../x": f"{above}/x"}
+    expected = tuple(full.get(name, f"{ROOT}/{name}") for name in folders.split())
+    assert read_folders(read_command(command, ROOT, HOME), ROOT) == expected
+
+
+@pytest.mark.parametrize(
+    ("operand", "is_read"),
+    [("/x", True), ("../x", True), ("a/../b", True), ("..", True), ("a..b", False), ("a", False)],
+)
+def test_git_reads_outside_its_repository_what_leads_there_alone(
+    operand: str, is_read: bool
+) -> None:
+    [effect] = read_command(f"git diff {operand}", ROOT, HOME).effects
+    assert effect.reads == ((Word(operand),) if is_read else ())
+
+
+@pytest.mark.parametrize(
+    ("program", "letters"), [("cat", "AbeEnstTuv"), ("head", "cnqvz"), ("mkdir", "mpv")]
+)
+def test_a_rule_with_a_star_covers_the_known_letters_alone(program: str, letters: str) -> None:
+    for letter in string.ascii_letters:
+        wanted = "allow" if letter in letters else "ask"
+        call = bash(f"{program} -{letter} 1 a")
+        assert verdict(call, allow=f"Bash({program} *)").kind == wanted, letter
+
+
+@pytest.mark.parametrize(
+    ("word", "may_split"),
+    [
+        ("a", False),
+        ("$x", True),
+        ('"$x"', False),
+        ('a"$x"', False),
+        ('"$x"a', False),
+        ('"$x""$y"', False),
+        ('"$x"$y', True),
+        ('$x"$y"', True),
+        ("a$x", True),
+        ("$x*", True),
+        ('"$x"*', True),
+        ('a*"$x"', True),
+        ('"$@"b', True),
+        ('b"$@"', True),
+    ],
+)
+def test_a_word_may_be_several_if_one_of_its_pieces_may(word: str, may_split: bool) -> None:
+    [part] = read_command(f"cat {word}", ROOT, HOME).script.parts
+    assert part.words[1].may_split is may_split
+
+
+def test_a_call_whose_facts_leave_out_a_part_is_not_judged() -> None:
+    call = bash("cat a; rm -rf b")
+    cut = msgspec.structs.replace(call, parts=(PartFacts(),))
+    with pytest.raises(ValueError, match="argument"):
+        verdict(cut, allow="Bash")

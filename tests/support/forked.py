@@ -34,6 +34,8 @@ from typing import Any, NoReturn
 ROOT = Path(__file__).parent.parent.parent
 NOT_PRELOADED = ("__main__", "extensions", "integrations", "testing")
 """Parts of longrein that few runs import, and the program itself."""
+OPTIONAL = "longrein.store.postgresql."
+"""Modules that need a package which may be missing."""
 LIBRARIES = ("ctypes", "tomllib", "tree_sitter_bash")
 """Libraries that longrein imports inside functions."""
 FORKING = __file__.encode()
@@ -149,7 +151,7 @@ def preloaded() -> Iterator[str]:
         if module.name not in NOT_PRELOADED:
             yield f"longrein.{module.name}"
             found = walk_packages([str(package / module.name)], f"longrein.{module.name}.")
-            yield from (inner.name for inner in found)
+            yield from (one.name for one in found if not one.name.startswith(OPTIONAL))
 
 
 def serve(requests: socket.socket) -> None:

@@ -241,6 +241,8 @@ class Simulation(BaseSimulation):
         )
         self.padding = self.random.choice([(5, 5, 300), (300, 300, 2_000)])
         """Words of a message of the user: whoever writes much fills the summaries."""
+        self.said_at_once = 12 if seed % 5 == 4 else 1
+        """Messages that the user sends one after the other: a summary cannot show very many."""
         self.profile = "seed" if self.random.random() < 0.15 else "default"
         self.sent: Sent | None = None
         self.unqueued: dict[str, None] = {}
@@ -338,8 +340,9 @@ class Simulation(BaseSimulation):
         """Do one random user action."""
         session, luck = self.session, self.random.random()
         if luck < 0.45:
-            said = self._say()
-            self._tell(said, key_of(text_of(said.parts)))
+            for _ in range(self.said_at_once):
+                said = self._say()
+                self._tell(said, key_of(text_of(said.parts)))
         elif luck < 0.57:
             session.interrupt()
         elif luck < 0.63:

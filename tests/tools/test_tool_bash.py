@@ -12,7 +12,7 @@ from tests.tools.conftest import ToolHarness
 
 from longrein.events import CwdSet, Document, Text
 from longrein.tools.bash import CommandOutput
-from longrein.tools.recall import InMemoryHistory, search_words
+from longrein.tools.recall_lookup import InMemoryHistory, search_words
 
 pytestmark = pytest.mark.anyio
 

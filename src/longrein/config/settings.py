@@ -38,6 +38,7 @@ from longrein.events import SettingsError
 from longrein.events.escape import nearest
 from longrein.permissions import check_rule
 from longrein.settings_schema import MODES, SANDBOX_MODES, Settings
+from longrein.store.session_folder import passwords_in
 
 SEED_LIMITS: Mapping[tuple[str, ...], Any] = {
     ("limits", "parallel_max"): 10,
@@ -289,6 +290,8 @@ def known_secrets(environ: Mapping[str, str], settings: Settings) -> tuple[str, 
         if (name in named or (_says_secret(name) and _looks_secret(value)))
         and len(value.strip()) >= _VALUE_CHARS_MIN
     ]
+    in_address = passwords_in(settings.sessions.store)
+    values += [text for text in in_address if len(text) >= _VALUE_CHARS_MIN]
     return tuple(sorted(dict.fromkeys(values), key=lambda value: (-len(value), value)))
 
 

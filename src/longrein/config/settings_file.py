@@ -155,6 +155,8 @@ def _variable(key: str) -> str:
 
 OTHER_VARIABLES = (
     "LONGREIN_STATE_DIR",
+    "LONGREIN_CALL_ID",
+    "LONGREIN_RATES",
     "LONGREIN_SESSION",
     "LONGREIN_COMMAND",
     "LONGREIN_DEPTH",

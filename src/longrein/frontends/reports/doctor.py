@@ -21,7 +21,7 @@ from longrein.store import list_sessions
 from longrein.tools import catalogue
 from longrein.workspace.sandbox import SandboxPolicy, network_problem
 from longrein.workspace.sandbox.landlock import unenforced
-from longrein.workspace.sandbox.session_sandbox import find_rung
+from longrein.workspace.sandbox.rung import find_rung
 
 Finding = tuple[bool, str, str]
 

@@ -36,7 +36,7 @@ from longrein.steps import (
 from longrein.steps.human_text import elapsed, escape, escape_line, first_line, key_argument
 from longrein.store import Content, contents_of
 from longrein.tools import SessionHistory
-from longrein.tools.recall import resolve_handle
+from longrein.tools.recall_lookup import resolve_handle
 
 LAST_ENTRIES = 120
 """Newest entries that are searched for results, thinking and diffs."""
