@@ -106,7 +106,7 @@ def test_help_version_and_usage_errors_import_neither_the_agent_nor_an_event_loo
     argv: str, tmp_path: Path
 ) -> None:
     code = (
-        "import sys\ntry: from longrein.__main__ import main; main()\n"
+        "import os, sys\nos._exit = sys.exit\ntry: from longrein.__main__ import main; main()\n"
         "except SystemExit: print('', *sys.modules, sep='\\n/', file=sys.stderr)"
     )
     done = subprocess.run(

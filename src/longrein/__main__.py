@@ -25,6 +25,7 @@ import gc
 gc.disable()
 
 import signal  # noqa: E402
+from contextlib import suppress  # noqa: E402
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(
@@ -67,7 +68,13 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.open_missing_streams()
     cli.ask_for_a_report()
-    sys.exit(cli.main(sys.argv[1:], load_app))
+    code = cli.main(sys.argv[1:], load_app)
+    if "longrein.entry_points" in sys.modules:
+        sys.exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # its reader has gone
+            stream.flush()
+    os._exit(code)  # nothing was begun, and freeing memory takes a sixth of the answer's time
 
 
 if __name__ == "__main__":

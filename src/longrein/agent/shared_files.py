@@ -264,8 +264,12 @@ class FileWatcher:
         for path, known in watched(state).items():
             expected = known.hash if known.disk is None else known.disk
             then = self._stamps.get(path)
-            size_bytes = then.size_bytes if then is not None else 0
-            found = await self._quickly(size_bytes, partial(self._workspace.stamp, path, then))
+            if then is None or then.size_bytes <= QUICK_BYTES:  # 200 times before each request
+                found = self._workspace.stamp(path, then)
+            else:
+                found = await self._workspace.run_in_thread(
+                    partial(self._workspace.stamp, path, then)
+                )
             self._stamps[path] = found
             if found.hash == expected or (not found.hash and found.inode):
                 continue  # unreadable: the next Read reports it

@@ -6,7 +6,6 @@ session's nonce and reveals nothing.
 """
 
 import binascii
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -462,6 +461,8 @@ def redactor(
     own = [re.compile(pattern) for pattern in patterns]
 
     def marked(secret: str) -> str:
+        import hashlib  # not for the many that have no secret: it loads all of OpenSSL
+
         digest = hashlib.sha256(
             (nonce + known.get(secret, secret)).encode("utf-8", "surrogatepass")
         ).hexdigest()

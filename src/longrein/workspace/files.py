@@ -6,7 +6,6 @@ import pwd
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from hashlib import sha256
 
 from longrein.atomic_file import write_all
 from longrein.workspace.supervisor.openat import (
@@ -82,6 +81,8 @@ def content_hash(path: str, folder: Folder | None = None) -> str:
         descriptor, _ = open_regular(path, folder)
     except OSError:
         return ""
+    from hashlib import sha256  # loads all of OpenSSL: not for the settings and the help
+
     digest = sha256()
     try:
         while chunk := os.read(descriptor, CHUNK_BYTES):

@@ -46,7 +46,7 @@ RACY_NS = 2_000_000_000
 seconds.
 """
 LOOSE_OBJECTS_MAX = 30
-"""Objects that the first look may leave in files of their own."""
+"""Objects that a look may leave in files of their own."""
 HASH_CHARS = 40
 WRITTEN_MAX = 500
 """Written files above which all of the tree is looked at."""
@@ -84,6 +84,11 @@ INNER = "a git repository of its own"
 ENDED = "git ended while it was read"
 LOOK = ["diff-files", "--raw", "-z", "--relative", "--no-renames", "--ignore-submodules=all"]
 OTHERS = ["ls-files", "-z", "-o", "--exclude-standard"]
+ADD = ["update-index", "--add", "--replace", "-z", "--stdin"]
+IN_PACK = ["-c", "core.bigFileThreshold=1"]
+"""Makes git write what it adds into one pack: 300 files take it 30 ms, and 500 one by one. It
+compresses also what it has already, so that borrowed files are added without.
+"""
 REMOVE = ["update-index", "--force-remove", "-z", "--stdin"]
 LAST = "last.json"
 """File of the last record, which belongs to the index."""
@@ -263,12 +268,10 @@ class ShadowRepository:
             for path in found.gone.keys() - found.present.keys():
                 modes.pop(path, None)
         if found.present:
-            self._feed(
-                ["update-index", "--add", "--replace", "-z", "--stdin"],
-                found.present,
-                borrow=is_first,
-            )
-            if is_first and self._user.objects:
+            borrows = is_first and bool(self._user.objects)
+            in_pack = len(found.present) > LOOSE_OBJECTS_MAX and not borrows
+            self._feed([*IN_PACK * in_pack, *ADD], found.present, borrow=borrows)
+            if borrows:
                 self._own_unsafe()
         if not is_first:
             self.touched |= found.gone.keys() | found.present.keys()

@@ -9,7 +9,7 @@ size of the item, how recently names in and near the line were mentioned, and it
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 from math import exp
 
 import msgspec
@@ -327,16 +327,18 @@ def _rows_to_keep(
     worth = _values(memory, record, model, index, alive)
     sizes, fixed = index.sizes, index.fixed
     held = set(alive)
+    is_whole = len(held) == len(sizes)
     rows: list[int] = []
     if record.again:  # what is left of it stays as one text
         fits = loss * sum(worth.values()) > keep * sum(sizes[row] for row in alive)
         return list(alive) if fits else [row for row in alive if fixed[row]]
     for first, end in blocks_of(record, index):
-        block = [row for row in range(first, end) if row in held]
+        rows_here = range(first, end)
+        block = rows_here if is_whole else [row for row in rows_here if row in held]
         if not block:
             continue
-        value = loss * sum(worth.get(row, 0.0) for row in block)
-        chars = GAP_CHARS + sum(sizes[row] for row in block)
+        value = loss * sum(map(worth.get, block, repeat(0.0)))
+        chars = GAP_CHARS + sum(map(sizes.__getitem__, block))
         if value > keep * chars:
             head = index.heads[block[0]] - 1
             rows += [head] if head in held and head < first else []

@@ -38,6 +38,7 @@ _COUNT = (2, 3, 6)
 DEEP_BLANKS = 6  # Indentation from which a declaration is inside of another
 _NUMBERED = re.compile(r"\n[^\S\n]*\d+[→\t]")
 _NUMBER = re.compile(r"\s*(\d+)[→\t]")
+_LINE_NUMBER = re.compile(r"[^\S\n]*\d+[→\t]")
 
 
 class TextIndex:
@@ -179,8 +180,10 @@ def _parts_of_block(indents: Sequence[int], first: int, end: int) -> Iterator[tu
 def _cut(indents: Sequence[int], first: int, end: int) -> int:
     """Return the row nearest to the middle among those that are least indented."""
     middle = (first + end) / 2
-    rows = range(first + 2, end - 1)
-    return min(rows, key=lambda row: (max(0, indents[row]), abs(row - middle)))
+    inner = indents[first + 2 : end - 1]
+    least = max(0, min(inner))
+    rows = [row for row, indent in enumerate(inner, first + 2) if indent <= least]
+    return min(rows, key=lambda row: abs(row - middle))
 
 
 def indent_of(line: str) -> int:
@@ -274,7 +277,8 @@ def bare_text(text: str) -> str:
 
 def bare_line(text: str) -> str:
     """Return one line without its line number."""
-    return bare_text(text)[1:]
+    number = _LINE_NUMBER.match(text)
+    return text[number.end() :] if number is not None else text
 
 
 def _heads(texts: Sequence[str], declaring: list[bool]) -> list[int]:
