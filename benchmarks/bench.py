@@ -26,6 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.beside import AGENTS, COMMAND, Agent
+from tests.standards.peers import environment as environment_of_agent
+
 HERE = Path(__file__).parent
 LONGREIN = Path(sys.executable).parent / "longrein"
 PROMPT = "go"
@@ -39,6 +42,7 @@ VARIANTS: dict[str, dict[str, str]] = {
     },
 }
 """Variant of longrein -> its settings."""
+PEERS = {agent.name: agent for agent in AGENTS if agent.name.startswith(("Codex", "pi"))}
 READS = 300
 """Files that are read, one a turn. No call is made twice: who repeats one is told that nothing
 moves.
@@ -99,6 +103,8 @@ class Bench:
 
     def command(self, harness: str, url: str) -> tuple[list[str], dict[str, str]]:
         environment = clean_environment()
+        if harness in PEERS:
+            return self._command_of_peer(harness, url)
         if harness.startswith("floor"):
             client = harness.partition(" on ")[2] or "httpx"
             return [sys.executable, str(HERE / "floor.py"), url, PROMPT, client], environment
@@ -113,6 +119,12 @@ class Bench:
         environment |= {"HOME": str(home), "LONGREIN_STATE_DIR": str(home / "state")}
         environment |= VARIANTS.get(harness, {})
         return [str(LONGREIN), "-p", PROMPT, "--allowedTools", "Bash,Read"], environment
+
+    def _command_of_peer(self, harness: str, url: str) -> tuple[list[str], dict[str, str]]:
+        agent, home = PEERS[harness], Path(tempfile.mkdtemp(dir=self.folder))
+        agent.set_up(home, url)
+        environment = environment_of_agent(home) | {"NO_PROXY": "127.0.0.1"}
+        return [str(agent.program), *agent.first, PROMPT], environment
 
     def run(
         self, harness: str, script: dict[str, Any], *, first_cpu: bool = False, bypass: bool = False
@@ -130,6 +142,7 @@ class Bench:
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL if harness in PEERS else None,
             )
             first = cpu_at_first_request(process.pid, url) if first_cpu else 0.0
             _, status, usage = os.wait4(process.pid, 0)
@@ -428,6 +441,47 @@ def parallel(bench: Bench) -> None:
         bench.row(what, floor, ours, "s", f"≤ {limit:.2f} s", ours <= limit)
 
 
+def subagents(bench: Bench) -> None:
+    """Eight subagents in one call, each with one answer that takes a second. The floor has none."""
+    tasks = [{"description": f"part {n}", "prompt": f"Look at part {n}."} for n in range(8)]
+    call = {"description": "eight parts", "prompt": "Look.", "tasks": tasks}
+    turns = [{"calls": [{"name": "Agent", "arguments": call}]}, *[say(delay_s=1.0)] * 8, say()]
+    runs = bench.both({"turns": turns}, 3, harnesses=("longrein",))["longrein"]
+    ours = median_of(runs, lambda r: r.stats[-1]["received_s"] - r.stats[0]["finished_s"])
+    bench.row("8 subagents, a second each", None, ours, "s", "≤ 1.10 s", ours <= 1.10)
+
+
+def peers(bench: Bench) -> None:
+    """Start and shell turn of other agents, where `make clients` has installed them."""
+    for name, agent in PEERS.items():
+        if not agent.program.exists():
+            continue
+
+        def call(command: str, agent: Agent = agent, times: int = 1) -> dict[str, Any]:
+            arguments = {
+                key: command if value == COMMAND else value
+                for key, value in agent.call.arguments.items()
+            }
+            return {"calls": [{"name": agent.call.name, "arguments": arguments}] * times}
+
+        scripts = (
+            [say(delay_s=0.4)],
+            [*(call(f"true {n}") for n in range(20)), say()],
+            [call("sleep 1; echo x", times=8), say()],
+        )
+        starts, turns, sleeps = (
+            bench.both({"turns": script}, 3, harnesses=(name,))[name] for script in scripts
+        )
+        for what, figure, runs, unit in (
+            ("start, wall", first_request_s, starts, "ms"),
+            ("shell turn, median", shell_turn_s(0.5), turns, "ms"),
+            ("shell turn, p95", shell_turn_s(0.95), turns, "ms"),
+            ("8 one-second calls in one reply", lambda run: run.overheads_s[0], sleeps, "s"),
+        ):
+            got = median_of(runs, figure) * (1000 if unit == "ms" else 1)
+            bench.row(f"{name}: {what}", None, got, unit, "–", True)
+
+
 def deltas(bench: Bench) -> None:
     count = 20_000
     text = "word " * count
@@ -452,8 +506,10 @@ MEASURES = {
     "reads": many_reads,
     "output": big_output,
     "parallel": parallel,
+    "subagents": subagents,
     "deltas": deltas,
     "variants": variants,
+    "peers": peers,
 }
 
 

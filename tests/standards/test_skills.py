@@ -79,7 +79,9 @@ def file_text(head: dict[str, Any], style: str | None, width: int, body: str = "
 
 @contextmanager
 def planted(name: str, text: str, owner: str = "repo") -> Iterator[tuple[Path, SkillInfo, str]]:
-    """Yield (path, the skill as longrein reads it, its notes) of a skill in a project, or in the home (owner ".")."""
+    """Yield (path, the skill as longrein reads it, its notes) of a skill in a project, or of the
+    user with the owner `.`.
+    """
     with tempfile.TemporaryDirectory() as made:
         home = Path(made).resolve()
         path = home / owner / f".agents/skills/{name}/SKILL.md"

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -96,8 +97,8 @@ class LoopbackProvider:
     """A provider on 127.0.0.1: `async with LoopbackProvider(script) as server: server.url`.
 
     `script` is a `Play`, a list of turns, or a function `(Received) -> Turn` that answers every
-    request. `now_s` is the clock of cache lifetimes; `advance` moves it. At most `keep` bodies stay
-    in memory (None: all). Each request is copied to `folder`.
+    request. `now_s` is the clock of cache lifetimes; `advance` moves it. Of answered requests the
+    newest `keep` bodies stay in memory (None: all). Each request is copied to `folder`.
     """
 
     def __init__(
@@ -124,6 +125,8 @@ class LoopbackProvider:
         self._cache = PromptCache(self._limits, self.now_s)
         self._blocks: dict[tuple[str, bytes], Block] = {}
         self._keep, self._folder = keep, folder
+        self._answered: deque[Received] = deque()
+        """Requests whose bodies are kept, in the order of their answers."""
         self._arrived = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -218,6 +221,10 @@ class LoopbackProvider:
         finally:
             request.finished_s = self.now_s()
             request.done.set()
+            self._answered.append(request)
+            if self._keep is not None and len(self._answered) > self._keep:
+                old = self._answered.popleft()
+                old.body, old.parsed = b"", None
 
     async def _other_path(self, path: str, out: Connection) -> None:
         if path == REPORT:
@@ -244,9 +251,6 @@ class LoopbackProvider:
             (self._folder / f"{number:04d}-{wire}.head").write_text(
                 "\n".join(lines) + "\n", encoding="utf-8"
             )
-        if self._keep is not None and number > self._keep:
-            old = self.requests[number - self._keep - 1]
-            old.body, old.parsed = b"", None
         return request
 
     # --- answers ----------------------------------------------------------------------------------
