@@ -461,7 +461,7 @@ def redactor(
     own = [re.compile(pattern) for pattern in patterns]
 
     def marked(secret: str) -> str:
-        import hashlib  # not for the many that have no secret: it loads all of OpenSSL
+        import hashlib  # it loads OpenSSL: not for help
 
         digest = hashlib.sha256(
             (nonce + known.get(secret, secret)).encode("utf-8", "surrogatepass")

@@ -81,7 +81,7 @@ def content_hash(path: str, folder: Folder | None = None) -> str:
         descriptor, _ = open_regular(path, folder)
     except OSError:
         return ""
-    from hashlib import sha256  # loads all of OpenSSL: not for the settings and the help
+    from hashlib import sha256  # loads OpenSSL: not for help
 
     digest = sha256()
     try:

@@ -8,7 +8,6 @@ import importlib.util
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -46,9 +45,6 @@ from longrein.workspace import (
     run_in_background,
 )
 
-if TYPE_CHECKING:
-    from longrein.extensions.mcp.servers import McpToolset
-
 CHANGED = "mcp_changed"
 RESOURCE = "mcp_resource"
 UPDATED = "mcp_resource_updated"
@@ -61,7 +57,7 @@ _MENTION = r"(?<!\S)@([A-Za-z0-9_-]+):([A-Za-z][A-Za-z0-9+.-]*:[^\s]+)"
 class McpServers(ExtensionPart):
     """The MCP servers of a session and its subagents."""
 
-    toolset: "McpToolset"
+    toolset: McpToolset
     """Set when the part is attached."""
 
     def __init__(self, run_context: RunContext, additions: Additions) -> None:

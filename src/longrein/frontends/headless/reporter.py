@@ -51,9 +51,9 @@ class RunReporter:
         self._state = ""
 
     def begin(self) -> None:
-        from longrein.frontends.headless.stream_json import draw_init
-
         if self._streams:
+            from longrein.frontends.headless.stream_json import draw_init
+
             self._put([draw_init(self._opened, self._start)])
 
     def apply(self, step: Step, subagents: SubagentStreams) -> None:
