@@ -42,11 +42,12 @@ def open_at(project: Path, columns: int, rows: int) -> PseudoTerminal:
 
 def page_through(tty: PseudoTerminal) -> None:
     """Go through the page of a question, a screen at a time."""
-    end = tty.send("G").settle(0.2).lines()[1:-1]
-    tty.send("g").settle(0.2)
+    end = tty.send("G").settle(0.5).lines()[1:-1]
+    tty.send("g").settle(0.5)
     while tty.lines()[1:-1] != end:
         before = tty.lines()
         tty.send(" ").until(lambda before=before: tty.lines() != before)
+        tty.settle(0.05)  # two keys at once would pass over a screen
 
 
 def answers(tmp_path: Path) -> list[Any]:
