@@ -18,7 +18,7 @@ from longrein.agent import Compact, Continue, UserMessage
 from longrein.agent.hooks import HookOutput, HookPlace, HookTable
 from longrein.events import HookAnswered, PermissionAsked, Summarized, Text, ToolStarted
 from longrein.permissions import Hook, Rules
-from longrein.permissions.hook_protocol import EVENTS, merge_answers, read_answer
+from longrein.permissions.hook_protocol import EVENTS, HookAnswer, merge_answers, read_answer
 from longrein.store import HookFiles
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
@@ -205,6 +205,25 @@ def test_no_output_of_a_hook_is_an_error_or_an_allowance(event: str, text: str) 
         answer = merge_answers([read_answer(event, code, text, text)])
         assert answer.decision != "allow"
         assert code != 2 or answer.decision in ("deny", "block", "stop", "none")
+
+
+@pytest.mark.parametrize(
+    ("told", "merged"),
+    [
+        ([{"updated_output": "a"}], ("none", None, "a")),
+        ([{"updated_output": "a"}, {"updated_output": "b"}, {}], ("none", None, "b")),
+        ([{"decision": "allow", "updated_input": {"n": 1}}, {}], ("allow", {"n": 1}, None)),
+        ([{"updated_input": {"n": 1}}, {"updated_input": {"n": 2}}], ("none", {"n": 2}, None)),
+        ([{"updated_input": {"n": 1}}, {"decision": "ask"}], ("ask", {"n": 1}, None)),
+        ([{"updated_input": {"n": 1}}, {"decision": "deny"}], ("deny", None, None)),
+        ([{"decision": "stop"}, {"decision": "deny", "updated_input": {}}], ("stop", None, None)),
+    ],
+)
+def test_the_strictest_answer_decides_and_the_last_change_counts(
+    told: list[dict[str, Any]], merged: tuple[str, Any, Any]
+) -> None:
+    answer = merge_answers([HookAnswer(**one) for one in told])
+    assert (answer.decision, answer.updated_input, answer.updated_output) == merged
 
 
 # --- Hard cases -----------------------------------------------------------------------------------

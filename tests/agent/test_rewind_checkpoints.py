@@ -323,6 +323,27 @@ def test_a_folder_outside_git_that_is_too_large_is_not_kept(
     assert store.take([str(tmp_path)])[0]
 
 
+@pytest.mark.parametrize("tracked", [True, False])
+def test_what_is_neither_file_nor_link_is_left_out_and_named(tmp_path: Path, tracked: bool) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "kept").write_text("kept")
+    if tracked:
+        (tree / "pipe").write_text("a file at first")
+    store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
+    before = store.take([str(tree)])[1][str(tree)]
+    (tree / "pipe").unlink(missing_ok=True)
+    os.mkfifo(tree / "pipe")
+    (tree / "kept").write_text("changed")
+    after = store.take([str(tree)])[1][str(tree)]
+    repository = store.repository(str(tree))
+    assert sorted(repository.files(after)) == ["kept"]
+    assert sorted(repository.changed(before, after)) == ["kept"] + ["pipe"] * tracked
+    assert [why for path, why in after.skipped.items() if path == "pipe"] == (
+        ["neither a file nor a link"] * tracked
+    )
+
+
 def test_old_checkpoints_are_dropped_when_the_space_is_used_up(tmp_path: Path) -> None:
     tree, names = tmp_path / "tree", []
     tree.mkdir()

@@ -11,9 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from longrein.workspace import FileStamp
+from longrein.workspace import FileStamp, atomic_write
 from longrein.workspace import files as files_module
-from longrein.workspace.files import content_hash, read, refresh_stamp, remove, resolve_path, stamp
+from longrein.workspace.atomic_write import read_closed
+from longrein.workspace.files import (
+    content_hash,
+    read,
+    read_up_to,
+    refresh_stamp,
+    remove,
+    resolve_path,
+    stamp,
+)
+from longrein.workspace.supervisor.openat import open_folder
 from tests.workspace.writing import write
 
 
@@ -163,6 +173,30 @@ def test_R079_the_last_look_is_right_before_the_rename(
     with pytest.raises(FileExistsError):
         write(str(path), b"ours", expect=expect)
     assert path.read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("changes", [0, 1, 3, atomic_write.READS_MAX])
+def test_a_content_that_changed_while_it_was_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: int
+) -> None:
+    path, reads = tmp_path / "file", 0
+    path.write_bytes(b"0")
+
+    def read_and_change(*args: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        data = read_up_to(*args)
+        if reads <= changes:  # by a program that closes the file before the next look
+            path.write_bytes(b"0" * (reads + 1))
+        return data
+
+    monkeypatch.setattr(atomic_write, "read_up_to", read_and_change)
+    with open_folder(str(tmp_path)) as folder:
+        if changes < atomic_write.READS_MAX:
+            assert read_closed(folder, "file") == path.read_bytes() == b"0" * (changes + 1)
+        else:
+            with pytest.raises(OSError, match=atomic_write.BUSY):
+                read_closed(folder, "file")
 
 
 @pytest.mark.parametrize("fails", ["write", "fsync", "fchmod", "rename"])

@@ -350,3 +350,13 @@ async def test_a_session_runs_commands_in_it(kind: str, tmp_path: Path) -> None:
     finally:
         await spawner.drain()
         around.close()
+
+
+def test_the_home_folder_is_closed_wherever_it_lies(outside: Outside) -> None:
+    rules = landlock.rules_of(policy_for(outside, home="/usr/lib"))
+    assert {path: rules.get(path, 0) & landlock.READ for path in ("/", "/usr", "/usr/lib")} == {
+        "/": 0,
+        "/usr": 0,
+        "/usr/lib": 0,
+    }
+    assert rules["/usr/bin"] == landlock.READ
