@@ -10,7 +10,9 @@ import pytest
 from longrein.permissions import PartFacts, Verdict, read_command, read_folders
 from longrein.permissions.bash_parser import Word
 from longrein.permissions.command_rules import exact_rule
+from longrein.permissions.rule_evaluation import suggest_rule
 from longrein.permissions.rules import Glob, PathPattern, names, parse_rule
+from longrein.permissions.types import Call
 from tests.permissions.calls import HOME, ROOT, bash, verdict, write
 
 
@@ -231,3 +233,24 @@ def test_a_call_whose_facts_leave_out_a_part_is_not_judged() -> None:
     cut = msgspec.structs.replace(call, parts=(PartFacts(),))
     with pytest.raises(ValueError, match="argument"):
         verdict(cut, allow="Bash")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "rule"),
+    [
+        ("Skill", {"skill": "deploy"}, "Skill(deploy)"),
+        ("Skill", {"skill": "deploy*"}, ""),
+        ("Skill", {"skill": "deploy\u202e"}, ""),
+        ("Skill", {"skill": "x" * 193}, f"Skill({'x' * 193})"),  # 200 characters
+        ("Skill", {"skill": "x" * 194}, ""),
+        ("Skill", {}, "Skill"),
+        ("WebFetch", {"url": "HTTPS://Shop.Example.:8443/cart?x"}, "WebFetch(domain:shop.example)"),
+        ("WebFetch", {"url": "https://shop.example"}, "WebFetch(domain:shop.example)"),
+        ("WebFetch", {"url": "https://user@shop.example/"}, ""),
+        ("WebFetch", {"url": f"https://{'x' * 200}.example/"}, ""),
+    ],
+)
+def test_always_stores_a_rule_that_a_person_can_read_or_none(
+    tool: str, arguments: dict[str, str], rule: str
+) -> None:
+    assert suggest_rule(Call(tool, arguments, "none")) == rule
