@@ -6,7 +6,6 @@ import os
 import random
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 

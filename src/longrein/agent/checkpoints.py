@@ -55,16 +55,14 @@ class SessionCheckpoints(Checkpoints):
         *,
         keeps_index: bool = True,
         place: str = "",
-        base: str = "",
     ) -> None:
         """`bytes_max`: space that the checkpoints of the session may take. `keeps_index`: False
         for a session that will hardly go on: its next command reads the work tree anew.
 
-        `place`: id of this work tree for a session in a shared store. `base`: commit whose contents
-        are not put there, because each machine has them.
+        `place`: id of this work tree for a session in a shared store.
         """
         self._store, self._bytes_max, self._keeps_index = store, bytes_max, keeps_index
-        self.place, self._base = place, base
+        self.place = place
         self._stored: StoredNames | None = None
         self._told: set[str] = set()
         self._taken = 0
@@ -135,7 +133,7 @@ class SessionCheckpoints(Checkpoints):
         names = self._stored.new(event.checkpoint) if event.checkpoint else []
         if names:
             root, last = session.deps.workspace.roots[0], self._stored.last
-            work = partial(pack_trees, root, names, last, self._base)
+            work = partial(pack_trees, root, names, last)
             try:
                 records, path = await self.run(work)
                 pack = await session.log.adopt(path) if path else ""

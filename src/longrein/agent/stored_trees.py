@@ -7,8 +7,8 @@ and checks the last tree out. Only the first root is stored.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -17,8 +17,6 @@ from longrein.agent.rewind_trees import carry_out, make_plan
 from longrein.agent.session import Session
 from longrein.agent.session_part import Checkpoints
 from longrein.events import AnyEvent, CheckpointTaken
-from longrein.store import Reader
-from longrein.store.session_folder import CHECKPOINTS, existing_folder
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.shadow_repository import EMPTY_TREE
 from longrein.workspace.tree_records import CheckpointError, TreeRecord, decode, encode
@@ -26,7 +24,7 @@ from longrein.workspace.tree_records import CheckpointError, TreeRecord, decode,
 PACK_BYTES_MAX = 256 << 20
 """Largest pack that goes to the store."""
 KNOWN_MAX = 10
-"""Latest trees whose files a folder may have to be checked out over."""
+"""Latest trees whose files a folder may have so that another one is checked out over them."""
 NAMED_MAX = 3
 """Files that a message names."""
 
@@ -62,18 +60,17 @@ class StoredNames:
 
 
 def pack_trees(
-    root: str, names: Sequence[str], last: str, base: str, store: CheckpointStore
+    root: str, names: Sequence[str], last: str, store: CheckpointStore
 ) -> tuple[bytes, str]:
     """Return the records of checkpoints, and the path of the pack of what the store lacks of them;
     '' for nothing.
 
-    `last`: checkpoint that the store has, '' for none. `base`: commit that every machine has.
-    Raises `CheckpointError`, OSError.
+    `last`: checkpoint that the store has, '' for none. Raises `CheckpointError`, OSError.
     """
     repository = store.repository(root)
     records = {name: record for name in names if (record := _record(store, name, root))}
     known = _record(store, last, root)
-    tree = known.tree if known else repository.tree_of(base) if base else EMPTY_TREE
+    tree = known.tree if known else EMPTY_TREE
     path = repository.write_pack([record.tree for record in records.values()], tree)
     if path and os.path.getsize(path) > PACK_BYTES_MAX:
         raise CheckpointError(f"its new files are more than {PACK_BYTES_MAX >> 20} MB")
@@ -113,14 +110,14 @@ def add_trees(root: str, records: bytes, pack: bytes, store: CheckpointStore) ->
 
 
 def check_folder(root: str, names: Sequence[str], store: CheckpointStore) -> None:
-    """Raise `CheckpointError` where `root` has a file that is neither in the latest of the
-    checkpoints `names` so nor in the first one: it is the user's. Raises OSError.
+    """Raise `CheckpointError` where `root` has a file that is in none of the checkpoints `names`
+    so: it is the user's. Raises OSError.
     """
     _, now = store.take([root])
     repository = store.repository(root)
     present = repository.files(now[root])
     foreign = {*present}
-    for name in dict.fromkeys([*names[-KNOWN_MAX:], names[0]]):
+    for name in dict.fromkeys(names):
         record = _record(store, name, root)
         known = repository.files(record) if record else {}
         foreign -= {
@@ -157,11 +154,13 @@ async def take_over_tree(session: Session) -> None:
     if kept is None or events[-1].place == kept.place:
         return
     root, read = session.deps.workspace.roots[0], session.log.read_blob
+    own = [event.checkpoint for event in events if event.place == kept.place]
+    known = [names[0], *own[-1:], *names[-KNOWN_MAX:]]
     try:
         for one in await kept.run(partial(missing_here, events, root)):
             pack = read(one.pack) if one.pack else b""
             await kept.run(partial(add_trees, root, read(one.records), pack))
-        await kept.run(partial(check_folder, root, names))
+        await kept.run(partial(check_folder, root, known))
         left = await kept.run(partial(check_out, root, names[-1]))
     except (CheckpointError, OSError) as error:
         session.notice(f"the files of the session are on another machine and not here: {error}")
@@ -175,27 +174,3 @@ async def take_over_tree(session: Session) -> None:
 def _events(session: Session) -> list[CheckpointTaken]:
     entries = session.entries_of("CheckpointTaken")
     return [one.event for one in entries if isinstance(one.event, CheckpointTaken)]
-
-
-def restore_tree(state_dir: str, session: str, root: str, environ: Mapping[str, str]) -> str:
-    """Check out the last tree of a stored session that nobody has open into `root`, a fresh copy
-    of its folder; return the problem, '' for none. Raises OSError, `SessionError`.
-    """
-    with closing(Reader(state_dir, session)) as reader:
-        found = [entry.event for entry in reader.of_kind("CheckpointTaken")]
-        events = [one for one in reversed(found) if isinstance(one, CheckpointTaken)]
-        names = [event.checkpoint for event in events if event.records]
-        if not names:
-            return ""
-        folder = os.path.join(existing_folder(state_dir, session), CHECKPOINTS)
-        store = CheckpointStore(folder, environ, [state_dir])
-        try:
-            for one in missing_here(events, root, store):
-                pack = reader.blob(one.pack) if one.pack else b""
-                add_trees(root, reader.blob(one.records), pack, store)
-            left = check_out(root, names[-1], store)
-        except CheckpointError as error:
-            left = [str(error)]
-        finally:
-            store.close()
-    return "; ".join(left[:NAMED_MAX])

@@ -200,7 +200,6 @@ def checkpoint_opener(
             bytes_max,
             keeps_index=not run_context.options.print,
             place=_place(store.folder, workspace.roots[0]) if log.is_shared else "",
-            base=run_context.environ.get("LONGREIN_BASE", ""),
         )
 
     return open_them

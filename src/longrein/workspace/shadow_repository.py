@@ -747,16 +747,6 @@ class ShadowRepository:
         """Count a tree that was stored as a checkpoint. Raises OSError."""
         self._put(f"refs/kept/{tree}", tree + "\n") if tree != EMPTY_TREE else None
 
-    def tree_of(self, commit: str) -> str:
-        """Return the tree of a commit of the user's repository; that of no file where there is no
-        such commit.
-        """
-        words = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{tree}}"]
-        try:
-            return self._run(words, plain=True, borrow=True).decode().strip() or EMPTY_TREE
-        except CheckpointError:
-            return EMPTY_TREE
-
     # --- space ------------------------------------------------------------------------------------
 
     def size_bytes(self) -> int:
