@@ -148,7 +148,8 @@ async def take_over_tree(session: Session) -> None:
 
     After a kill the next open does it again, until the log says that this machine has the tree.
     """
-    events = _events(session)
+    entries = session.entries_of("CheckpointTaken")
+    events = [one.event for one in entries if isinstance(one.event, CheckpointTaken)]
     names = [event.checkpoint for event in events if event.records]
     kept = session.open(Checkpoints) if names else None
     if kept is None or events[-1].place == kept.place:
@@ -169,8 +170,3 @@ async def take_over_tree(session: Session) -> None:
         session.notice(f"not as on the other machine: {line}")
     await kept.keep("opened")
     await session.commit(flush=True)
-
-
-def _events(session: Session) -> list[CheckpointTaken]:
-    entries = session.entries_of("CheckpointTaken")
-    return [one.event for one in entries if isinstance(one.event, CheckpointTaken)]
