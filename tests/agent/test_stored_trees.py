@@ -90,3 +90,25 @@ async def test_random_trees_are_checked_out_elsewhere_and_rewound_there(
             kept = await back(session, to)
             assert not kept, (seed, to, kept)
             assert picture(here.tree) == pictures[to], (seed, to)
+
+
+async def test_a_step_that_changes_nothing_stores_nothing(machine: Make) -> None:
+    here = machine("a")
+    script = Script(*turns([["true >&2; : none", "echo 1 > a", "date > /dev/null", "write b=2"]]))
+    async with here.session(script) as session:
+        await turn(session, "go on")
+    assert here.pushes() == [("after", True), ("after", True)]
+
+
+async def test_files_of_the_user_stay_and_are_told(machine: Make) -> None:
+    here, there = machine("a"), machine("b")
+    script = Script(*turns([["echo 1 > a"], []]))
+    async with here.session(script) as session:
+        await turn(session, "begin")
+    (there.tree / "a").write_text("by the user")
+    async with there.session(script, create=False) as session:
+        told = notices(session)
+        await turn(session, "go on")
+    assert len(told) == 1
+    assert "has files that are none of the session (a); resume it in an empty folder" in told[0]
+    assert (there.tree / "a").read_text() == "by the user"
