@@ -6,7 +6,10 @@ which belongs to which call. `agent.rewind_log` reads them.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from longrein.agent.change_detection import may_change
 from longrein.agent.current_rules import CurrentRules
@@ -18,6 +21,9 @@ from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError, TreeRecord
 from longrein.workspace.users_repository import GIT_S
 
+if TYPE_CHECKING:
+    from longrein.agent.stored_trees import StoredNames
+
 T = TypeVar("T")
 
 TOLD_AFTER_S = 20.0
@@ -28,21 +34,36 @@ SHRINK_EVERY = 50
 """Checkpoints after which the space that they take is looked at."""
 
 
-def needs_checkpoint(now: CurrentRules, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+def needs_checkpoint(
+    now: CurrentRules, tool: Tool, arguments: Mapping[str, Any], *, is_shared: bool
+) -> bool:
     """Return True if a call may change files in a way that the log does not record: a command or
-    a subagent.
+    a subagent. `is_shared`: in any way, because other machines take the tree from the store.
     """
+    if is_shared and tool.access == "write":
+        return True
     return tool.traits.kind == "agent" or may_change(now, tool, arguments)
 
 
 class SessionCheckpoints(Checkpoints):
     """Takes and loads the checkpoints of one session. Belongs to one event loop."""
 
-    def __init__(self, store: CheckpointStore, bytes_max: int, *, keeps_index: bool = True) -> None:
+    def __init__(
+        self,
+        store: CheckpointStore,
+        bytes_max: int,
+        *,
+        keeps_index: bool = True,
+        place: str = "",
+    ) -> None:
         """`bytes_max`: space that the checkpoints of the session may take. `keeps_index`: False
         for a session that will hardly go on: its next command reads the work tree anew.
+
+        `place`: id of this work tree for a session in a shared store.
         """
         self._store, self._bytes_max, self._keeps_index = store, bytes_max, keeps_index
+        self.place = place
+        self._stored: StoredNames | None = None
         self._told: set[str] = set()
         self._taken = 0
         self._running: set[str] = set()
@@ -91,16 +112,42 @@ class SessionCheckpoints(Checkpoints):
                 self._ended.clear()
             if when == "before":
                 self._running |= set(calls)
-            session.append(
-                CheckpointTaken(when, name, tuple(calls), problem, tuple(unclaimed), traced)
-            )
-        if problem and problem not in self._told:
-            self._told.add(problem)
-            session.notice(
+            event = CheckpointTaken(when, name, tuple(calls), problem, tuple(unclaimed), traced)
+            session.append(await self._store_trees(event) if self.place else event)
+        if problem:
+            self._tell(
                 f"a rewind cannot undo what commands change ({problem}); it restores what Edit "
                 "and Write did"
             )
         return records
+
+    async def _store_trees(self, event: CheckpointTaken) -> CheckpointTaken:
+        """Put what the shared store lacks of the work tree into the next commit."""
+        from longrein.agent.stored_trees import StoredNames, pack_trees
+
+        session = self.session
+        if self._stored is None:
+            entries = session.entries_of("CheckpointTaken")
+            self._stored = StoredNames(entry.event for entry in entries)
+        event = msgspec.structs.replace(event, place=self.place)
+        names = self._stored.new(event.checkpoint) if event.checkpoint else []
+        if names:
+            root, last = session.deps.workspace.roots[0], self._stored.last
+            work = partial(pack_trees, root, names, last)
+            try:
+                records, path = await self.run(work)
+                pack = await session.log.adopt(path) if path else ""
+                stored = session.log.put_blob(records)
+                event = msgspec.structs.replace(event, records=stored, pack=pack)
+            except (CheckpointError, OSError) as error:
+                self._tell(f"other machines do not get the files of this session: {error}")
+        self._stored.note(event)
+        return event
+
+    def _tell(self, problem: str) -> None:
+        if problem not in self._told:
+            self._told.add(problem)
+            self.session.notice(problem)
 
     async def _unclaimed(self, touched: Sequence[str]) -> tuple[Sequence[str], bool]:
         """Return those of the files that changed while calls ran that no agent and no call has

@@ -143,6 +143,10 @@ class OpenSession(Session):
                 subagents.resume()
         for part in self.parts:
             part.started()
+        if self.log.is_shared and self.log.entries and not is_subagent:
+            from longrein.agent.stored_trees import take_over_tree
+
+            await take_over_tree(self)
         await self._take_up_after_a_cut()
         try:
             await run(self, once=once)

@@ -199,6 +199,9 @@ class Skills(SessionPart, SkillPort):
 class Checkpoints(SessionPart):
     """Copies of the work tree, from which a rewind restores files."""
 
+    place: str
+    """Id of this work tree for a session in a shared store; '' for another session."""
+
     @abstractmethod
     async def keep(self, when: str, calls: Collection[str] = ()) -> "dict[str, TreeRecord]":
         """Keep the work tree and append `CheckpointTaken`; return the records by root, {} where

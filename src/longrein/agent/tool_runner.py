@@ -125,7 +125,9 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
         call.id
         for call in fresh
         if Checkpoints in session.deps.parts
-        and needs_checkpoint(now, session.deps.tools[call.name], fitted[call.id])
+        and needs_checkpoint(
+            now, session.deps.tools[call.name], fitted[call.id], is_shared=session.log.is_shared
+        )
     ]
     checkpoints = session.open(Checkpoints) if kept else None
     if checkpoints is not None:
@@ -304,6 +306,7 @@ async def _record(
         session.append(ToolEnded(call.id, call.name, "not_run", not_run, elapsed_ms))
         return
     changes: list[FileChanged] = []
+    note_written(session.deps.writers, session.state.label, outcome.facts)
     checkpoints = session.find(Checkpoints) if place.kept else None
     if checkpoints is not None:
         await checkpoints.keep_after(call.id)
@@ -311,7 +314,6 @@ async def _record(
         changes = await _changed(session, arguments, place.beside.looking)
         session.append(*session.file_watcher.branch.change(session.state))
     facts = place.beside.in_order(call.id, outcome.facts)
-    note_written(session.deps.writers, session.state.label, facts)
     outcome, answered = await after_call(session, call, arguments, outcome, elapsed_ms)
     session.append(*_unseen_text(call, outcome))
     parts = spill_long_texts(outcome.parts, call.name, session.blobs)

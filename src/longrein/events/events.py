@@ -709,6 +709,10 @@ class CheckpointTaken(Event, frozen=True):
     # system calls tell; a path that ends with / stands for all below
     unclaimed: tuple[str, ...] = ()
     traced: bool = False  # True if `unclaimed` is known; not of tools that run elsewhere
+    # Of a session in a shared store, from which another machine takes the work tree:
+    place: str = ""  # Id of the folder of checkpoints that has it
+    records: str = ""  # Blob with the records of this checkpoint and of those not stored before
+    pack: str = ""  # Blob with their new contents, a git pack; empty for none
 
 
 # --- Turns and rewinds ----------------------------------------------------------------------------

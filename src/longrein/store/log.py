@@ -158,6 +158,8 @@ class SessionLog:
     `child` of another log.
     """
 
+    is_shared = False
+
     def __init__(self, shared: SharedStore, reader: Reader, rows: SessionRows) -> None:
         self.session = rows.session
         self.entries: Sequence[Entry] = ()

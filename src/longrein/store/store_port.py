@@ -100,6 +100,8 @@ class Log(Protocol):
     """Repairs made at open, one line each for the user."""
     snapshot: Snapshot | None
     """The last snapshot, if it fits the log; always None for a subagent."""
+    is_shared: bool
+    """True if the log is in a store of which other machines read it."""
     was_cut: bool
     """True if the last entries were lost and none were written since. An act that the log does
     not show may have happened.

@@ -178,6 +178,8 @@ class MemoryLog:
     The log of a subagent, made by `child`, writes through the root's log.
     """
 
+    is_shared = False
+
     def __init__(
         self, disk: MemoryDisk, session: str = "", root: "MemoryLog | None" = None
     ) -> None:

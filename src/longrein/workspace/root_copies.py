@@ -60,10 +60,29 @@ class CheckpointStore:
             ["1", {root: msgspec.structs.asdict(record) for root, record in records.items()}]
         )
         name = sha256(text.encode()).hexdigest()[:24]
-        path = os.path.join(self.folder, name + ".json")
-        if not os.path.exists(path):
-            replace_file(path, [text.encode()], durable=False)
+        if not os.path.exists(self._path(name)):
+            replace_file(self._path(name), [text.encode()], durable=False)
         return name, records
+
+    def add(self, name: str, root: str, record: TreeRecord) -> None:
+        """Keep checkpoint `name` of another machine, whose objects are stored in the repository
+        of `root`. Raises `CheckpointError`, OSError.
+        """
+        self.repository(root).keep(record.tree)
+        records = {**self.records(name), root: record}
+        found = {path: msgspec.structs.asdict(one) for path, one in records.items()}
+        replace_file(self._path(name), [encode(["1", found]).encode()], durable=False)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name + ".json")
+
+    def records(self, name: str) -> dict[str, TreeRecord]:
+        """Return a checkpoint by root, whether its objects are kept or not; {} for none."""
+        try:
+            with open(self._path(name), "rb") as file:
+                return msgspec.convert(decode(file.read())[1], dict[str, TreeRecord])
+        except (OSError, ValueError, msgspec.ValidationError):
+            return {}
 
     def take_touched(self) -> list[str]:
         """Return the real paths of the files that looks have found changed since the last call."""
@@ -75,18 +94,12 @@ class CheckpointStore:
 
     def load(self, name: str) -> dict[str, TreeRecord]:
         """Return a checkpoint by root. Raises `CheckpointError` when it is no longer kept."""
+        records = self.records(name)
         try:
-            with open(os.path.join(self.folder, name + ".json"), "rb") as file:
-                _, found = decode(file.read())
-            records = msgspec.convert(found, dict[str, TreeRecord])
-            missing = [
-                root
-                for root, record in records.items()
-                if not self.repository(root).has(record.tree)
-            ]
-        except (OSError, ValueError, msgspec.ValidationError):
-            missing, records = [name], {}
-        if missing:
+            kept = [self.repository(root).has(record.tree) for root, record in records.items()]
+        except OSError:
+            kept = []
+        if not kept or not all(kept):
             raise CheckpointError("the checkpoint of that moment is no longer kept")
         return records
 

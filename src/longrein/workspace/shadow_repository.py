@@ -48,6 +48,8 @@ seconds.
 LOOSE_OBJECTS_MAX = 30
 """Objects that a look may leave in files of their own."""
 HASH_CHARS = 40
+FOLDER, SUBMODULE, GONE = b"040000", b"160000", b"000000"
+"""Modes of the lines of `git diff-tree`."""
 WRITTEN_MAX = 500
 """Written files above which all of the tree is looked at."""
 EMPTY_WALK_MAX = 5_000
@@ -90,6 +92,8 @@ IN_PACK = ["-c", "core.bigFileThreshold=1"]
 compresses also what it has already, so that borrowed files are added without.
 """
 REMOVE = ["update-index", "--force-remove", "-z", "--stdin"]
+OUTGOING = "outgoing"
+"""Folder of the pack that goes to a store."""
 LAST = "last.json"
 """File of the last record, which belongs to the index."""
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -285,7 +289,7 @@ class ShadowRepository:
                 self._pack_loose()
         record = TreeRecord(tree, last.umask, modes, tuple(sorted(found.folders)), found.skipped)
         if record != self._last:
-            self._put(f"refs/kept/{tree}", tree + "\n") if tree != EMPTY_TREE else None
+            self.keep(tree)
         if before is not None:  # all files were read anew
             self.touched |= self.changed(before, record).keys()
         self._last = self._latest = record
@@ -509,13 +513,9 @@ class ShadowRepository:
         """
         if not self._user.objects or tree in (before, EMPTY_TREE):
             return
-        words = ["diff-tree", "-r", "-t", "-z", "--raw", "--no-abbrev", "--no-renames"]
         is_first = before == EMPTY_TREE
-        if is_first:
-            self._store_empty_tree()
-        fields = self._run([*words, before, tree], plain=True, borrow=True).split(b"\0")
-        heads = [field.split(b" ") for field in fields[::2] if field.startswith(b":")]
-        new = {tree.encode(), *(head[3] for head in heads if head[1] == b"040000")}
+        found = self._new_objects(before, tree)
+        new = {name for name, mode in found.items() if mode == FOLDER}
         borrowed = {name for name in new if not self._is_loose(name.decode())}
         if borrowed and is_first:
             words = ["ls-tree", "-r", "-t", "-d", "-z", "--full-tree", "HEAD"]
@@ -524,6 +524,16 @@ class ShadowRepository:
             borrowed.discard(self._user.ask("rev-parse", "-q", "--verify", "HEAD^{tree}").strip())
         if borrowed:
             self._store_pack(b"".join(name + b"\n" for name in sorted(borrowed)), borrow=True)
+
+    def _new_objects(self, before: str, tree: str) -> dict[bytes, bytes]:
+        """Return the objects that `tree` has, and `before` has not at that place -> mode."""
+        if EMPTY_TREE in (before, tree):
+            self._store_empty_tree()
+        words = ["diff-tree", "-r", "-t", "-z", "--raw", "--no-abbrev", "--no-renames"]
+        fields = self._run([*words, before, tree], plain=True, borrow=True).split(b"\0")
+        heads = [field.split(b" ") for field in fields[::2] if field.startswith(b":")]
+        found = {head[3]: head[1] for head in heads if head[1] not in (GONE, SUBMODULE)}
+        return found if tree == before else {tree.encode(): FOLDER, **found}
 
     def _is_loose(self, name: str) -> bool:
         """Return True for an object that was stored here since the last packing."""
@@ -711,6 +721,35 @@ class ShadowRepository:
             process.stdout.close()
             process.wait()
 
+    # --- exchange with a store --------------------------------------------------------------------
+
+    def write_pack(self, trees: Iterable[str], known: str) -> str:
+        """Write what `trees` have, and tree `known` has not, to a file; return its path, '' for
+        nothing. The next call deletes the file. Raises `CheckpointError`, OSError.
+        """
+        objects: dict[bytes, bytes] = {}
+        for tree in trees:
+            objects |= self._new_objects(known, tree)
+            known = tree
+        folder = os.path.join(self.folder, OUTGOING)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        if not objects:
+            return ""
+        given = b"".join(name + b"\n" for name in objects)
+        return f"{folder}/pack-{self._store_pack(given, borrow=True, folder=OUTGOING)}.pack"
+
+    def read_pack(self, pack: bytes) -> None:
+        """Store the objects of a pack, unless one is damaged or refers to an object that is
+        neither here nor in the user's repository. Raises `CheckpointError`.
+        """
+        self._run(["index-pack", "--stdin", "--strict"], plain=True, borrow=True, given=pack)
+
+    def keep(self, tree: str) -> None:
+        """Count a tree that was stored as a checkpoint. Raises OSError."""
+        self._put(f"refs/kept/{tree}", tree + "\n") if tree != EMPTY_TREE else None
+
     # --- space ------------------------------------------------------------------------------------
 
     def size_bytes(self) -> int:
@@ -788,9 +827,11 @@ class ShadowRepository:
         lines = [line.split() for line in found.splitlines()]
         return b"".join(line[0] + b"\n" for line in lines if line[1:2] == [b"tree"])
 
-    def _store_pack(self, objects: bytes, *, borrow: bool = False) -> str:
+    def _store_pack(
+        self, objects: bytes, *, borrow: bool = False, folder: str = "objects/pack"
+    ) -> str:
         """Store objects, one on a line, as a pack; return its name."""
-        words = ["pack-objects", "-q", os.path.join(self.folder, "objects/pack/pack")]
+        words = ["pack-objects", "-q", os.path.join(self.folder, folder, "pack")]
         done = _finish(
             self._start(words, plain=True, stdin=subprocess.PIPE, borrow=borrow), objects
         )

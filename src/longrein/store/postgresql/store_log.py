@@ -84,6 +84,8 @@ def create_fork(address: str, folder: str, opened: Opened, at: int, title: str) 
 class StoreLog(SessionLog):
     """A `SessionLog` whose database is in the store."""
 
+    is_shared = True
+
     async def collect(self) -> list[Message]:
         database = self._writer.opened.result()
         assert isinstance(database, StoreDatabase)
