@@ -60,6 +60,7 @@ PROMISES = (
 )
 """Checkpoints, rewind, sandbox, permissions, snapshot and MCP: path prefixes below `src`."""
 PROMISE_TESTS = (
+    "tests/agent/test_hook_kinds.py",
     "tests/agent/test_rewind_checkpoints.py",
     "tests/agent/test_rewind_commands.py",
     "tests/agent/test_rewinding.py",
@@ -357,6 +358,8 @@ def judge(mutant: Mutant, python: Path, folder: Path, lines: Mapping[int, list[s
         )
     finally:
         file.write_bytes(before)
+    if code == pytest.ExitCode.USAGE_ERROR:  # it says nothing of the mutant
+        raise SystemExit(f"the tests of {mutant.path} cannot be run: delete the folder of --map")
     return "survived" if code == 0 else "killed"
 
 

@@ -28,7 +28,8 @@ def words(svg: str) -> list[str]:
     and for the last row, which names the sandbox of the machine.
     """
     rows = re.findall(r"<text[^>]*>(.*?)</text>", svg)
-    texts = [re.sub(CHANGES, "", html.unescape(row)).replace("\xa0", " ").strip() for row in rows]
+    texts = [html.unescape(row).replace("\xa0", " ") for row in rows]
+    texts = [re.sub(CHANGES, "", text).strip() for text in texts]
     last = max(n for n, text in enumerate(texts) if text.startswith("›"))
     return [text for text in texts[:last] if text and "lines)" not in text]
 
