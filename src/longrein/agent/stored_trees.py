@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
-import msgspec
-
 from longrein.agent.rewind_trees import carry_out, make_plan
 from longrein.agent.session import Session
 from longrein.agent.session_part import Checkpoints
@@ -23,8 +21,8 @@ from longrein.workspace.tree_records import (
     CheckpointError,
     TreeFile,
     TreeRecord,
-    decode,
-    encode,
+    decode_records,
+    encode_records,
 )
 
 PACK_BYTES_MAX = 256 << 20
@@ -80,8 +78,7 @@ def pack_trees(
     path = repository.write_pack([record.tree for record in records.values()], tree)
     if path and os.path.getsize(path) > PACK_BYTES_MAX:
         raise CheckpointError(f"its new files are more than {PACK_BYTES_MAX >> 20} MB")
-    found = {name: msgspec.structs.asdict(record) for name, record in records.items()}
-    return encode(["1", found]).encode(), path
+    return encode_records(records), path
 
 
 def _record(store: CheckpointStore, name: str, root: str) -> TreeRecord | None:
@@ -108,8 +105,8 @@ def add_trees(root: str, records: bytes, pack: bytes, store: CheckpointStore) ->
     if pack:
         repository.read_pack(pack)
     try:
-        found = msgspec.convert(decode(records)[1], dict[str, TreeRecord])
-    except (ValueError, msgspec.ValidationError):
+        found = decode_records(records)
+    except ValueError:
         raise CheckpointError("the records of its checkpoints cannot be read") from None
     for name, record in found.items():
         store.add(name, root, record)

@@ -5,11 +5,14 @@ from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from threading import Lock
 
-import msgspec
-
 from longrein.atomic_file import replace_file
 from longrein.workspace.shadow_repository import ShadowRepository
-from longrein.workspace.tree_records import CheckpointError, TreeRecord, decode, encode
+from longrein.workspace.tree_records import (
+    CheckpointError,
+    TreeRecord,
+    decode_records,
+    encode_records,
+)
 
 
 class CheckpointStore:
@@ -56,12 +59,10 @@ class CheckpointStore:
         ]
         there = [root for root in outer if root in self._open or os.path.isdir(root)]
         records = {root: self.repository(root).take(trusts_watch=trusts_watch) for root in there}
-        text = encode(
-            ["1", {root: msgspec.structs.asdict(record) for root, record in records.items()}]
-        )
-        name = sha256(text.encode()).hexdigest()[:24]
+        data = encode_records(records)
+        name = sha256(data).hexdigest()[:24]
         if not os.path.exists(self._path(name)):
-            replace_file(self._path(name), [text.encode()], durable=False)
+            replace_file(self._path(name), [data], durable=False)
         return name, records
 
     def add(self, name: str, root: str, record: TreeRecord) -> None:
@@ -69,9 +70,8 @@ class CheckpointStore:
         of `root`. Raises `CheckpointError`, OSError.
         """
         self.repository(root).keep(record.tree)
-        records = {**self.records(name), root: record}
-        found = {path: msgspec.structs.asdict(one) for path, one in records.items()}
-        replace_file(self._path(name), [encode(["1", found]).encode()], durable=False)
+        data = encode_records({**self.records(name), root: record})
+        replace_file(self._path(name), [data], durable=False)
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name + ".json")
@@ -80,8 +80,8 @@ class CheckpointStore:
         """Return a checkpoint by root, whether its objects are kept or not; {} for none."""
         try:
             with open(self._path(name), "rb") as file:
-                return msgspec.convert(decode(file.read())[1], dict[str, TreeRecord])
-        except (OSError, ValueError, msgspec.ValidationError):
+                return decode_records(file.read())
+        except (OSError, ValueError):
             return {}
 
     def take_touched(self) -> list[str]:

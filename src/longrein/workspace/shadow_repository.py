@@ -748,7 +748,8 @@ class ShadowRepository:
 
     def keep(self, tree: str) -> None:
         """Count a tree that was stored as a checkpoint. Raises OSError."""
-        self._put(f"refs/kept/{tree}", tree + "\n") if tree != EMPTY_TREE else None
+        if tree != EMPTY_TREE:
+            self._put(f"refs/kept/{tree}", tree + "\n")
 
     # --- space ------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Records of a work tree at one moment, and their form on disk."""
 
 import json
+from collections.abc import Mapping
 
 import msgspec
 
@@ -59,3 +60,17 @@ def decode(data: bytes) -> "list[object]":
     if not isinstance(found, list) or len(found) != 2:
         raise ValueError("not a record")
     return found
+
+
+def encode_records(records: Mapping[str, TreeRecord]) -> bytes:
+    """Return records by name, such as their root, as JSON; equal ones have equal bytes."""
+    found = {name: msgspec.structs.asdict(record) for name, record in records.items()}
+    return encode(["1", found]).encode()
+
+
+def decode_records(data: bytes) -> dict[str, TreeRecord]:
+    """Return what `encode_records` wrote. Raises ValueError."""
+    try:
+        return msgspec.convert(decode(data)[1], dict[str, TreeRecord])
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
