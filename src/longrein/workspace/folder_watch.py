@@ -8,11 +8,11 @@ read with system calls of our own, because packages for inotify look for the C l
 """
 
 import os
-import struct
 from collections.abc import Collection
 from contextlib import suppress
 
 from longrein.workspace.supervisor.landlock_process import c_library, checked
+from longrein.workspace.supervisor.mount_watch import EVENT_BYTES, events_in
 
 FOLDERS_MAX = 4_000
 """Folders of the largest tree that is watched: older kernels allow a user 8,192 in all."""
@@ -41,9 +41,7 @@ _ONLY_FOLDERS, _NO_LINKS = 0x01000000, 0x02000000
 _MASK = _WRITES | _NAMES | _SELF | _ONLY_FOLDERS | _NO_LINKS
 _OF_FOLDERS = _SELF | 0x2000 | 0x4000 | 0x8000 | 0x40000000
 """Events of folders; also unmounted, overflow, and a watch that the kernel has ended."""
-_EVENT = struct.Struct("=iIII")
 _STATFS_BYTES = 256
-_READ_BYTES = 1 << 16
 
 
 class FolderWatch:
@@ -135,18 +133,13 @@ class FolderWatch:
         moved = False
         while self._queue >= 0:
             try:
-                data = os.read(self._queue, _READ_BYTES)
+                data = os.read(self._queue, EVENT_BYTES)
             except BlockingIOError:
                 break
-            at = 0
-            while at < len(data):
-                watch, kinds, _, size = _EVENT.unpack_from(data, at)
-                at += _EVENT.size
+            for watch, kinds, name in events_in(data):
                 moved = moved or bool(kinds & _OF_FOLDERS)
-                name = os.fsdecode(data[at : at + size].rstrip(b"\0"))
                 path = os.path.join(self._watched.get(watch, ""), name)
                 self._heard[path] = bool(kinds & _NEW_NAMES) or self._heard.get(path, False)
-                at += size
         if moved:
             self.close()
 

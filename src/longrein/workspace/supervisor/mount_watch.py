@@ -8,7 +8,7 @@ the user's and stays; the mounts over it are made again in the mount namespace o
 import os
 import signal
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -100,12 +100,8 @@ class MountWatch:
         if self._descriptor < 0:
             return
         with suppress(BlockingIOError):
-            data = os.read(self._descriptor, EVENT_BYTES)
-            while data:
-                number, _, _, length = _EVENT.unpack_from(data)
-                name = data[_EVENT.size : _EVENT.size + length].rstrip(b"\0")
-                came.add(f"{self._folders.get(number, '')}/{os.fsdecode(name)}")
-                data = data[_EVENT.size + length :]
+            for number, _, name in events_in(os.read(self._descriptor, EVENT_BYTES)):
+                came.add(f"{self._folders.get(number, '')}/{name}")
         for watched in list(self._running.values()):
             lost = [one for one in watched.mounts if _is_at_or_below(one.path, came)]
             if lost and watched.drop is not None:
@@ -136,6 +132,18 @@ class MountWatch:
             )
             return
         self._tell(f"{names} was replaced while a command ran; it is protected from it again")
+
+
+def events_in(data: bytes) -> Iterator[tuple[int, int, str]]:
+    """Yield (number of the watch, bits of the event, name in the folder) of what was read from
+    inotify(7).
+    """
+    at = 0
+    while at < len(data):
+        number, kinds, _, length = _EVENT.unpack_from(data, at)
+        at += _EVENT.size
+        yield number, kinds, os.fsdecode(data[at : at + length].rstrip(b"\0"))
+        at += length
 
 
 def _is_inner(mount: Mount, plan: Sequence[Mount]) -> bool:
