@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.seeds import seeds
-from tests.support.rewind_story import RewindStory, Step, Turn
+from tests.support.rewind_story import Record, RewindStory, Step, Turn, changed_at_rest
 
 
 @pytest.mark.parametrize("seed", seeds(2))
@@ -21,3 +21,17 @@ def test_a_command_whose_shell_complains_after_a_kill_still_ends(tmp_path: Path)
     story.turns = [Turn([]), Turn([cut]), Turn([Step("echo 2 > made")])]
     assert story.play() == ""
     assert story.kills
+
+
+def test_what_the_user_takes_back_before_a_killed_rewind_goes_on_is_no_change() -> None:
+    made, other = {"a": ("file", 0o644, b"mine")}, {"b": ("file", 0o644, b"of the rewind")}
+    records = [
+        Record("end", 1),
+        Record("user", 0, made, frozenset({"a"})),
+        Record("end", 2),
+        Record("user", 0, made, frozenset({"a"})),
+    ]
+    assert changed_at_rest(records[:2]) == changed_at_rest(records) == {"a"}
+    back = Record("between", 0, other, frozenset({"a"}))
+    assert changed_at_rest([*records[2:], back]) == set()
+    assert changed_at_rest([*records, back]) == {"a"}, "it was kept in the earlier rest"

@@ -269,7 +269,7 @@ class RewindStory:
         at_rest = {path for one in later if one.kind in ("user", "between") for path in one.paths}
         not_told = {path for one in later if one.kind == "between" for path in one.paths}
         perhaps = {path for one in later for path in one.paths}
-        kept = _changed_at_rest(after_wanted[len(first) :])
+        kept = changed_at_rest(after_wanted[len(first) :])
         for path in sorted(after.keys() | before.keys() | wanted.tree.keys()):
             put = named.get(printable(os.path.join(root, path)))
             changed = after.get(path) != before.get(path)
@@ -303,16 +303,21 @@ class RewindStory:
         return records[at + 1 :]
 
 
-def _changed_at_rest(records: list[Record]) -> set[str]:
+def changed_at_rest(records: list[Record]) -> set[str]:
     """Return the paths that a time without a command has left otherwise than it found them.
 
-    Folders are not judged, so a removed one is no change either.
+    Folders are not judged, so a removed one is no change either. What the user took back before a
+    killed rewind went on is none.
     """
     found: set[str] = set()
     for at, end in enumerate(records):
         if end.kind == "end":
-            rest = takewhile(lambda one: one.kind in ("user", "task"), records[at + 1 :])
-            changed = different(end.tree, [end, *rest][-1].tree)
+            rest = [*takewhile(lambda one: one.kind != "end", records[at + 1 :])]
+            at_rest = takewhile(lambda one: one.kind in ("user", "task"), rest)
+            changed = different(end.tree, [end, *at_rest][-1].tree)
+            for one in rest:
+                if one.kind == "between":
+                    changed -= one.paths - different(end.tree, one.tree)
             found |= {path for path in changed if _kind(end.tree, path) != "folder"}
     return found
 
