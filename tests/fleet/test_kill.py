@@ -1,12 +1,17 @@
 """A fleet that is cut, by `kill -9` and by signals, and goes on."""
 
+import asyncio
+import os
 import signal
 import time
 from collections.abc import Callable
 
 import pytest
 
+from longrein.app.run_context import CLOCK
+from longrein.events import Entry, Interrupted
 from longrein.extensions.fleet.fleet_state import TaskStarted
+from longrein.store import open_log
 from tests.e2e.harness import bash, calls, says
 from tests.fleet.harness import FleetHarness
 from tests.timeouts import HANG_S
@@ -74,6 +79,32 @@ def test_a_fleet_can_be_stopped_and_goes_on(fleet: FleetHarness) -> None:
     assert done.code == 0, done.err
     assert acts(fleet).count("first") == 1
     assert len(fleet.cli.sessions) == 3
+
+
+def test_a_session_killed_between_its_interrupt_and_the_end_of_its_turn_goes_on(
+    fleet: FleetHarness,
+) -> None:
+    path = tasks_that_wait(fleet)
+    running = fleet.cli.start("fleet", "run", path, "--concurrency", "1")
+    wait_until(lambda: acts(fleet) == ["first"])
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # none sees the end of another one
+        for pid in fleet.cli.processes():
+            os.kill(pid, number)
+    running.end()
+    asyncio.run(interrupt(fleet, fleet.state().tasks["slow"].session))
+    fleet.cli.go()
+    done = fleet.fleet("resume", "tasks")
+    assert done.code == 0, done.err
+    assert acts(fleet).count("first") == 1
+
+
+async def interrupt(fleet: FleetHarness, session: str) -> None:
+    """Append what a process that is killed while it ends a turn leaves."""
+    log = await open_log(str(fleet.cli.state), session, create=False, wall_us=CLOCK.wall_us)
+    last = log.entries[-1]
+    entry = Entry(last.seq + 1, last.at, Interrupted("[interrupted by the user]", ()))
+    await asyncio.wrap_future(log.append([entry], flush=True))
+    await log.close()
 
 
 def test_a_setup_that_was_cut_has_ended_before_it_is_run_anew(fleet: FleetHarness) -> None:

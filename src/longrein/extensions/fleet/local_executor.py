@@ -55,7 +55,6 @@ ENDS: Mapping[str, Cause] = {"done": "done", "limit": "limit", "budget": "limit"
 """Reason of the end of a turn that is not gone on with -> its cause."""
 PAUSING: Mapping[str, Cause] = {"billing": "quota", "auth": "key"}
 """Kind of a failed request that every task would meet -> the cause."""
-NOTHING_TO_GO_ON = 2
 GO_ON = "Go on with the task: the last run was cut."
 TASK_HOURS = "0.01"
 """How long background tasks of an attempt go on once its process has ended."""
@@ -226,12 +225,10 @@ class LocalExecutor(TaskExecutor):
         words = ["--session-id", attempt.session, "--", attempt.task.prompt]
         if outcome.exists:
             words = ["--resume", attempt.session]
+            prompt = GO_ON if outcome.is_asked else attempt.task.prompt
+            words += ["--", prompt] if outcome.reason or not outcome.is_asked else []
         result = await self._longrein(attempt, folder, words)
         outcome = session_outcome(state_dir, attempt.session)
-        if result.exit.code == NOTHING_TO_GO_ON and "nothing to go on" in result.output:
-            prompt = GO_ON if outcome.is_asked else attempt.task.prompt
-            result = await self._longrein(attempt, folder, [*words, "--", prompt])
-            outcome = session_outcome(state_dir, attempt.session)
         cause, message = judge(result, outcome)
         return outcome, cause, message
 

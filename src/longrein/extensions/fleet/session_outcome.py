@@ -4,7 +4,15 @@ from contextlib import closing
 
 import msgspec
 
-from longrein.events import AskFailed, Replied, SessionUnknown, TurnEnded, UserSpoke
+from longrein.events import (
+    Asked,
+    AskFailed,
+    Interrupted,
+    Replied,
+    SessionUnknown,
+    TurnEnded,
+    UserSpoke,
+)
 from longrein.frontends.reports.cost import cost_rows
 from longrein.store import Reader
 
@@ -17,7 +25,7 @@ class SessionOutcome(msgspec.Struct, frozen=True):
     is_asked: bool = False
     """True if the prompt is in the log."""
     reason: str = ""
-    """Reason of the end of the last turn; '' while it is open."""
+    """Reason of the end of the last turn, `interrupted` also before that end; '' while it goes on."""
     failure: str = ""
     """Kind of the last failed request that no reply followed."""
     message: str = ""
@@ -46,6 +54,10 @@ def session_outcome(state_dir: str, session: str) -> SessionOutcome:
                 is_asked = True
                 asked_us = asked_us or entry.at
                 reason = ""
+            case Asked(purpose="turn"):
+                reason = ""
+            case Interrupted():
+                reason = "interrupted"
             case Replied():
                 failure = ""
             case AskFailed(kind=kind, message=text):
