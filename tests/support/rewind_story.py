@@ -181,18 +181,22 @@ class RewindStory:
             return step.command
         at = self.signals
         told = f"[ -e {at}/go ] || [ ! -d {at} ]"
-        wait = f"touch {at}/begun; until {told}; do sleep 0.005; done; rm {at}/go"
+        wait = f"until {told}; do sleep 0.005; done; rm {at}/go"
+        first = f"touch {at}/opened; {wait}; " if step.is_cut else ""
         # After a kill nobody reads the output: an error of the shell itself would end it.
         again = f"{{ {step.command}; }} >/dev/null 2>&1"
-        return f"{step.command}; {wait}; {again}; touch {at}/over"
+        return f"{first}{step.command}; touch {at}/begun; {wait}; {again}; touch {at}/over"
 
     async def _watch(self, one: Turn, number: int) -> None:
         """Edit, or kill longrein, while a held command waits."""
         for step in one.steps:
             if not step.is_held and not step.is_cut:
                 continue
-            await until((self.signals / "begun").exists)
-            (self.signals / "begun").unlink()
+            if step.is_cut:
+                await self._until("opened")
+                (self.signals / "tree").write_bytes(pickle.dumps(picture(self.harness.tree)))
+                (self.signals / "go").touch()
+            await self._until("begun")
             (self.signals / "over").unlink(missing_ok=True)
             if step.is_held:
                 self._edit("during")
@@ -201,14 +205,19 @@ class RewindStory:
                 os.kill(os.getpid(), signal.SIGKILL)
             (self.signals / "go").touch()
 
+    async def _until(self, name: str) -> None:
+        """Wait for a signal of the command and take it away."""
+        await until((self.signals / name).exists)
+        (self.signals / name).unlink()
+
     def _carry_on(self) -> int:
         """Let the command that was cut end; return the turn to go on with."""
         (self.signals / "go").touch()
         wait_until(lambda: (self.signals / "over").exists() and not (self.signals / "go").exists())
         number = int((self.signals / "cut").read_text())
+        self._note_unknown()
         for one in list(self.signals.iterdir()):
             one.unlink()
-        self._note_unknown()
         if self.random.random() < 0.5:
             self._edit("unknown")
         for step in self.turns[number].steps:
@@ -216,9 +225,9 @@ class RewindStory:
         return number + 1
 
     def _note_unknown(self) -> None:
-        """Note the changes since the last end of a turn as those of nobody known."""
-        ends = [one for one in self.records() if one.kind == "end"]
-        changed = different(ends[-1].tree, picture(self.harness.tree))
+        """Note the changes since the cut command began as those of nobody known."""
+        found = pickle.loads((self.signals / "tree").read_bytes())
+        changed = different(found, picture(self.harness.tree))
         self._record(Record("unknown", paths=changed))
 
     def _note_end(self, number: int) -> None:

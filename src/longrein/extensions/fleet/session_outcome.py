@@ -25,7 +25,7 @@ class SessionOutcome(msgspec.Struct, frozen=True):
     is_asked: bool = False
     """True if the prompt is in the log."""
     reason: str = ""
-    """Reason of the end of the last turn, `interrupted` also before that end; '' while it goes on."""
+    """Why the last turn ended, `interrupted` also before that end; '' while it goes on."""
     failure: str = ""
     """Kind of the last failed request that no reply followed."""
     message: str = ""
