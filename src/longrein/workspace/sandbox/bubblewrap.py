@@ -101,14 +101,6 @@ def _needed(mounts: dict[str, Mount]) -> Iterator[Mount]:
             yield mount
 
 
-def _is_empty(folder: str) -> bool:
-    try:
-        with os.scandir(folder) as entries:
-            return next(entries, None) is None
-    except OSError:
-        return False
-
-
 def _strictest(policy: SandboxPolicy) -> dict[str, Mount]:
     """Return one mount for each path; of several the strictest."""
     mounts = {path: Mount(EMPTY, path, "") for path in _emptied(policy)}
@@ -134,11 +126,11 @@ def _strictest(policy: SandboxPolicy) -> dict[str, Mount]:
 
 
 def _emptied(policy: SandboxPolicy) -> Iterator[str]:
-    """Yield the folders that commands see empty."""
+    """Yield the folders that commands see empty, also if they are: files may come."""
     if policy.home:
         yield policy.home
     for folder in EMPTIED:
-        if os.path.isdir(folder) and not os.path.islink(folder) and not _is_empty(folder):
+        if os.path.isdir(folder) and not os.path.islink(folder):
             yield folder
 
 

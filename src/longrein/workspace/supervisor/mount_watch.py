@@ -5,9 +5,12 @@ the kernel removes the mask from all running commands (rename(2), since Linux 3.
 the user's and stays; the mounts over it are made again in the mount namespace of each command.
 """
 
+import fcntl
 import os
 import signal
 import struct
+import sys
+import termios
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -26,6 +29,10 @@ from longrein.workspace.supervisor.process_tree import children_of
 
 _CAME = 0x80 | 0x100
 """`IN_MOVED_TO` and `IN_CREATE`."""
+_OVERFLOW = 0x4000
+"""More has come than the kernel keeps."""
+ALL = ""
+"""Place that every path is below."""
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
 _EVENT = struct.Struct("iIII")
 EVENT_BYTES = 1 << 16
@@ -62,7 +69,11 @@ class MountWatch:
         self._running: dict[int, _Watched] = {}
 
     def prepare(self, plan_path: str) -> Plan:
-        """Read a plan and watch its folders, before a command makes the mounts. Raises OSError."""
+        """Read a plan and watch its folders, before a command makes the mounts. Raises OSError.
+
+        What has come before is no change for this command.
+        """
+        self.look()
         with open(plan_path, "rb") as file:
             mounts = decode_plan(file.read())
         inner = [one for one in mounts if one.kind != EMPTY and _is_inner(one, mounts)]
@@ -100,14 +111,20 @@ class MountWatch:
         if self._descriptor < 0:
             return
         with suppress(BlockingIOError):
-            for number, _, name in events_in(os.read(self._descriptor, EVENT_BYTES)):
-                came.add(f"{self._folders.get(number, '')}/{name}")
+            for number, kinds, name in events_in(os.read(self._descriptor, self._waiting_bytes())):
+                path = f"{self._folders.get(number, '')}/{name}"
+                came.add(path if not kinds & _OVERFLOW else ALL)
         for watched in list(self._running.values()):
             lost = [one for one in watched.mounts if _is_at_or_below(one.path, came)]
             if lost and watched.drop is not None:
                 watched.drop()
             elif lost:
                 self._renew(watched, lost)
+
+    def _waiting_bytes(self) -> int:
+        """Return how much can be read now: what comes meanwhile may have no end."""
+        found = fcntl.ioctl(self._descriptor, termios.FIONREAD, b"\0" * 4)
+        return max(EVENT_BYTES, int.from_bytes(found, sys.byteorder))
 
     def _renew(self, watched: _Watched, lost: Sequence[Mount]) -> None:
         names = ", ".join(mount.path for mount in lost[:3])
