@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -89,8 +90,10 @@ def test_a_session_killed_between_its_interrupt_and_the_end_of_its_turn_goes_on(
     wait_until(lambda: acts(fleet) == ["first"])
     for number in (signal.SIGSTOP, signal.SIGKILL):  # none sees the end of another one
         for pid in fleet.cli.processes():
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
     running.end()
+    assert fleet.cli.wait_survivors() == []
     asyncio.run(interrupt(fleet, fleet.state().tasks["slow"].session))
     fleet.cli.go()
     done = fleet.fleet("resume", "tasks")
