@@ -34,6 +34,8 @@ from longrein.testing.loopback import Call, Received, Turn
 PI = PACKAGES / ".bin/pi"
 PROMPT, GO_ON = "Start the long check of this shop.", "Go on."
 MARK = "check-is-held"
+SETTLED_S = 1.0
+"""Time after a request in which an agent writes down what it has sent: it may do so meanwhile."""
 COMMAND = f"echo checked; touch begun; while [ ! -e {MARK} ]; do sleep 0.1; done"
 STARTS = 5
 
@@ -219,6 +221,7 @@ def after_kill(agent: Agent, call: Call, *held: Turn) -> AfterKill:
             wait_until((place.project / "begun").exists)
             wait_until(lambda: len([*filter(is_main, provider.requests)]) > len(held))
             before = len(provider.requests)
+            time.sleep(SETTLED_S if held else 0)
             killed.kill()
             killed.wait(HANG_S)
             place.start(agent.again, GO_ON).wait(HANG_S)
