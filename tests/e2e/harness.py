@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -349,13 +350,15 @@ class CliHarness:
             time.sleep(0.01)
         return alive
 
+    def signal_all(self, number: int) -> None:
+        """Send a signal to every process that carries the tag of this harness."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def clean_up(self) -> None:
         """End what a failed test left."""
-        for line in self.survivors():
-            try:
-                os.kill(int(line.split()[0]), signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        self.signal_all(signal.SIGKILL)
 
 
 def _short(entry: Entry) -> str:

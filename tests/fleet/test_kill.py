@@ -1,11 +1,7 @@
 """A fleet that is cut, by `kill -9` and by signals, and goes on."""
 
 import asyncio
-import os
 import signal
-import time
-from collections.abc import Callable
-from contextlib import suppress
 
 import pytest
 
@@ -13,24 +9,22 @@ from longrein.app.run_context import CLOCK
 from longrein.events import Entry, Interrupted
 from longrein.extensions.fleet.fleet_state import TaskStarted
 from longrein.store import open_log
-from tests.e2e.harness import bash, calls, says
+from tests.e2e.harness import RunningCommand, bash, calls, says
 from tests.fleet.harness import FleetHarness
-from tests.timeouts import HANG_S
+from tests.timeouts import wait_until
 
 
-def wait_until(is_true: Callable[[], bool]) -> None:
-    until = time.monotonic() + HANG_S
-    while not is_true():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def tasks_that_wait(fleet: FleetHarness) -> str:
-    """Three tasks, of which the second does a step and then waits for `fleet.cli.go`."""
+def start_tasks_that_wait(fleet: FleetHarness) -> RunningCommand:
+    """Start three tasks, one after the other, and wait until the second has done a step: it then
+    waits for `fleet.cli.go`.
+    """
     go = f"until [ -e {fleet.cli.project}/go ]; do sleep 0.05; done; echo second >> acts.log"
     steps = [calls(bash("echo first >> acts.log")), calls(bash(go)), says("Done.")]
     fleet.plays(slow=steps)
-    return fleet.tasks({"id": "fast"}, {"id": "slow", "prompt": "slow"}, {"id": "last"})
+    path = fleet.tasks({"id": "fast"}, {"id": "slow", "prompt": "slow"}, {"id": "last"})
+    running = fleet.cli.start("fleet", "run", path, "--concurrency", "1")
+    wait_until(lambda: acts(fleet) == ["first"])
+    return running
 
 
 def acts(fleet: FleetHarness) -> list[str]:
@@ -42,9 +36,7 @@ def acts(fleet: FleetHarness) -> list[str]:
 def test_a_killed_fleet_leaves_no_processes_and_goes_on_in_the_sessions_of_its_tasks(
     fleet: FleetHarness,
 ) -> None:
-    path = tasks_that_wait(fleet)
-    running = fleet.cli.start("fleet", "run", path, "--concurrency", "1")
-    wait_until(lambda: acts(fleet) == ["first"])
+    running = start_tasks_that_wait(fleet)
     running.send(signal.SIGKILL)
     running.end()
     assert fleet.cli.wait_survivors() == []
@@ -63,9 +55,7 @@ def test_a_killed_fleet_leaves_no_processes_and_goes_on_in_the_sessions_of_its_t
 
 
 def test_a_fleet_can_be_stopped_and_goes_on(fleet: FleetHarness) -> None:
-    path = tasks_that_wait(fleet)
-    running = fleet.cli.start("fleet", "run", path, "--concurrency", "1")
-    wait_until(lambda: acts(fleet) == ["first"])
+    running = start_tasks_that_wait(fleet)
     assert "1 running" in fleet.fleet("status", "tasks").text
     busy = fleet.fleet("resume", "tasks")
     assert busy.code == 2
@@ -85,13 +75,9 @@ def test_a_fleet_can_be_stopped_and_goes_on(fleet: FleetHarness) -> None:
 def test_a_session_killed_between_its_interrupt_and_the_end_of_its_turn_goes_on(
     fleet: FleetHarness,
 ) -> None:
-    path = tasks_that_wait(fleet)
-    running = fleet.cli.start("fleet", "run", path, "--concurrency", "1")
-    wait_until(lambda: acts(fleet) == ["first"])
+    running = start_tasks_that_wait(fleet)
     for number in (signal.SIGSTOP, signal.SIGKILL):  # none sees the end of another one
-        for pid in fleet.cli.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+        fleet.cli.signal_all(number)
     running.end()
     assert fleet.cli.wait_survivors() == []
     asyncio.run(interrupt(fleet, fleet.state().tasks["slow"].session))

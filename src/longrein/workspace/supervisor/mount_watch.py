@@ -31,7 +31,7 @@ _CAME = 0x80 | 0x100
 """`IN_MOVED_TO` and `IN_CREATE`."""
 _OVERFLOW = 0x4000
 """More has come than the kernel keeps."""
-ALL = ""
+_ALL = ""
 """Place that every path is below."""
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
 _EVENT = struct.Struct("iIII")
@@ -113,7 +113,7 @@ class MountWatch:
         with suppress(BlockingIOError):
             for number, kinds, name in events_in(os.read(self._descriptor, self._waiting_bytes())):
                 path = f"{self._folders.get(number, '')}/{name}"
-                came.add(path if not kinds & _OVERFLOW else ALL)
+                came.add(path if not kinds & _OVERFLOW else _ALL)
         for watched in list(self._running.values()):
             lost = [one for one in watched.mounts if _is_at_or_below(one.path, came)]
             if lost and watched.drop is not None:
