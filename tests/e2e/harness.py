@@ -75,12 +75,10 @@ def says(text: str, **more: Any) -> Turn:
     return {"text": text, **more}
 
 
-def fails(status: int, message: str, times: int = 1) -> Turn:
-    """A reply that comes after `times` errors of the provider, which wants no pause."""
-    return {
-        "text": "never mind",
-        "fault": {"status": status, "message": message, "times": times, "retry_after_s": 0},
-    }
+def fails(status: int, message: str, times: int = 1, pause_s: float = 0) -> Turn:
+    """A reply that comes after `times` errors of the provider, which wants a pause."""
+    fault = {"status": status, "message": message, "times": times, "retry_after_s": pause_s}
+    return {"text": "never mind", "fault": fault}
 
 
 # --- Results of a run -----------------------------------------------------------------------------

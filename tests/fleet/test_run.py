@@ -174,13 +174,14 @@ def test_an_outage_of_the_provider_does_not_count_as_an_attempt(fleet: FleetHarn
 def test_a_quota_error_pauses_the_fleet_and_resume_goes_on_with_everything_kept(
     fleet: FleetHarness,
 ) -> None:
-    no_money = fails(402, "insufficient_quota", times=99)
+    no_money = fails(402, "insufficient_quota", times=99, pause_s=7 * 86_400)
     fleet.plays(hello=[*fleet_steps(), no_money], other=[says("Done.")])
     path = fleet.tasks({"id": "one"}, {"id": "two", "prompt": "other"})
     done = fleet.fleet("run", path, "--concurrency", "1")
     assert done.code == 75, done.err
     last = done.err.splitlines()[-1]
     assert "quota" in last
+    assert "it has a quota again at 1970-01-08 00:00 UTC" in last, "the script's clock stands"
     assert "longrein fleet resume tasks" in last
     assert fleet.state().tasks["two"].number == 0, "nothing new starts"
     fleet.plays(hello=[*fleet_steps(), says("Done.")], other=[says("Done.")])

@@ -295,6 +295,16 @@ def test_R001_a_longer_wait_than_a_minute_is_told(after: str) -> None:
     assert failure(401, "no", retry_after=after).message.count("wait") == 0, "it is not asked again"
 
 
+@pytest.mark.parametrize("after", ["86400", "Sun, 22 Nov 2026 10:00:00 GMT"])
+@pytest.mark.parametrize(("status", "text"), [(402, ""), (429, "insufficient_quota")])
+def test_an_exhausted_quota_says_when_there_is_one_again(
+    status: int, text: str, after: str
+) -> None:
+    told = failure(status, text, retry_after=after).message
+    assert told.endswith("; it has a quota again at 2026-11-22 10:00 UTC")
+    assert "again at" not in failure(status, text).message
+
+
 @pytest.mark.parametrize(
     "kind", ["auth", "billing", "invalid", "refused", "overflow", "cancelled", "lost"]
 )

@@ -5,6 +5,7 @@ overflow only if its text matches `OVERFLOW_SPELLINGS`.
 """
 
 import re
+import time
 
 import msgspec
 
@@ -203,6 +204,8 @@ def failure_of_status(
             f"; it asks for a wait of {asked_s:,.0f} s, longrein waits "
             f"{RETRY_AFTER_MAX_S:.0f} s at most"
         )
+    if kind == "billing" and asked_s > 0:
+        message += f"; it has a quota again at {_minute(wall_s + asked_s)}"
     return Failure(kind, message, status, asked_s, limit)
 
 
@@ -330,6 +333,10 @@ def retry_after_s(headers: RetryHeaders, wall_s: float) -> float:
     if until is None:
         return -1.0
     return max(0.0, until - (_date_s(headers.date) or wall_s))
+
+
+def _minute(wall_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(wall_s))
 
 
 def _number(text: str) -> float:
