@@ -584,6 +584,14 @@ class SandboxOptions(msgspec.Struct, frozen=True):
         tuple[str, ...],
         Setting("further folders that confined commands may change, absolute or `~/…`", "nothing"),
     ] = ()
+    image: Annotated[
+        str,
+        Setting(
+            "folder with an unpacked root file system that commands see, and may change, in place "
+            "of this machine's files; bash is to be at the same place in it. Needs bubblewrap",
+            "nothing",
+        ),
+    ] = ""
     network: Annotated[
         tuple[str, ...],
         Setting(

@@ -374,11 +374,15 @@ class Surroundings:
 
 
 def open_sandbox(
-    around: Surroundings, mode: str = "auto", rung: str = "", network: Sequence[str] = ()
+    around: Surroundings,
+    mode: str = "auto",
+    rung: str = "",
+    network: Sequence[str] = (),
+    image: str = "",
 ) -> SessionSandbox:
     """Open the sandbox of the project; `rung` replaces the one that would be chosen."""
     sandbox = SessionSandbox(
-        SandboxOptions(mode, network=tuple(network)),
+        SandboxOptions(mode, network=tuple(network), image=image),
         folder=str(around.session),
         home=str(around.home),
         state_dir=str(around.state),
@@ -421,6 +425,7 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
     await sandbox.close()
     sandbox.missing.end()
     printed = output.data.decode("utf-8", "replace")
+    assert not printed.startswith("bwrap: "), f"the attempt did not begin: {printed}"
     known = SEEN_IN_LANDLOCK if sandbox.rung.name == "landlock" else ()
     said = [
         text
@@ -448,7 +453,11 @@ of a process.
 
 
 async def run_all(
-    base: Path, names: Sequence[str] = tuple(ATTEMPTS), rung: str = "", network: Sequence[str] = ()
+    base: Path,
+    names: Sequence[str] = tuple(ATTEMPTS),
+    rung: str = "",
+    network: Sequence[str] = (),
+    image: str = "",
 ) -> dict[str, list[str]]:
     """Run attempts one after the other; return those that reached something."""
     lines = {**ATTEMPTS, **PROXY_ATTEMPTS}
@@ -456,9 +465,8 @@ async def run_all(
     for number, name in enumerate(names):
         around = Surroundings(base / str(number))
         try:
-            if found := await attempt(
-                around, open_sandbox(around, rung=rung, network=network), lines[name]
-            ):
+            sandbox = open_sandbox(around, rung=rung, network=network, image=image)
+            if found := await attempt(around, sandbox, lines[name]):
                 reached[name] = found
         finally:
             around.close()
@@ -468,10 +476,11 @@ async def run_all(
 def main(words: Sequence[str] = ()) -> int:
     """Run all attempts, print one line, return 1 if one succeeded.
 
-    `landlock` in the words chooses that rung, `proxy` a network of single hosts.
+    `landlock` in the words chooses that rung, `proxy` a network of single hosts, a path an image.
     """
     open_here = list[str]()
     network = ("good.example",) if "proxy" in words else ()
+    image = next((word for word in words if word.startswith("/")), "")
     names = (*ATTEMPTS, *(PROXY_ATTEMPTS if network else ()))
     base = Path(tempfile.mkdtemp(prefix="escapes", dir=os.environ.get("ESCAPES_DIR", "/var/tmp")))
     try:
@@ -484,7 +493,8 @@ def main(words: Sequence[str] = ()) -> int:
             roots=[],
         )
         rung = Rung("landlock", "") if "landlock" in words else probe.rung
-        reached = asyncio.run(run_all(base, names, rung.name, network)) if rung.confines else {}
+        runs = run_all(base, names, rung.name, network, image)
+        reached = asyncio.run(runs) if rung.confines else {}
         open_here = [
             name for name in reached if rung.name == "landlock" and name in OPEN_IN_LANDLOCK
         ]

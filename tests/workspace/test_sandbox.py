@@ -19,6 +19,7 @@ from longrein.workspace.supervised_command import SupervisedSpawner
 from longrein.workspace.supervisor.process_tree import environment_of, processes
 from tests.load import escapes
 from tests.load.builds import BUILDS, run_build
+from tests.support.images import make_image
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised
 
@@ -127,6 +128,55 @@ async def test_S093_the_project_is_writable_and_nothing_else(confined: Confined)
     )  # in a home and a /tmp of their own
     assert not (confined.home / ".bashrc").exists()
     assert not (confined.base / "x").exists()
+
+
+@needs_bubblewrap
+async def test_commands_in_an_image_see_of_this_machine_the_roots_alone(tmp_path: Path) -> None:
+    image = make_image(tmp_path / "image")
+    (image / "etc").chmod(0o755)
+    confined = Confined(tmp_path / "here", SandboxOptions(image=str(image)))
+    secret = confined.root / ".env"
+    secret.write_text("token\n")
+    outside = tmp_path / "here/outside"
+    outside.write_text("of this machine\n")
+    works = (
+        "cat /etc/image-release",
+        "touch made /etc/made /tmp/made && cd ~/.cache/longrein/* && touch made",
+    )
+    stopped = (
+        "cat .env",
+        "touch .git/hooks/x",
+        f"cat {outside}",
+        "cat /etc/passwd",
+        "ls /var /sys /root",
+        "ls /oldroot",
+        "touch /proc/sys/kernel/x",
+    )
+    for line in works:
+        assert (await confined.run(line, hidden=(str(secret),)))[0].code == 0, line
+    for line in stopped:
+        assert (await confined.run(line, hidden=(str(secret),)))[0].code != 0, line
+    assert (confined.root / "made").exists()
+    assert (image / "etc/made").exists()
+    assert not (image / "tmp/made").exists(), "it is in the /tmp of the session"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("name", ["dev", "proc", "tmp", "var", "etc", "usr"])
+@pytest.mark.parametrize("way", ["{}", "/oldroot{}", "/newroot/../oldroot{}", "/proc/1/root{}"])
+async def test_links_in_an_image_lead_nowhere(tmp_path: Path, name: str, way: str) -> None:
+    """A command may put a link at every name of its image before the next one begins."""
+    image = make_image(tmp_path / "image")
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "kept").write_text("kept\n")
+    confined = Confined(tmp_path / "here", SandboxOptions(image=str(image)))
+    if (image / name).exists():
+        (image / name).rename(image / "was")
+    (image / name).symlink_to(way.format(victim))
+    said = (await confined.run(f"cat /{name}/kept {victim}/kept; touch /{name}/x {victim}/x"))[1]
+    assert "kept\n" not in said
+    assert os.listdir(victim) == ["kept"]
 
 
 @needs_bubblewrap

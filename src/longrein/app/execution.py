@@ -25,7 +25,7 @@ from longrein.workspace import (
     Workspace,
     open_workspace,
 )
-from longrein.workspace.sandbox import SessionSandbox
+from longrein.workspace.sandbox import SessionSandbox, image_problem
 
 if TYPE_CHECKING:
     from longrein.agent.checkpoints import SessionCheckpoints
@@ -120,6 +120,8 @@ def _check_sandbox(options: SandboxOptions, sandbox: SessionSandbox) -> None:
         for entry in options.network:
             if problem := entry_problem(entry):
                 raise UsageError(f"sandbox.network names {entry!r}: {problem}")
+    if problem := image_problem(options, sandbox.rung):
+        raise UsageError(problem)
     if options.mode == "required" and not sandbox.rung.confines:
         raise UsageError(
             f'no sandbox works here, and sandbox.mode is "required": {sandbox.rung.reason}. '

@@ -5,16 +5,19 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from longrein.extensions.fleet.task_images import unpacking_words
 from longrein.workspace import CollectingSink, CommandExit, CommandSpec, Confinement, Spawner
 from longrein.workspace.git import quiet_environment
-from longrein.workspace.sandbox import SessionSandbox
+from longrein.workspace.sandbox import SessionSandbox, image_problem
 
 GIT_S = 600.0
 """Time limit of one git command or copy."""
 GIT_BYTES_MAX = 1 << 20
 READY = "ready"
 """File that is there once the copy and its setup are complete."""
-PATCH = "changes.patch"
+PATCH, IMAGE = "changes.patch", "image"
+_FILLED = ("dev", "proc", "tmp")
+"""Folders of an image that a sandbox fills."""
 _SNAPSHOT = 'git init --quiet && git add -A && git write-tree > "$GIT_DIR/base-tree"'
 _DIFF = (
     "git add -A && git diff --cached --binary --no-ext-diff --no-textconv "
@@ -43,7 +46,9 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 class AttemptFolder:
-    """The folder of one attempt: `work`, a git folder for comparison, and files of output."""
+    """The folder of one attempt: `work`, a git folder for comparison, files of output, and the
+    image of a task that has one.
+    """
 
     def __init__(
         self,
@@ -51,11 +56,18 @@ class AttemptFolder:
         spawner: Spawner,
         environ: Mapping[str, str],
         sandbox: SessionSandbox,
+        image: str = "",
     ) -> None:
+        """`image`: that of the task, '' for none."""
         self.path = path
         self.work = os.path.join(path, "work")
         self._spawner = spawner
-        self._sandbox = sandbox
+        self._sandbox = self._inside = sandbox
+        self._image = image
+        self.image = os.path.join(path, IMAGE) if image else ""
+        """Folder that its commands see in place of this machine's files; '' for none."""
+        if image:
+            self._inside = sandbox.with_options(image=self.image)
         self._environ = {**quiet_environment(environ), "GIT_ALLOW_PROTOCOL": "file"}
 
     @property
@@ -64,10 +76,37 @@ class AttemptFolder:
         return os.path.exists(os.path.join(self.path, READY))
 
     def confine(self, *roots: str) -> Confinement | None:
-        """Return how to confine a command in `work` that may change `roots` alone; None without a
-        sandbox.
+        """Return how to confine a command in `work` that may change `roots` alone, and its image;
+        None without a sandbox.
         """
-        return self._sandbox.confine(roots, self.work, ())
+        return self._inside.confine(roots, self.work, ())
+
+    def confine_setup(self) -> Confinement | None:
+        """Return how to confine the setup, which has the network; None without an image."""
+        if not self._image:
+            return None
+        return self._inside.with_options(network=("*",)).confine((self.work,), self.work, ())
+
+    async def unpack(self) -> str:
+        """Make the image; return the problem, '' for none."""
+        if not self._image:
+            return ""
+        os.mkdir(self.image)
+        words = unpacking_words(self._environ, self._image, self.image)
+        if problem := (await self._run(words, self.path)).problem:
+            return f"the image {self._image} cannot be unpacked: {problem}"
+        for name in _FILLED:
+            os.makedirs(os.path.join(self.image, name), exist_ok=True)
+        if problem := image_problem(self._inside.options, self._inside.rung):
+            return problem
+        spec = CommandSpec("true", self.work, self._environ, self.confine(self.work))
+        problem = (await run_command(self._spawner, spec, GIT_S)).problem
+        return f"no bash runs in the image {self._image}: {problem}" if problem else ""
+
+    async def remove_image(self) -> None:
+        """Remove the image: the results need none."""
+        if self._image:
+            await self._run(("rm", "-rf", "--", self.image), self.path)
 
     async def copy(self, folder: str, base: str) -> str:
         """Make `work` anew, from revision `base` of a repository or as a copy; return the
@@ -114,7 +153,8 @@ class AttemptFolder:
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.path.join(self.work, ".git/objects"),
             **variables,
         }
-        spec = CommandSpec(command, self.work, environ, self.confine(self.path))
+        confinement = self._sandbox.confine((self.path,), self.work, ())
+        spec = CommandSpec(command, self.work, environ, confinement)
         return await run_command(self._spawner, spec, GIT_S)
 
     async def _run(self, command: Sequence[str], cwd: str) -> CommandResult:

@@ -44,6 +44,11 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Shell command before the agent, in the copy of the folder."""
     check: str = ""
     """Shell command after the agent; the task is done if its exit code is 0."""
+    image: str = ""
+    """What the commands of the task see, and may change, in place of this machine's files: a folder
+    or tar file with a root file system, relative to the file of tasks, or the name of an image of
+    podman or docker.
+    """
     tests: str = ""
     """Folder with a `test.sh` that runs after the agent and writes a reward, as Harbor's tasks have
     it; the task is done if the reward is 1. Relative to the file of tasks.
@@ -102,11 +107,13 @@ def task_problems(task: Task, *, has_cap: bool) -> list[str]:
         found.append("check and tests are both given: leave one out")
     if not task.folder:
         found.append("folder is empty: name a repository or a folder")
-    for field in ("prompt", "folder", "base", "model", "setup", "check", "tests"):
+    for field in ("prompt", "folder", "base", "model", "setup", "check", "image", "tests"):
         if "\0" in getattr(task, field):
             found.append(f"{field} holds a NUL character: remove it")
     if task.base.startswith("-"):
         found.append(f"base {task.base!r} is no revision")
+    if task.image.startswith("-"):
+        found.append(f"image {task.image!r} is no file, folder or name of an image")
     if has_cap and task.limits.usd is None:
         found.append(
             "limits.usd is missing: with --max-budget-usd each task reserves its own limit"

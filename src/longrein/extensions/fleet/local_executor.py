@@ -120,10 +120,11 @@ class LocalExecutor(TaskExecutor):
         task = attempt.task
         path = os.path.join(self._folder, attempt.path)
         sandbox = sandbox_in(self._place, path, [path])
-        folder = AttemptFolder(path, self.spawner, self._place.environ, sandbox)
+        folder = AttemptFolder(path, self.spawner, self._place.environ, sandbox, task.image)
         if not folder.is_ready:
             problem = await folder.copy(task.folder, task.base)
-            problem = problem or await self._shell(folder, task.setup, SETUP_LOG, "setup")
+            problem = problem or await folder.unpack()
+            problem = problem or await self._set_up(folder, task.setup)
             problem = problem or await folder.finish()
             if problem:
                 return TaskEnded(task.id, "setup failed", problem, attempt.session)
@@ -139,7 +140,11 @@ class LocalExecutor(TaskExecutor):
             outcome.seconds,
             outcome.cached_tokens,
         )
-        return end if cause in UNCOUNTED else await self._judge(attempt, folder, end)
+        if cause in UNCOUNTED:
+            return end
+        end = await self._judge(attempt, folder, end)
+        await folder.remove_image()
+        return end
 
     async def _judge(self, attempt: Attempt, folder: AttemptFolder, end: TaskEnded) -> TaskEnded:
         """Write the patch and run the check of an attempt whose agent has ended."""
@@ -185,9 +190,11 @@ class LocalExecutor(TaskExecutor):
 
     # --- Commands of the task ---------------------------------------------------------------------
 
-    async def _shell(self, folder: AttemptFolder, command: str, log: str, name: str) -> str:
-        problem = (await self._command(folder, command, log)).problem if command else ""
-        return f"{name}: {problem}" if problem else ""
+    async def _set_up(self, folder: AttemptFolder, command: str) -> str:
+        if not command:
+            return ""
+        problem = (await self._command(folder, command, SETUP_LOG, folder.confine_setup())).problem
+        return f"setup: {problem}" if problem else ""
 
     async def _command(
         self,
@@ -246,6 +253,7 @@ class LocalExecutor(TaskExecutor):
             "LONGREIN_TASKS_KEEP_HOURS": TASK_HOURS,
             "LONGREIN_RATES": os.path.join(self._folder, RATES),
         }
+        environ |= {"LONGREIN_SANDBOX_IMAGE": folder.image} if folder.image else {}
         argv = [sys.executable, "-P", "-m", "longrein", *flags, *words]
         spec = CommandSpec(argv, folder.work, environ)
         timeout_s = limits.seconds or AGENT_S_MAX

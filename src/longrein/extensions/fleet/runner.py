@@ -39,6 +39,7 @@ from longrein.extensions.fleet.local_executor import (
     make_spawner,
     with_store,
 )
+from longrein.extensions.fleet.task_images import find_image
 from longrein.options import Options
 from longrein.store.session_folder import store_of
 
@@ -99,7 +100,7 @@ async def _checked(
     found = list[Task]()
     revisions = dict[tuple[str, str], tuple[str, str]]()
     for line, task in read.items():
-        if "\0" in task.folder + task.base + task.tests or not task.folder:
+        if "\0" in task.folder + task.base + task.image + task.tests or not task.folder:
             continue
         where = os.path.realpath(os.path.join(folder, task.folder))
         asked = (where, task.base)
@@ -113,7 +114,11 @@ async def _checked(
         tests = os.path.realpath(os.path.join(folder, task.tests)) if task.tests else ""
         if tests and not os.path.isfile(os.path.join(tests, "test.sh")):
             problems.append(Problem(line, f"there is no {tests}/test.sh"))
-        found.append(msgspec.structs.replace(task, folder=where, base=commit, tests=tests))
+        image, problem = find_image(place.environ, folder, task.image)
+        if problem:
+            problems.append(Problem(line, problem))
+        made = {"folder": where, "base": commit, "image": image, "tests": tests}
+        found.append(msgspec.structs.replace(task, **made))
     if problems:
         raise TaskFileError(name, sorted(problems, key=lambda problem: problem.line))
     return tuple(found)

@@ -39,11 +39,12 @@ def server_sandbox(sandbox: SessionSandbox, server: McpServer, cwd: str) -> Sess
     options = sandbox.options
     shown = (*options.home, cwd, *_program_files(server, cwd, sandbox))
     if server.sandbox == "strict":
-        return sandbox.with_options(home=shown)  # the session may work in a folder below
+        return sandbox.with_options(image="", home=shown)  # the session may work in a folder below
     named = tuple(_named(server, cwd))
     written = tuple(folder for path in named if (folder := _granted(path, sandbox.home)))
     around = tuple(folder for path in named if (folder := _project_around(path, sandbox.home)))
     return sandbox.with_options(
+        image="",
         home=(*shown, *around),
         home_writable=(*options.home_writable, *PACKAGE_CACHES),
         write=(*options.write, *written),

@@ -19,7 +19,7 @@ from longrein.settings_schema import SandboxOptions
 from longrein.steps.human_text import counted, escape_line
 from longrein.store import list_sessions
 from longrein.tools import catalogue
-from longrein.workspace.sandbox import SandboxPolicy, network_problem
+from longrein.workspace.sandbox import SandboxPolicy, image_problem, network_problem
 from longrein.workspace.sandbox.landlock import unenforced
 from longrein.workspace.sandbox.rung import find_rung
 
@@ -86,6 +86,8 @@ def _sandbox(place: RunContext) -> list[Finding]:
     if options.mode == "off":
         return [(True, "sandbox", "none (sandbox.mode is off): commands run as you")]
     rung = find_rung(place.environ, place.roots)
+    if problem := image_problem(options, rung):
+        return [(False, "sandbox", problem)]
     if rung.confines:
         problem = network_problem(options, rung)
         told = (

@@ -7,6 +7,7 @@ from longrein.workspace.sandbox.session_sandbox import (
     INSTALLED,
     INTERPRETERS,
     SessionSandbox,
+    image_problem,
     network_problem,
 )
 
@@ -18,5 +19,6 @@ __all__ = [
     "Masks",
     "SandboxPolicy",
     "SessionSandbox",
+    "image_problem",
     "network_problem",
 ]

@@ -15,6 +15,7 @@ from longrein.workspace.supervisor.mount_process import (
     CLOSED,
     COVER,
     EMPTY,
+    IMAGE,
     LINK,
     READ,
     WRITE,
@@ -41,9 +42,9 @@ NAMESPACES = (
 
 
 def bubblewrap_arguments(
-    program: str, cwd: str, *, network: bool = False, seccomp: str = ""
+    program: str, cwd: str, *, network: bool = False, seccomp: str = "", top: str = "/"
 ) -> list[str]:
-    """Return the command line in front of a command whose mounts are made.
+    """Return the command line in front of a command whose mounts are made, below `top`.
 
     `seccomp` is the number of the descriptor that holds the filter, or a word that stands for it;
     '' for none.
@@ -51,7 +52,7 @@ def bubblewrap_arguments(
     words = [program, *NAMESPACES]
     if not network:
         words.append("--unshare-net")
-    words += ["--cap-drop", "ALL", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    words += ["--cap-drop", "ALL", "--bind", top, "/", "--dev", "/dev", "--proc", "/proc"]
     if not os.getuid():
         # the kernel lets root change its settings by the user id alone, without any capability
         words += ["--ro-bind", "/proc/sys", "/proc/sys"]
@@ -83,7 +84,8 @@ def mounts_of(policy: SandboxPolicy) -> list[Mount]:
         above = next((mounts[folder] for folder in _folders_above(link) if folder in mounts), None)
         if link not in mounts and above is not None and above.kind == EMPTY:
             mounts[link] = Mount(LINK, link, target)
-    return list(_needed(mounts))
+    image = [Mount(IMAGE, "/", policy.image)] if policy.image else []
+    return [*image, *_needed(mounts)]
 
 
 def _needed(mounts: dict[str, Mount]) -> Iterator[Mount]:
@@ -122,7 +124,9 @@ def _strictest(policy: SandboxPolicy) -> dict[str, Mount]:
     for path in [one for one in mounts if one not in kept and _is_below(one, hidden)]:
         del mounts[path]
     _hide(policy, mounts, {*visible, *policy.home_writable, *policy.roots})
-    return mounts
+    shown = {"/tmp", *policy.home_writable, *policy.roots}
+    in_image = {path: mount for path, mount in mounts.items() if _is_below(path, shown)}
+    return in_image if policy.image else mounts
 
 
 def _emptied(policy: SandboxPolicy) -> Iterator[str]:

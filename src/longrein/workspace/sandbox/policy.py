@@ -30,5 +30,9 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     """Folder that commands see as /tmp; '' for a new empty one for each command."""
     private_home: str = ""
     """Folder that commands see as `home`; '' for a new empty one for each command."""
+    image: str = ""
+    """Folder that commands see, and may change, in place of this machine's files; '' for none. Of
+    the machine's own they then have the roots, `home_writable` and the private /tmp.
+    """
     unreadable: str = ""
     """File without any permission that stands for hidden files; '' for an empty file."""

@@ -44,6 +44,10 @@ LANDLOCK_DOMAINS = (
     "have no network: "
     "install bubblewrap"
 )
+IMAGE_DOMAINS = (
+    "sandbox.network names hosts, and commands in sandbox.image cannot reach single hosts, so they "
+    'have no network: name none or `"*"`'
+)
 INTERPRETERS = ("python3", "python", "node", "ruby", "java")
 """Programs whose whole installation must be visible, wherever a link on the search path leads."""
 MADE_BETWEEN = "made between two commands, by the user or by a process that a command left behind"
@@ -55,8 +59,22 @@ ENVIRONMENT = ("pyvenv.cfg", *INSTALLED)
 
 def network_problem(options: SandboxOptions, rung: Rung) -> str:
     """Return why a rung cannot give the network that the settings name; '' where it can."""
-    named = bool(options.network) and ALL_DOMAINS not in options.network
-    return LANDLOCK_DOMAINS if named and rung.name == "landlock" else ""
+    if not options.network or ALL_DOMAINS in options.network:
+        return ""
+    if options.image:
+        return IMAGE_DOMAINS
+    return LANDLOCK_DOMAINS if rung.name == "landlock" else ""
+
+
+def image_problem(options: SandboxOptions, rung: Rung) -> str:
+    """Return why commands cannot run in the image of the settings; '' where they can."""
+    if not options.image:
+        return ""
+    if rung.name != "bubblewrap":
+        return f"commands run in sandbox.image by bubblewrap alone ({rung.reason})"
+    if not os.path.isabs(options.image) or not os.path.isdir(options.image):
+        return f"sandbox.image is {options.image!r}, which is no absolute path of a folder"
+    return ""
 
 
 class SessionSandbox:
@@ -135,6 +153,13 @@ class SessionSandbox:
             network = "all of it"
         elif self.entries:
             network = f"by HTTPS_PROXY, {', '.join(self.entries)}"
+        if self._options.image:
+            return (
+                "Commands run in a container with a file system of its own, all of which they can "
+                f"change; of this machine's files they have the session's folders and {tmp}. File "
+                "tools see this machine's files: in the container, look with commands.\n"
+                f"Network of commands: {network}."
+            )
         return (
             f"Commands run in a sandbox: they can change the session's folders, {places} and "
             f"{shared.cache} (caches of tool chains); all else is read-only, most of home hidden.\n"
@@ -164,12 +189,10 @@ class SessionSandbox:
 
         Empty where they reach all of it or none. `ask` counts as an entry.
         """
-        through = (
-            bool(self._options.network) and not self.network and self.rung.name == "bubblewrap"
-        )
+        through = not self.network and self.rung.name == "bubblewrap" and not self._options.image
         return self._options.network if through else ()
 
-    def with_options(self, **changes: tuple[str, ...]) -> "SessionSandbox":
+    def with_options(self, **changes: str | tuple[str, ...]) -> "SessionSandbox":
         """Return this sandbox with other options, for a program that may do more than commands."""
         other = copy.copy(self)
         other._options = msgspec.structs.replace(self._options, **changes)
@@ -259,7 +282,9 @@ class SessionSandbox:
 
     def _mounted(self, policy: SandboxPolicy, cwd: str) -> Confinement:
         plan = self._write_plan(plan_of(policy))
-        words = bubblewrap_arguments(self.rung.reason, cwd, network=policy.network, seccomp=FILTER)
+        words = bubblewrap_arguments(
+            self.rung.reason, cwd, network=policy.network, seccomp=FILTER, top=policy.image or "/"
+        )
         filter_path = os.path.join(self._folder, "filter")
         if not policy.proxy_socket:
             return Confinement((MOUNTS, plan, *words), filter_path, self.environment())
@@ -309,6 +334,7 @@ class SessionSandbox:
             network=self.network,
             private_tmp=os.path.join(self._folder, "tmp"),
             private_home=os.path.join(self._folder, "home"),
+            image=os.path.realpath(self._options.image) if self._options.image else "",
             unreadable=os.path.join(self._folder, "unreadable"),
         )
 

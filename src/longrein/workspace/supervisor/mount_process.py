@@ -33,6 +33,8 @@ CLOSED = "closed"
 """Kinds of mounts: a folder or file that may be changed; one that may be read; a source that hides
 a file; an empty folder that can be passed through; one that cannot.
 """
+IMAGE = "image"
+"""The first mount of a plan, if there is one: the folder that takes the place of `/`."""
 LINK = "link"
 """No mount, but a symbolic link to the source that is made in an empty folder of the plan."""
 KERNEL_MIN = (5, 12)
@@ -141,11 +143,16 @@ def apply_mounts(plan: bytes, namespace: int = -1) -> None:
         _set_attributes(libc, top, _NO_SETUID if is_writable else _NO_SETUID | _READ_ONLY)
         with _opened("proc", top) as processes:  # bwrap may not mount another that is not read-only
             _set_attributes(libc, processes, 0, cleared=_READ_ONLY, alone=True)
+        places = top
         for mount, tree in trees.items():
-            _attach(libc, top, mount, tree)
+            if mount.kind == IMAGE:  # bwrap makes it the root: its own program is outside of it
+                _attach(libc, top, mount._replace(path=mount.source), tree)
+                places = tree
+            else:
+                _attach(libc, places, mount, tree)
         for mount in mounts:
             if mount.kind == LINK:
-                _make_link(top, mount)
+                _make_link(places, mount)
         for mount, tree in trees.items():
             if mount.kind in _MODES:  # now that the places in it are made
                 _set_attributes(libc, tree, _READ_ONLY, alone=True)
@@ -205,7 +212,7 @@ def _source(libc: Any, top: int, mount: Mount) -> int | None:
     try:
         opened = open_beneath(top, mount.source.lstrip("/"), getattr(os, "O_PATH", 0))
     except FileNotFoundError:
-        if mount.kind == COVER:
+        if mount.kind in (COVER, IMAGE):
             raise
         return None
     try:
@@ -213,7 +220,7 @@ def _source(libc: Any, top: int, mount: Mount) -> int | None:
         tree = int(checked(libc.syscall(_OPEN_TREE, opened, b"", flags)))
     finally:
         os.close(opened)
-    is_fixed = _READ_ONLY if mount.kind != WRITE else 0
+    is_fixed = _READ_ONLY if mount.kind not in (WRITE, IMAGE) else 0
     _set_attributes(libc, tree, _NO_SETUID | _NO_DEVICES | is_fixed)
     return tree
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from longrein.workspace.supervisor.landlock_process import c_library, checked
 from longrein.workspace.supervisor.mount_process import (
     EMPTY,
+    IMAGE,
     READ,
     Mount,
     decode_plan,
@@ -166,7 +167,7 @@ def events_in(data: bytes) -> Iterator[tuple[int, int, str]]:
 def _is_inner(mount: Mount, plan: Sequence[Mount]) -> bool:
     """Return True if the mount lies in a folder that the command may change."""
     around = [one for one in plan if mount.path.startswith(one.path.rstrip("/") + "/")]
-    return bool(around) and around[-1].kind not in (READ, EMPTY)
+    return bool(around) and around[-1].kind not in (READ, EMPTY, IMAGE)
 
 
 def _is_at_or_below(path: str, places: set[str]) -> bool:
