@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
+import msgspec
+
 from longrein.permissions import Rules
 from longrein.permissions.network_hosts import Target, judge_host
 from longrein.settings_schema import SandboxOptions
@@ -414,7 +416,10 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
     spool = around.base.with_name(f"{around.base.name}-supervisor")
     spawner = supervised(spool, environment, [root])
     assert await spawner.answered()
-    spawner.prepare(spec)  # bubblewrap's sandbox is made before its command, as in a session
+    for _ in range(2):  # as in a session: its mounts are those of commands before it
+        before_it = msgspec.structs.replace(spec, command="true")
+        await spawner.run(before_it, sink=CollectingSink(), timeout_s=LIMIT_S, output_bytes_max=1)
+    spawner.prepare(spec)  # and bubblewrap's sandbox is made before its command
     await spawner.run(
         spec,
         sink=output,

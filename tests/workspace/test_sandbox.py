@@ -374,6 +374,31 @@ async def test_files_that_protected_links_and_settings_lead_to_are_protected(
 # --- Files that rules hide ------------------------------------------------------------------------
 
 
+@needs_bubblewrap
+async def test_what_took_the_place_of_a_hidden_file_is_hidden_from_the_next_command(
+    confined: Confined,
+) -> None:
+    """Commands of one plan share their mounts; the user's editor saves by rename between them."""
+    confined.spawner = supervised(confined.session, confined.env, [str(confined.root)])
+    hidden, folder = confined.root / ".env", confined.root / "secrets"
+    folder.mkdir()
+    for number in range(8):
+        saved = confined.base / "saved"
+        saved.write_text(f"token {number}\n")
+        saved.rename(hidden)
+        if number % 2:
+            folder.rename(confined.base / f"secrets-{number}")
+            folder.mkdir()
+        (folder / "key").write_text("token\n")
+        for _ in range(2):
+            masked = (str(hidden), str(folder))
+            ended, said = await confined.run("cat .env secrets/key; ls -A; :> made", hidden=masked)
+            assert "token" not in said
+            assert (ended.code, "made" in os.listdir(confined.root)) == (0, True), said
+    assert await confined.runs("cat secrets/key"), "without a mask it can be read"
+    await confined.spawner.drain()
+
+
 def test_masks_follow_new_files(tmp_path: Path) -> None:
     index = MaskIndex()
 

@@ -9,12 +9,12 @@ Standard library only; also a program: `helper_words` gives its command line.
 """
 
 import os
-import signal
+import socket
 import stat
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 from longrein.workspace.supervisor.landlock_process import (
@@ -104,25 +104,37 @@ def open_user_namespace() -> int:
 
     Only for a process with one thread, before it hides its memory.
     """
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if not pid:
-        with suppress(OSError):
-            enter_user_namespace()
-            os.write(writing, b"1")
-            signal.pause()
-        os._exit(0)
-    os.close(writing)
-    try:
-        is_made = os.read(reading, 1) == b"1"
-        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC) if is_made else -1
-    except OSError:
-        return -1
-    finally:
-        os.close(reading)
-        with suppress(OSError):
-            os.kill(pid, 9)
-        os.waitpid(pid, 0)
+    return _namespace_of(enter_user_namespace, "user")
+
+
+def open_mount_namespace(plan: bytes, namespace: int) -> int:
+    """Return a descriptor of a mount namespace with the mounts of a plan; -1 where they cannot be
+    made. `namespace`: an open user namespace.
+    """
+    return _namespace_of(lambda: apply_mounts(plan, namespace), "mnt")
+
+
+def _namespace_of(enter: Callable[[], None], kind: str) -> int:
+    """Return a descriptor of the namespace that a new process enters; -1 where it cannot."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pid = os.fork()
+        if not pid:
+            try:
+                enter()
+                opened = os.open(f"/proc/self/ns/{kind}", os.O_RDONLY)
+                socket.send_fds(theirs, [b"1"], [opened])
+            finally:
+                os._exit(0)
+        theirs.close()
+        try:
+            _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+        except OSError:
+            descriptors = []
+    os.waitpid(pid, 0)
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    return descriptors[0] if descriptors else -1
 
 
 def apply_mounts(plan: bytes, namespace: int = -1) -> None:
@@ -156,6 +168,13 @@ def apply_mounts(plan: bytes, namespace: int = -1) -> None:
         for mount, tree in trees.items():
             if mount.kind in _MODES:  # now that the places in it are made
                 _set_attributes(libc, tree, _READ_ONLY, alone=True)
+
+
+def enter_mounts(namespace: int, mounts: int) -> None:
+    """Enter an open user namespace and one of `open_mount_namespace`. Raises OSError."""
+    enter_user_namespace(namespace)
+    checked(c_library().setns(mounts, _NEW_MOUNTS))
+    os.chdir("/")
 
 
 def enter_namespaces(pid: int) -> None:
@@ -315,16 +334,23 @@ def mounted_start(
     words: Sequence[str],
     env: Mapping[str, str],
     trace: Callable[[], None] | None = None,
+    kept: int = -1,
     **ends: int,
 ) -> int:
-    """Start a sandbox's program after the mounts of a plan and `trace`; see `start_prepared`."""
+    """Start a sandbox's program after the mounts of a plan and `trace`; see `start_prepared`.
+
+    `kept`: a namespace of `open_mount_namespace` that has the mounts.
+    """
     with open(plan_path, "rb") as file:
         plan = file.read()
     c_library()  # loaded here, it costs the new process nothing
     opened = os.open(program, os.O_RDONLY | os.O_CLOEXEC)
 
     def prepare() -> None:
-        apply_mounts(plan, namespace)
+        if kept >= 0:
+            enter_mounts(namespace, kept)
+        else:
+            apply_mounts(plan, namespace)
         if trace is not None:
             trace()
 

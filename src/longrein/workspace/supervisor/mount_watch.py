@@ -8,6 +8,7 @@ the user's and stays; the mounts over it are made again in the mount namespace o
 import fcntl
 import os
 import signal
+import stat
 import struct
 import sys
 import termios
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from longrein.workspace.supervisor.landlock_process import c_library, checked
 from longrein.workspace.supervisor.mount_process import (
+    COVER,
     EMPTY,
     IMAGE,
     READ,
@@ -45,6 +47,13 @@ class Plan(NamedTuple):
     mounts: Sequence[Mount]
     inner: Sequence[Mount]
     """Those in folders that the command may change."""
+
+    def identities(self, *more: str) -> Sequence[tuple[int, ...]]:
+        """Return what tells the files at its paths, and at the paths `more`, from others that may
+        take their place.
+        """
+        own = (one.path if one.kind == COVER else one.source or one.path for one in self.mounts)
+        return list(map(_identity, (*more, *own)))
 
 
 class _Watched(NamedTuple):
@@ -150,6 +159,16 @@ class MountWatch:
             )
             return
         self._tell(f"{names} was replaced while a command ran; it is protected from it again")
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    try:
+        seen = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return ()
+    # a file system may give the number of a removed file to the next one
+    changed_ns = 0 if stat.S_ISDIR(seen.st_mode) else seen.st_ctime_ns
+    return seen.st_dev, seen.st_ino, changed_ns
 
 
 def events_in(data: bytes) -> Iterator[tuple[int, int, str]]:

@@ -36,14 +36,15 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     confinement: Confined = None,
     *,
     user_namespace: int = -1,
+    kept_mounts: int = -1,
     trace: Callable[[], None] | None = None,
     stdout: int = -1,
     error: int = -1,
 ) -> int:
     """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
 
-    `user_namespace`: see `apply_mounts`. `trace` runs last in the new process of a confined
-    command. `stdout` and `error` are other places for what it prints.
+    `user_namespace`, `kept_mounts`: see `mounted_start`. `trace` runs last in the new process of a
+    confined command. `stdout` and `error` are other places for what it prints.
     Raises OSError or ValueError (empty command, NUL, unencodable text). Closes no descriptor.
     """
     if not command:
@@ -73,6 +74,7 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
             if mounts:
                 from longrein.workspace.supervisor.mount_process import mounted_start
 
+                ends |= {"kept": kept_mounts}
                 return mounted_start(mounts, user_namespace, path, words, env, trace, **ends)
         return os.posix_spawn(
             path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE

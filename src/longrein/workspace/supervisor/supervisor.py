@@ -14,6 +14,7 @@ from longrein.workspace.supervisor.command_processes import (
     KeptTask,
     RemainingProcesses,
 )
+from longrein.workspace.supervisor.kept_mounts import KeptMounts
 from longrein.workspace.supervisor.mount_watch import MountWatch
 from longrein.workspace.supervisor.pipes import READ, WRITE, Loop, Pipes
 from longrein.workspace.supervisor.posix_spawn import spawn
@@ -97,6 +98,7 @@ class Supervisor:
         self.loop = Loop(clock)
         self.terminations = Terminations(clock)
         self.mounts = MountWatch(self.loop.watch, self._notice)
+        self._kept_mounts = KeptMounts(user_namespace, self.mounts, self.loop.after)
         self.pipes = Pipes(self.loop)
         self._made_traces: WriteTraces | None = None
         self._warm: WarmSandbox | None = None
@@ -196,7 +198,7 @@ class Supervisor:
         client.channel.close()
         if client is not self.attached:
             return
-        self._drop_warm(self._warm)
+        self._drop_ready()
         self.attached = None
         self._attachments += 1
         attachments = self._attachments
@@ -230,7 +232,7 @@ class Supervisor:
     def stop_all(self, cause: str) -> None:
         """End everything, background tasks too, and then this process."""
         self._stopping = True
-        self._drop_warm(self._warm)
+        self._drop_ready()
         for command in list(self.commands.values()):
             self.end(command, cause if command.kept else "interrupt")
         self._end_remaining(lambda: None)
@@ -354,6 +356,7 @@ class Supervisor:
                 self._home,
                 confinement,
                 user_namespace=self._user_namespace,
+                kept_mounts=self._kept_mounts.find(plan) if plan is not None else -1,
                 trace=listener.install if listener is not None else None,
                 stdout=ends.stdout,
                 error=ends.stderr,
@@ -452,6 +455,11 @@ class Supervisor:
         started.began_s = self.loop.clock()
         self.mounts.add(started.pid, started.plan)
         return self._started(client, number, started)
+
+    def _drop_ready(self) -> None:
+        """Drop what was made for the next command."""
+        self._drop_warm(self._warm)
+        self._kept_mounts.drop_all()
 
     def _drop_warm(self, warm: WarmSandbox | None) -> None:
         """Let a waiting sandbox end, if it has no command."""
@@ -558,7 +566,7 @@ class Supervisor:
     def do_drain(self, client: Client, _: Sequence[int], *, ref: int) -> None:
         """End everything but the background tasks, at longrein's normal exit."""
         client.leaving = True
-        self._drop_warm(self._warm)
+        self._drop_ready()
         for command in list(self.commands.values()):
             if command.kept is None:
                 self.end(command, "interrupt")

@@ -10,12 +10,11 @@ Standard library only: the supervisor loads this module.
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 from longrein.workspace.supervisor.command_argv import close, command_words, find_on_path
 from longrein.workspace.supervisor.command_processes import Command
-from longrein.workspace.supervisor.mount_process import WRITE
 from longrein.workspace.supervisor.mount_watch import Plan
 
 ENV = "/usr/bin/env"
@@ -45,8 +44,8 @@ class WarmSandbox:
         self.plan = plan
         """Its mounts."""
         self._report = report
-        self._folders = [cwd, *(mount.path for mount in plan.mounts if mount.kind == WRITE)]
-        self._then = self._identities()
+        self._cwd = cwd
+        self._then = plan.identities(cwd)
         self._words = os.memfd_create("longrein-command")
         self._waits, self._begins = os.pipe()
         for descriptor in (self._words, self._waits):
@@ -70,11 +69,11 @@ class WarmSandbox:
 
     def begin(self, line: str, shell: str, env: Mapping[str, str], *, reports: bool) -> bool:
         """Let the command line begin; False if the sandbox does not do: its process has ended, a
-        folder is another one now, or the line is too long for this way.
+        file is another one now, or the line is too long for this way.
 
         `reports`: the shell tells its last folder.
         """
-        if not self.is_waiting or self._identities() != self._then:
+        if not self.is_waiting or self.plan.identities(self._cwd) != self._then:
             return False
         words = command_words(line, self._report if reports else -1)
         words[0] = words[0] if find_on_path(words[0], env) == shell else shell
@@ -104,14 +103,3 @@ class WarmSandbox:
         """Close its files: a process that still waits exits."""
         close(self._words, self._waits, self._begins)
         self._words = self._waits = self._begins = -1
-
-    def _identities(self) -> Sequence[tuple[int, int]]:
-        return [_identity(folder) for folder in self._folders]
-
-
-def _identity(folder: str) -> tuple[int, int]:
-    try:
-        seen = os.stat(folder, follow_symlinks=False)
-    except OSError:
-        return (0, 0)
-    return seen.st_dev, seen.st_ino
