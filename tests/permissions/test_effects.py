@@ -1,10 +1,11 @@
-"""Effects of commands: which files they name to read and to write, and what is not known of them."""
+"""Readings of command lines: their parts, and the files that these name to read and to write."""
 
 from collections.abc import Iterable
 
 import pytest
 
-from longrein.permissions import Effect, Word, read_command
+from longrein.permissions import Effect, Part, Word, read_command
+from longrein.permissions.bash_parser import parse_command
 from tests.permissions.calls import HOME, ROOT
 
 EFFECTS = r"""
@@ -235,6 +236,9 @@ cd d && cat a                      => reads d | reads a
 """Command => effects of its parts. `?` stands for an unknown file, `*` begins a pattern."""
 
 
+_MARKS = {"literal": "", "open": "?", "glob": "*"}
+
+
 def told(effect: Effect) -> str:
     facts = {
         "reads": shown(effect.reads),
@@ -251,8 +255,7 @@ def told(effect: Effect) -> str:
 
 
 def shown(words: Iterable[Word]) -> str:
-    marks = {"literal": "", "open": "?", "glob": "*"}
-    return " ".join(marks[word.kind] + word.text for word in words)
+    return " ".join(_MARKS[word.kind] + word.text for word in words)
 
 
 @pytest.mark.parametrize("row", EFFECTS.strip().splitlines())
@@ -260,3 +263,160 @@ def test_what_a_command_reads_and_writes(row: str) -> None:
     command, _, expected = row.partition(" =>")
     found = read_command(command.rstrip(), ROOT, HOME).effects
     assert " | ".join(map(told, found)).strip() == expected.strip()
+
+
+# --- Parts of a line ------------------------------------------------------------------------------
+
+PARTS = r"""
+echo a b                       => [echo] [a] [b]
+echo 'a b' "c d"               => [echo] [a b] [c d]
+echo a\ b                      => [echo] [a b]
+echo "a$HOME"                  => [echo] [a/home/ann]
+echo $PWD/x                    => [echo] [/work/repo/x]
+echo ${PWD}                    => [echo] [/work/repo]
+echo ${x:-y}                   => [echo] [?] || `${x:-y}` is not read (expansion)
+echo "$x" "$@"                 => [echo] [?!] [?]
+echo ~/a                       => [echo] [/home/ann/a]
+echo ~bob                      => [echo] [?]
+echo a=~/b                     => [echo] [?a=] || `a=~/b` is not read
+echo {a,b}                     => [echo] [?] || `{a,b}` is not read
+echo a{                        => [echo] [a{]
+echo *.c                       => [echo] [**.c]
+echo a2>x                      => to x | [echo] [a2] || it is not read
+echo a >x 2>&1                 => to x | [echo] [a]
+echo a &>x                     => to x | [echo] [a]
+echo a >&2                     => [echo] [a]
+echo a 2>/dev/null             => [echo] [a]
+cat <x                         => from x | [cat]
+cat <<<x                       => [cat]
+cat <<E                        => [cat] || it does not read as Bash
+a|b                            => [a] | [b]
+a | b |& c                     => [a] | [b] | [c]
+a && b || c                    => [a] | [b] | [c]
+a; b & c                       => [a] | [b] | [c]
+! a                            => [a]
+( a; b )                       => [a] | [b]
+{ a; }                         => [a] || it is not read (compound statement)
+if a; then b; else c; fi       => [a] | [b] | [c] || it is not read (if statement)
+for i in x y; do a $i; done    => [a] [?] || it is not read (for statement)
+for ((i=0;i<3;i++)); do a; done =>  | [a] || it is not read (c style for statement)
+while a; do b; done            => [a] | [b] || it is not read (while statement)
+until a; do b; done            => [a] | [b] || it is not read (while statement)
+case x in x) a;; y) b;; esac   => [a] | [b] || it is not read (case statement)
+f() { a; }                     => [a] || it is not read (function definition)
+function f { a; }              => [a] || it is not read (function definition)
+a $(b c)                       => [b] [c] | [a] [?]
+a "$(b)"                       => [b] | [a] [?!]
+a `b`                          => [b] | [a] [?]
+a <(b)                         => [b] | [a] [?] || `<(b)` is not read (process substitution)
+a ${x:-$(b)}                   => [b] | [a] [?] || `${x:-$(b)}` is not read (expansion)
+A=1 b                          => [b]; set A=1
+A=$(c) b                       => [c] | [b]; set A=$
+A=1                            =>
+export A=1                     =>  || it is not read (declaration command)
+A[0]=1 b                       => [b]; set A[0]=$ || `A[0]=1` is not read (variable assignment)
+declare x=1                    =>  || it is not read (declaration command)
+time a                         => [a]; by time
+time -p a                      => [a]; by time
+command a                      => [a]; by command
+command -v a                   => [type] [a]
+exec a                         => [a]; by exec
+builtin a                      => [a]; by builtin
+eval 'a b'                     => [a] [b] | [eval] [a b]
+eval "a $x"                    => [eval] [?a !]
+env A=1 a                      => [a]; set A=1; by env
+env -u X a                     => [a]; by env
+env - a                        => [a]; by env
+env -S 'a b'                   => [env] [-S] [a b]; by env; an unknown use of env
+nohup a                        => [a]; by nohup
+nice -n 5 a                    => [a]; by nice
+timeout 5 a                    => [a]; by timeout
+timeout -s KILL 5 a            => [a]; by timeout
+stdbuf -oL a                   => [a]; by stdbuf
+sudo a                         => [a]; by sudo
+sudo -u bob a                  => [a]; by sudo
+xargs a                        => [a] [?]; by xargs
+xargs -n 1 a b                 => [a] [b] [?]; by xargs
+xargs -I{} a {}                => [xargs] [-I{}] [a] [{}]; by xargs; an unknown use of xargs
+bash -c 'a b'                  => [a] [b]
+bash -c "$x"                   => [bash] [-c] [?!]
+sh -c 'a; b' c                 => [a] | [b] | [sh] [-c] [a; b] [c]
+bash x.sh                      => [bash] [x.sh]
+find . -exec a {} \;           => [a] [*./**]; by find | [find] [.] [-exec] [a] [{}] [;]
+find . -exec a {} +            => [a] [*./**]; by find | [find] [.] [-exec] [a] [{}] [+]
+trap 'a' EXIT                  => [trap] [a] [EXIT]
+cd d && a                      => [cd] [d] | [a]; in /work/repo/d
+cd d; cd e; a                  => [cd] [d] | [cd] [e]; in /work/repo/d /work/repo | [a]; in /work/repo/d/e /work/repo/e /work/repo/d /work/repo
+cd "$x" && a                   => [cd] [?!] | [a]; anywhere
+cd - && a                      => [cd] [-] | [a]; anywhere
+pushd d && a                   => [pushd] [d] | [a]; anywhere
+(cd d && a); b                 => [cd] [d] | [a]; in /work/repo/d | [b]
+cd d | a                       => [cd] [d] | [a]
+a # comment                    => [a]
+a \                            => [a] || it does not read as Bash
+coproc a                       => [coproc] [a] || `coproc` is not read here
+a[1]=2                         => it sets a[1] || it is not read (variable assignment)
+"a" b                          => [a] [b]
+'' a                           => [?] [a]; an expansion stands in the place of the program
+*.sh a                         => [?] [a]; an expansion stands in the place of the program
+$x a                           => [?] [a]; an expansion stands in the place of the program
+./a b                          => [./a] [b]
+a/b c                          => [a/b] [c]
+[[ -f a ]]                     =>  || it is not read (test command)
+[ -f a ]                       =>  || it is not read (test command)
+(( x = 1 ))                    =>  || it is not read (compound statement)
+let x=1                        => [let] [x=1]
+select i in a; do b; done      => [b] || it is not read (for statement)
+echo $"a"                      => [echo] [?] [a] || `$` is not read ($)
+echo a;;                       => [echo] [a] || `;;` is not read (;;)
+echo "a                        => [echo] || it does not read as Bash
+echo a$                        => [echo] [?a] || `$` is not read ($)
+echo \                         => [echo] || it does not read as Bash
+a>x                            => to x | [a]
+>x                             => to x
+2>x a                          => to x | [a]
+a <>x                          => to x | [a] || it does not read as Bash
+a >|x                          => to x | [a]
+a >>x                          => to x | [a]
+a >$x                          => to ? | [a]
+a >*.c                         => to **.c | [a]
+time                           => [time]
+{ a; } >x                      => to x | [a] || `{ a; }` is not read (compound statement)
+if a                           =>  || it does not read as Bash
+history -c                     => [history] [-c]
+source x                       => [source] [x]
+. x                            => [.] [x]
+unset x                        =>  || it is not read (unset command)
+wait                           => [wait]
+true                           => [true]
+"""  # noqa: E501
+"""Line => its parts, `|` between them: words in brackets (`!` for one that stays a single word),
+what it sets, wrappers, redirects, folders other than the first, problem; then that of the line,
+which is called it.
+"""
+
+
+def told_part(part: Part) -> str:
+    words = (f"[{shown((word,))}{'!' if word.single else ''}]" for word in part.words)
+    folders = " ".join(part.folders) or "anywhere"
+    facts = {
+        "": " ".join(words),
+        "set ": " ".join(part.assigned),
+        "by ": " ".join(part.wrappers),
+        "from ": shown(part.reads),
+        "to ": shown(part.writes),
+        "in ": folders if folders != ROOT else "",
+    }
+    told = [
+        f"{name}{fact}".replace("in anywhere", "anywhere") for name, fact in facts.items() if fact
+    ]
+    return "; ".join([*told, part.problem] if part.problem else told)
+
+
+@pytest.mark.parametrize("row", PARTS.strip().splitlines())
+def test_how_a_line_is_read(row: str) -> None:
+    line, _, expected = row.partition(" =>")
+    script = parse_command(line.rstrip(), ROOT, HOME)
+    found = " | ".join(map(told_part, script.parts))
+    found += f" || {script.problem.replace(f'`{line.rstrip()}`', 'it')}" if script.problem else ""
+    assert found.strip() == expected.strip()
