@@ -13,7 +13,7 @@ from longrein.permissions.command_rules import exact_rule
 from longrein.permissions.rule_evaluation import suggest_rule
 from longrein.permissions.rules import Glob, PathPattern, names, parse_rule
 from longrein.permissions.types import Call
-from tests.permissions.calls import HOME, ROOT, bash, verdict, write
+from tests.permissions.calls import HOME, ROOT, bash, read, verdict, write
 
 
 @pytest.mark.parametrize(
@@ -254,3 +254,48 @@ def test_always_stores_a_rule_that_a_person_can_read_or_none(
     tool: str, arguments: dict[str, str], rule: str
 ) -> None:
     assert suggest_rule(Call(tool, arguments, "none")) == rule
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (".git", "ask"),
+        (".GIT", "ask"),
+        (".git.", "ask"),
+        (".git:stream", "ask"),
+        ("GIT~1", "ask"),
+        ("git~12", "ask"),
+        ("git~x", "allow"),
+        ("git~", "allow"),
+        ("git", "allow"),
+        ("gitco~1", "allow"),
+    ],
+)
+def test_a_protected_folder_has_every_name_that_a_file_system_may_take_for_it(
+    name: str, kind: str
+) -> None:
+    assert verdict(write(f"sub/{name}/config"), mode="acceptEdits").kind == kind
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind"),
+    [
+        ("Agent(plan)", "deny"),
+        ("Agent(explore)", "deny"),
+        ("Agent(synthesis)", "deny"),
+        ("Agent(general)", "ask"),
+    ],
+)
+def test_a_rule_reaches_each_type_that_a_call_starts(rule: str, kind: str) -> None:
+    tasks = [{"subagent_type": "explore"}, {"prompt": "as the call says"}]
+    arguments = {"subagent_type": "plan", "tasks": tasks, "synthesis": "goal"}
+    assert verdict(Call("Agent", arguments, "other", (), "Agent"), deny=rule).kind == kind
+    assert verdict(Call("Agent", {}, "other", (), "Agent"), deny=rule).kind == (
+        "deny" if rule == "Agent(general)" else "ask"
+    )
+
+
+@pytest.mark.parametrize("path", ["geheim/é.txt", "GEHEIM/É.TXT", "Geheim/É.txt"])
+def test_a_deny_rule_is_blind_to_case_beyond_ascii(path: str) -> None:
+    assert verdict(read(path), deny="Read(geheim/É.txt)").kind == "deny"
+    assert verdict(read(path), deny="Read(geheim/e.txt)").kind == "allow"
