@@ -6,6 +6,7 @@ environment.
 """
 
 import importlib.util
+import itertools
 import logging
 import os
 import subprocess
@@ -21,6 +22,10 @@ needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="ray is not installed: `make library`"
 )
 LOOPBACK = "127.0.0.1"
+NODE_STATES, STATE = "TEST_NODE_STATES", "LONGREIN_STATE_DIR"
+"""Variable of the program with a folder in which each node has a state folder of its own, and that
+of a node.
+"""
 
 
 class RayCluster:
@@ -77,14 +82,21 @@ def main(count: int, cpus: int) -> None:
     logging.getLogger("ray").setLevel(logging.ERROR)
     usual = {"node_ip_address": LOOPBACK, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **usual})
-    nodes = [cluster.add_node(num_cpus=cpus, **usual) for _ in range(count)]
+    numbers = itertools.count()
+
+    def add_node() -> Any:
+        states = os.environ.get(NODE_STATES)
+        state = f"{states}/{next(numbers)}" if states else os.environ.get(STATE, "")
+        return cluster.add_node(num_cpus=cpus, env_vars={STATE: state}, **usual)
+
+    nodes = [add_node() for _ in range(count)]
     print("address", cluster.address, flush=True)
     for _ in sys.stdin:
         node = nodes.pop(0)
         kill_tree(node)
         cluster.remove_node(node, allow_graceful=False)
         print("killed", flush=True)
-        nodes.append(cluster.add_node(num_cpus=cpus, **usual))
+        nodes.append(add_node())
     cluster.shutdown()
 
 

@@ -1,7 +1,9 @@
 """Fleets on Ray: a cluster of two nodes of which one dies, and a Ray that the fleet starts."""
 
+import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +12,12 @@ import pytest
 
 from longrein import __version__
 from longrein.extensions.fleet.executor import Attempt
-from longrein.extensions.fleet.fleet_state import TaskEnded
 from longrein.extensions.fleet.fleet_tasks import Task
-from longrein.extensions.fleet.ray_worker import Work, run_work
+from longrein.extensions.fleet.ray_worker import Done, Work, run_work
 from tests.e2e.harness import RunningCommand, bash, calls, says
 from tests.fleet.harness import FleetHarness
-from tests.fleet.ray_cluster import RayCluster, needs_ray
+from tests.fleet.ray_cluster import NODE_STATES, RayCluster, needs_ray
+from tests.support.postgresql import Server
 from tests.timeouts import wait_until
 
 TASKS = 2
@@ -81,6 +83,104 @@ def test_tasks_that_a_dead_node_or_fleet_leaves_go_on_elsewhere_in_their_session
     assert len(fleet.cli.sessions) == 3 * TASKS
 
 
+@needs_ray
+def test_nodes_that_share_a_store_alone_hand_over_the_work_tree(
+    fleet: FleetHarness, postgresql: Server
+) -> None:
+    """Each node has a state folder of its own, and none sees the folder of the task."""
+    fleet.cli.forks = False
+    address = postgresql.new_schema()
+    states = fleet.cli.folder / "nodes"
+    go = f"echo wait >> acts.log; until [ -e {fleet.cli.project}/go ]; do sleep 0.05; done"
+    act = (
+        "echo first >> acts.log; echo new > a.txt; chmod 711 a.txt; ln -s a.txt link; "
+        "mkdir -p sub/dir; printf 'a\\0b' > sub/dir/bytes; rm gone.txt; git -c user.name=a -c "
+        "user.email=a@b add a.txt"
+    )
+    fleet.plays(slow=[calls(bash(act)), calls(bash(go)), says("Done.")])
+    repository = fleet.repository()
+    (repository / "gone.txt").write_text("to be removed\n")
+    fleet.git(repository, "add", "-A")
+    fleet.git(repository, "commit", "-q", "-m", "third")
+    tests = fleet.folder / "tests"
+    tests.mkdir()
+    tree = "test -x a.txt && test -L link && test ! -e gone.txt && cmp sub/dir/bytes built.bin"
+    (tests / "test.sh").write_text(f"{tree} && echo 1 > /logs/verifier/reward.txt\n")
+    task = {
+        "id": "one",
+        "prompt": "slow",
+        "folder": "repo",
+        "setup": "printf 'a\\0b' > built.bin; echo $RANDOM > random.txt",
+        "tests": "tests",
+    }
+
+    def works() -> list[list[str]]:
+        found = states.glob("*/fleets/tasks/tasks/one/1/work/acts.log")
+        return sorted(path.read_text().split() for path in found)
+
+    cluster = RayCluster({**fleet.cli.env, NODE_STATES: str(states)}, nodes=1, cpus=1)
+    try:
+        where = ("--engine", "ray", "--address", cluster.address, "--store", address)
+        running = fleet.cli.start("fleet", "run", fleet.tasks(task), *where)
+        wait_until(lambda: works() == [["first", "wait"]])
+        repository.rename(fleet.folder / "elsewhere")
+        tests.rename(fleet.folder / "tests-elsewhere")
+        cluster.kill_node()
+        wait_until(lambda: len(works()) == 2 or running.process.poll() is not None)
+        fleet.cli.go()
+        ended = running.end()
+        assert ended.code == 0, ended.err
+    finally:
+        cluster.close()
+    words = fleet.fleet("results", "tasks", "--store", address).out
+    one = json.loads(words)
+    assert (one["cause"], one["reward"]) == ("done", 1.0)
+    assert "old mode 100644\nnew mode 100755" in one["patch"]
+    assert "+++ b/sub/dir/bytes" not in one["patch"], "a binary file"
+    for name in ("acts.log", "link", "sub/dir/bytes", "gone.txt"):
+        assert f" b/{name}\n" in one["patch"]
+    assert "random.txt" not in one["patch"], "what setup made is no change of the agent"
+    attempt = fleet.cli.state / "fleets/tasks/tasks/one/1"
+    assert sorted(path.name for path in attempt.iterdir()) == [
+        "changes.patch",
+        "check.log",
+        "output.jsonl",
+        "setup.log",
+    ]
+
+
+def test_a_node_judges_what_the_agent_has_done_on_one_that_died(
+    fleet: FleetHarness, postgresql: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second node finds a session that has ended; the answer of the first one was lost."""
+    repository = fleet.repository()
+    subprocess.run(["cp", "-a", repository, fleet.folder / "work"], check=True)
+    subprocess.run(["tar", "-C", fleet.folder, "-cf", fleet.folder / "tar", "work"], check=True)
+    sources = (fleet.folder / "tar").read_bytes()
+    setup, check = "date +%N > stamp.txt", "test -x made.sh && test -L link && echo 1"
+    act = "echo new > a.txt; echo x > made.sh; chmod +x made.sh; ln -s a.txt link"
+    fleet.plays(act=[calls(bash(act)), says("Done.")])
+    task = Task("one", "act", "/not/there", setup=setup, check=check)
+    attempt = Attempt(task, 1, "11111111-1111-4111-8111-111111111111")
+    address = postgresql.new_schema()
+    done = []
+    for node in ("a", "b"):
+        states = str(fleet.folder / node)
+        for name, value in {**fleet.cli.env, "LONGREIN_STATE_DIR": states}.items():
+            monkeypatch.setenv(name, value)
+        work = msgspec.json.encode(Work(attempt, "", "fleet", address))
+        done.append(msgspec.json.decode(run_work(work, sources), type=Done))
+        left = fleet.folder / node / "fleets/fleet/tasks/one/1"
+        assert not left.exists(), "nothing is left on a node"
+        fleet.plays(act=[])  # the model is not asked again
+    first, second = done
+    assert (first.end.cause, first.end.check_code) == ("done", 0), first.end
+    assert second.end == first.end
+    assert second.files["changes.patch"] == first.files["changes.patch"]
+    assert b"stamp.txt" not in first.files["changes.patch"]
+    assert first.files["changes.patch"].count(b"diff --git") == 3
+
+
 def test_a_node_that_cannot_work_says_why_and_its_task_is_not_counted(
     fleet: FleetHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,8 +190,8 @@ def test_a_node_that_cannot_work_says_why_and_its_task_is_not_counted(
         ("0.0.0", str(fleet.plain), "install the same version on all nodes"),
         (__version__, "/not/there", "/not/there is not a folder"),
     ):
-        work = Work(attempt, state_dir, str(fleet.folder), "", version)
-        end = msgspec.json.decode(run_work(msgspec.json.encode(work)), type=TaskEnded)
+        work = Work(attempt, state_dir, "fleet", "", version)
+        end = msgspec.json.decode(run_work(msgspec.json.encode(work)), type=Done).end
         assert (end.id, end.cause) == ("one", "node")
         assert words in end.message
         assert os.uname().nodename in end.message

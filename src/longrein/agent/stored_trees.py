@@ -7,7 +7,7 @@ and checks the last tree out. Only the first root is stored.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -152,6 +152,25 @@ def check_out(root: str, name: str, store: CheckpointStore) -> list[str]:
     return [f"{put.path}: {put.why}" for put in puts if not put.done]
 
 
+def check_out_stored(
+    events: Sequence[CheckpointTaken],
+    root: str,
+    store: CheckpointStore,
+    read_blob: Callable[[str], bytes],
+    *,
+    first: bool,
+) -> list[str]:
+    """Make `root`, which holds nothing of the user's, as the session found it or has left it, if
+    its trees are stored; return a line for each file that is not. Raises `CheckpointError`,
+    OSError.
+    """
+    for one in missing_here(events, root, store):
+        pack = read_blob(one.pack) if one.pack else b""
+        add_trees(root, read_blob(one.records), pack, store)
+    names = [event.checkpoint for event in events if event.records]
+    return check_out(root, events[0].checkpoint if first else names[-1], store) if names else []
+
+
 async def take_over_tree(session: Session) -> None:
     """Check out the last tree of a session that another machine has gone on with; tell the user
     where that is not possible. Raises what a read of the store raises.
@@ -167,12 +186,13 @@ async def take_over_tree(session: Session) -> None:
         return
     root, read = session.deps.workspace.roots[0], session.log.read_blob
     own = [event.checkpoint for event in events if event.place == kept.place]
-    known = [names[0], *own[-1:], *names[-KNOWN_MAX:]]
+    known = [events[0].checkpoint, names[0], *own[-1:], *names[-KNOWN_MAX:]]
     try:
         for one in await kept.run(partial(missing_here, events, root)):
             pack = read(one.pack) if one.pack else b""
             await kept.run(partial(add_trees, root, read(one.records), pack))
-        await kept.run(partial(check_folder, root, known))
+        if not kept.owns_folder:
+            await kept.run(partial(check_folder, root, known))
         left = await kept.run(partial(check_out, root, names[-1]))
     except (CheckpointError, OSError) as error:
         kept.place = ""

@@ -202,6 +202,7 @@ def checkpoint_opener(
             bytes_max,
             keeps_index=not run_context.options.print,
             place=_place(store.folder, workspace.roots[0]) if log.is_shared else "",
+            owns_folder=run_context.environ.get("LONGREIN_OWN_FOLDER") == workspace.roots[0],
         )
 
     return open_them

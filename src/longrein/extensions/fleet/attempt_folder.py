@@ -16,6 +16,7 @@ GIT_BYTES_MAX = 1 << 20
 READY = "ready"
 """File that is there once the copy and its setup are complete."""
 PATCH, IMAGE = "changes.patch", "image"
+WORK, TESTS, SOURCES = "work", "tests", "sources.tar"
 _FILLED = ("dev", "proc", "tmp")
 """Folders of an image that a sandbox fills."""
 _SNAPSHOT = 'git init --quiet && git add -A && git write-tree > "$GIT_DIR/base-tree"'
@@ -60,7 +61,7 @@ class AttemptFolder:
     ) -> None:
         """`image`: that of the task, '' for none."""
         self.path = path
-        self.work = os.path.join(path, "work")
+        self.work = os.path.join(path, WORK)
         self._spawner = spawner
         self._sandbox = self._inside = sandbox
         self._image = image
@@ -122,6 +123,27 @@ class AttemptFolder:
         problem = (await self._run(clone, self.path)).problem
         checkout = ("git", "checkout", "--quiet", "--detach", base)
         return problem or (await self._run(checkout, self.work)).problem
+
+    async def pack(self, folder: str, base: str, tests: str) -> str:
+        """Write a copy as of `copy`, and the folder `tests`, into one file; return the problem."""
+        problem = await self.copy(folder, base)
+        names = [WORK, TESTS] if tests else [WORK]
+        if tests and not problem:
+            copied = ("cp", "-a", "--", tests, os.path.join(self.path, TESTS))
+            problem = (await self._run(copied, self.path)).problem
+        packed = ("tar", "-cf", SOURCES, "--", *names)
+        return problem or (await self._run(packed, self.path)).problem
+
+    async def unpack_sources(self, data: bytes) -> str:
+        """Make the folder anew from what `pack` has written; return the problem."""
+        await self._run(("rm", "-rf", "--", self.path), "/")
+        os.makedirs(self.path, mode=0o700)
+        packed = os.path.join(self.path, SOURCES)
+        with open(packed, "xb") as file:
+            file.write(data)
+        problem = (await self._run(("tar", "-xf", SOURCES), self.path)).problem
+        os.unlink(packed)
+        return problem
 
     async def finish(self) -> str:
         """Remember what is in `work` now, so that the changes of the agent can be told; return

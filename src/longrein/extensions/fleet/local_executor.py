@@ -7,14 +7,17 @@ ends, also after `kill -9`.
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from typing import BinaryIO
 
 import msgspec
 
 from longrein.app.execution import sandbox_in
 from longrein.app.run_context import CLOCK, RunContext, use_store_at
+from longrein.events import CheckpointTaken, LongreinError, SessionUnknown
 from longrein.extensions.fleet.attempt_folder import (
     PATCH,
+    TESTS,
     AttemptFolder,
     CommandResult,
 )
@@ -24,7 +27,7 @@ from longrein.extensions.fleet.fleet_state import UNCOUNTED, Cause, TaskEnded
 from longrein.extensions.fleet.fleet_tasks import Task
 from longrein.extensions.fleet.harbor_check import SOLVED, prepare_tests, read_reward, remove_tests
 from longrein.extensions.fleet.session_outcome import SessionOutcome, session_outcome
-from longrein.store import is_open
+from longrein.store import Reader, is_open
 from longrein.workspace import (
     CommandExit,
     CommandSpec,
@@ -84,9 +87,15 @@ class FileSink:
 class LocalExecutor(TaskExecutor):
     """An `Executor` of processes on this machine."""
 
-    def __init__(self, place: RunContext, folder: str, spool: str = "") -> None:
-        """`folder`: that of the fleet. `spool`: that of the supervisor of its processes."""
+    def __init__(
+        self, place: RunContext, folder: str, spool: str = "", sources: bytes = b""
+    ) -> None:
+        """`folder`: that of the fleet. `spool`: that of the supervisor of its processes.
+        `sources`: of the attempt, as `AttemptFolder.pack` writes them; empty where the folders of
+        its task are here.
+        """
         super().__init__()
+        self._sources = sources
         self._place, self._folder = place, folder
         self._spool = spool or os.path.join(folder, "supervisor")
         self.spawner = make_spawner(place, self._spool)
@@ -110,6 +119,8 @@ class LocalExecutor(TaskExecutor):
         """See `TaskExecutor.run_attempt`."""
         try:
             return await self._attempt(attempt)
+        except LongreinError as error:  # of the store
+            return TaskEnded(attempt.task.id, "node", str(error), attempt.session)
         except OSError as error:
             problem = f"{error.strerror}: {error.filename}"
         except Exception as error:
@@ -121,14 +132,20 @@ class LocalExecutor(TaskExecutor):
         path = os.path.join(self._folder, attempt.path)
         sandbox = sandbox_in(self._place, path, [path])
         folder = AttemptFolder(path, self.spawner, self._place.environ, sandbox, task.image)
-        if not folder.is_ready:
-            problem = await folder.copy(task.folder, task.base)
+        if self._sources and task.tests:
+            task = msgspec.structs.replace(task, tests=os.path.join(path, TESTS))
+            attempt = msgspec.structs.replace(attempt, task=task)
+        is_new = not folder.is_ready
+        if is_new:
+            problem = await self._copy(folder, task)
             problem = problem or await folder.unpack()
             problem = problem or await self._set_up(folder, task.setup)
+            if self._sources and not problem:  # on another machine the setup may make other files
+                self._bring_tree(attempt.session, folder, first=True)
             problem = problem or await folder.finish()
             if problem:
                 return TaskEnded(task.id, "setup failed", problem, attempt.session)
-        outcome, cause, message = await self._agent(attempt, folder)
+        outcome, cause, message = await self._agent(attempt, folder, is_new=is_new)
         end = TaskEnded(
             task.id,
             cause,
@@ -145,6 +162,11 @@ class LocalExecutor(TaskExecutor):
         end = await self._judge(attempt, folder, end)
         await folder.remove_image()
         return end
+
+    async def _copy(self, folder: AttemptFolder, task: Task) -> str:
+        if self._sources:
+            return await folder.unpack_sources(self._sources)
+        return await folder.copy(task.folder, task.base)
 
     async def _judge(self, attempt: Attempt, folder: AttemptFolder, end: TaskEnded) -> TaskEnded:
         """Write the patch and run the check of an attempt whose agent has ended."""
@@ -221,13 +243,17 @@ class LocalExecutor(TaskExecutor):
     # --- The agent --------------------------------------------------------------------------------
 
     async def _agent(
-        self, attempt: Attempt, folder: AttemptFolder
+        self, attempt: Attempt, folder: AttemptFolder, *, is_new: bool
     ) -> tuple[SessionOutcome, Cause, str]:
-        """Start the agent or let it go on; nothing is run if its session is done already."""
+        """Start the agent or let it go on; nothing is run if its session is done already. `is_new`:
+        the folder has just been made.
+        """
         state_dir = self._place.state_dir
         await wait_until(lambda: not is_open(state_dir, attempt.session), CLOSED_S)
         outcome = session_outcome(state_dir, attempt.session)
-        if outcome.reason in ENDS:  # the fleet was killed before it noted this
+        if outcome.reason in ENDS:  # the fleet or the node was killed before this was noted
+            if is_new:
+                self._bring_tree(attempt.session, folder, first=False)
             return outcome, ENDS[outcome.reason], outcome.message
         words = ["--session-id", attempt.session, "--", attempt.task.prompt]
         if outcome.exists:
@@ -238,6 +264,21 @@ class LocalExecutor(TaskExecutor):
         outcome = session_outcome(state_dir, attempt.session)
         cause, message = judge(result, outcome)
         return outcome, cause, message
+
+    def _bring_tree(self, session: str, folder: AttemptFolder, *, first: bool) -> None:
+        """Check out what a session has found, or left, on another machine, if it has been on one.
+
+        Raises `CheckpointError`, OSError, and what a read of the store raises. Nothing else runs
+        here meanwhile.
+        """
+        from longrein.agent.stored_trees import check_out_stored
+        from longrein.workspace.root_copies import CheckpointStore
+
+        store = CheckpointStore(os.path.join(folder.path, "trees"), self._place.environ)
+        with suppress(SessionUnknown), closing(Reader(self._place.state_dir, session)) as reader:
+            found = sorted(reader.of_kind("CheckpointTaken"), key=lambda entry: entry.seq)
+            events = [one.event for one in found if isinstance(one.event, CheckpointTaken)]
+            check_out_stored(events, folder.work, store, reader.blob, first=first)
 
     async def _longrein(
         self, attempt: Attempt, folder: AttemptFolder, words: list[str]
@@ -252,6 +293,7 @@ class LocalExecutor(TaskExecutor):
             **self._place.environ,
             "LONGREIN_TASKS_KEEP_HOURS": TASK_HOURS,
             "LONGREIN_RATES": os.path.join(self._folder, RATES),
+            "LONGREIN_OWN_FOLDER": folder.work,
         }
         environ |= {"LONGREIN_SANDBOX_IMAGE": folder.image} if folder.image else {}
         argv = [sys.executable, "-P", "-m", "longrein", *flags, *words]

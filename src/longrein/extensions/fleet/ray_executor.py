@@ -1,26 +1,36 @@
 """Attempts as tasks of Ray: on the nodes of a cluster, or below a Ray of this machine.
 
 Ray chooses the node and runs the task of a node that died on another one, where the attempt goes on
-in its session. The folder of the state is on a file system that all nodes share.
+in its session. The folder of the state is on a file system that all nodes share, unless the
+sessions are in a shared store: then Ray brings the sources to the nodes, and what the fleet keeps
+of an attempt comes back with its end.
 """
 
 import asyncio
 import logging
 import os
+import shutil
 import signal
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from longrein.app.execution import sandbox_in
 from longrein.app.run_context import RunContext
+from longrein.atomic_file import replace_file
 from longrein.events import LongreinError, UsageError
+from longrein.extensions.fleet.attempt_folder import SOURCES, AttemptFolder
 from longrein.extensions.fleet.executor import Attempt, TaskExecutor
 from longrein.extensions.fleet.fleet_state import Engine, TaskEnded
-from longrein.extensions.fleet.local_executor import STORE
-from longrein.extensions.fleet.ray_worker import Work, run_work
+from longrein.extensions.fleet.fleet_tasks import Task
+from longrein.extensions.fleet.local_executor import STORE, make_spawner
+from longrein.extensions.fleet.ray_worker import Done, Work, run_work
 from longrein.store.session_folder import passwords_in
 
+SOURCES_FOLDER, SOURCES_MAX = "sources", 16
+"""Folder in which sources are packed, and how many stay packed for further tasks."""
 NODE_DEATHS_MAX = 10
 """Deaths of nodes after which an attempt counts as cut; it then goes on later."""
 CANCEL_S = 30.0
@@ -41,15 +51,28 @@ class RayExecutor(TaskExecutor):
             num_cpus=cpus, max_retries=NODE_DEATHS_MAX, scheduling_strategy="SPREAD"
         )(run_work)
         self._refs = dict[str, Any]()
+        self._sources = dict[tuple[str, str, str], Any]()
+        """Folder, revision and tests of tasks -> Ray's reference to them."""
+        self._packing = asyncio.Lock()
+        self._spawner = make_spawner(place, "").plain
         self._store = place.environ.get(STORE, "")
 
     async def run_attempt(self, attempt: Attempt) -> TaskEnded:
         """See `TaskExecutor.run_attempt`."""
-        work = Work(attempt, self._place.state_dir, self._folder, self._store)
-        ref = self._work.remote(msgspec.json.encode(work))
+        state_dir = "" if self._store else self._place.state_dir
+        work = Work(attempt, state_dir, os.path.basename(self._folder), self._store)
+        sources: Any = b""
+        if self._store:
+            async with self._packing:
+                sources, problem = await self._pack(attempt.task)
+            if problem:
+                return TaskEnded(attempt.task.id, "setup failed", problem, attempt.session)
+        ref = self._work.remote(msgspec.json.encode(work), sources)
         self._refs[attempt.task.id] = ref
         try:
-            return msgspec.json.decode(await ref, type=TaskEnded)
+            done = msgspec.json.decode(await ref, type=Done)
+            self._keep(os.path.join(self._folder, attempt.path), done.files)
+            return done.end
         except asyncio.CancelledError:
             self._ray.cancel(ref)
             raise
@@ -59,6 +82,29 @@ class RayExecutor(TaskExecutor):
         except self._ray.exceptions.RayError as error:
             problem = str(error).strip().partition("\n")[0]
             return TaskEnded(attempt.task.id, "node", problem, attempt.session)
+
+    async def _pack(self, task: Task) -> tuple[Any, str]:
+        """Return Ray's reference to the sources of a task, and the problem."""
+        named = (task.folder, task.base, task.tests)
+        if named not in self._sources:
+            path = os.path.join(self._folder, SOURCES_FOLDER)
+            sandbox = sandbox_in(self._place, path, [path])
+            folder = AttemptFolder(path, self._spawner, self._place.environ, sandbox)
+            if problem := await folder.pack(*named):
+                return None, problem
+            while len(self._sources) >= SOURCES_MAX:
+                del self._sources[next(iter(self._sources))]  # Ray keeps what a task needs
+            with open(os.path.join(path, SOURCES), "rb") as file:
+                self._sources[named] = self._ray.put(file.read())
+            shutil.rmtree(path, ignore_errors=True)
+        return self._sources[named], ""
+
+    @staticmethod
+    def _keep(folder: str, files: Mapping[str, bytes]) -> None:
+        if files:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        for name, data in files.items():
+            replace_file(os.path.join(folder, os.path.basename(name)), [data], durable=False)
 
     async def close(self) -> None:
         """See `Executor.close`."""

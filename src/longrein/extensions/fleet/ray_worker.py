@@ -2,51 +2,76 @@
 
 The settings and the keys are those of the node. Its processes end when the worker dies, since
 their supervisor does not outlive it.
+
+Where the sessions are in a shared store, the sources come with the task, and everything is below
+the state folder of the node: the next node makes the folder anew, and the session brings its tree.
 """
 
 import asyncio
 import os
+import shutil
 import signal
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, suppress
 
 import msgspec
 
 from longrein import __version__
 from longrein.app.run_context import read_run_context
 from longrein.events import LongreinError, UsageError
+from longrein.extensions.fleet.attempt_folder import PATCH
 from longrein.extensions.fleet.executor import Attempt
-from longrein.extensions.fleet.fleet_state import TaskEnded
-from longrein.extensions.fleet.local_executor import LocalExecutor, with_store
+from longrein.extensions.fleet.fleet_log import fleet_folder
+from longrein.extensions.fleet.fleet_state import UNCOUNTED, TaskEnded
+from longrein.extensions.fleet.local_executor import (
+    CHECK_LOG,
+    OUTPUT,
+    SETUP_LOG,
+    LocalExecutor,
+    with_store,
+)
 from longrein.options import Options
+
+FILE_BYTES_MAX = 1 << 20
+"""Most of the end of each output that goes back to the fleet."""
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Order to a worker. The folders are on a file system that all nodes share."""
+    """Order to a worker."""
 
     attempt: Attempt
     state_dir: str
-    folder: str
-    """Folder of the fleet."""
+    """State folder, on a file system that all nodes share; '' for that of the node."""
+    fleet: str
+    """Name of the fleet."""
     store: str
     """Address of the store of sessions; '' for that of the node's settings."""
     version: str = __version__
     """Version of longrein that runs the fleet."""
 
 
-def run_work(data: bytes) -> bytes:
-    """Run an attempt; return its `TaskEnded` as JSON.
+class Done(msgspec.Struct, frozen=True):
+    """Answer of a worker."""
+
+    end: TaskEnded
+    files: dict[str, bytes] = {}
+    """Files of the attempt's folder that the fleet keeps, where it does not see that folder."""
+
+
+def run_work(data: bytes, sources: bytes = b"") -> bytes:
+    """Run an attempt; return a `Done` as JSON. `sources`: see `LocalExecutor`.
 
     It may have been begun by a worker that died: then it goes on in its session.
     """
     work = msgspec.json.decode(data, type=Work)
     try:
-        return msgspec.json.encode(asyncio.run(_run(work)))
+        return msgspec.json.encode(asyncio.run(_run(work, sources)))
     except LongreinError as error:
         message = f"{os.uname().nodename}: {error}"
-        return msgspec.json.encode(TaskEnded(work.attempt.task.id, "node", message))
+        return msgspec.json.encode(Done(TaskEnded(work.attempt.task.id, "node", message)))
 
 
-async def _run(work: Work) -> TaskEnded:
+async def _run(work: Work, sources: bytes) -> Done:
     if work.version != __version__:
         raise UsageError(
             f"the node has longrein {__version__}, and the fleet is run by {work.version}: install "
@@ -56,14 +81,31 @@ async def _run(work: Work) -> TaskEnded:
     assert current is not None
     # how Ray cancels
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, current.cancel)
-    place = read_run_context(Options(state_dir=work.state_dir), folder=work.state_dir)
+    place = read_run_context(Options(state_dir=work.state_dir), folder=work.state_dir or "/")
     place = with_store(place, work.store)
+    folder = fleet_folder(place.state_dir, work.fleet)
     name = work.attempt.path.replace("/", "-")
-    executor = LocalExecutor(place, work.folder, os.path.join(work.folder, "supervisors", name))
+    executor = LocalExecutor(place, folder, os.path.join(folder, "supervisors", name), sources)
     await executor.wait_for_earlier()
     try:
         executor.submit(work.attempt)
         async with aclosing(executor.events()) as ends:
-            return await anext(ends)
+            end = await anext(ends)
     finally:
         await executor.close()
+    if not sources:
+        return Done(end)
+    attempt = os.path.join(folder, work.attempt.path)
+    done = Done(end, dict(_kept_files(attempt)))
+    if end.cause not in UNCOUNTED:
+        shutil.rmtree(attempt, ignore_errors=True)
+    return done
+
+
+def _kept_files(folder: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the patch of an attempt, and the ends of what its commands printed."""
+    for name in (PATCH, OUTPUT, SETUP_LOG, CHECK_LOG):
+        with suppress(FileNotFoundError), open(os.path.join(folder, name), "rb") as file:
+            if name != PATCH:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - FILE_BYTES_MAX))
+            yield name, file.read()
