@@ -344,18 +344,16 @@ def judge(mutant: Mutant, python: Path, folder: Path, lines: Mapping[int, list[s
     file = folder / "copy" / "src" / mutant.path
     before = file.read_bytes()
     file.write_bytes(before[: mutant.start] + mutant.text.encode() + before[mutant.end :])
+    chosen, once = varied(tests)[:TESTS_MAX], {"PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        code = run_tests(
-            python,
-            folder,
-            ["-x", "--timeout", "60", *varied(tests)[:TESTS_MAX]],
-            SECONDS_MAX,
-            PYTHONDONTWRITEBYTECODE="1",
-        )
+        code = run_tests(python, folder, ["-x", "--timeout", "60", *chosen], SECONDS_MAX, **once)
     finally:
         file.write_bytes(before)
-    if code == pytest.ExitCode.USAGE_ERROR:  # it says nothing of the mutant
-        raise SystemExit(f"the tests of {mutant.path} cannot be run: delete the folder of --map")
+    if code == pytest.ExitCode.USAGE_ERROR:  # a module of tests cannot be imported, or is not there
+        code = run_tests(python, folder, ["--collect-only", *chosen], SECONDS_MAX, **once)
+        if code == pytest.ExitCode.USAGE_ERROR:
+            raise SystemExit(f"no tests of {mutant.path} are here: delete the folder of --map")
+        return "killed"
     return "survived" if code == 0 else "killed"
 
 
