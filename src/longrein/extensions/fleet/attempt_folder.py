@@ -134,14 +134,23 @@ class AttemptFolder:
         packed = ("tar", "-cf", SOURCES, "--", *names)
         return problem or (await self._run(packed, self.path)).problem
 
-    async def unpack_sources(self, data: bytes) -> str:
+    async def unpack_work(self, data: bytes) -> str:
         """Make the folder anew from what `pack` has written; return the problem."""
         await self._run(("rm", "-rf", "--", self.path), "/")
         os.makedirs(self.path, mode=0o700)
+        return await self._unpack_sources(data, WORK)
+
+    async def unpack_tests(self, data: bytes) -> str:
+        """Add the tests of what `pack` has written, once no agent reads them; return the
+        problem.
+        """
+        return await self._unpack_sources(data, TESTS)
+
+    async def _unpack_sources(self, data: bytes, name: str) -> str:
         packed = os.path.join(self.path, SOURCES)
-        with open(packed, "xb") as file:
+        with open(packed, "wb") as file:
             file.write(data)
-        problem = (await self._run(("tar", "-xf", SOURCES), self.path)).problem
+        problem = (await self._run(("tar", "-xf", SOURCES, "--", name), self.path)).problem
         os.unlink(packed)
         return problem
 

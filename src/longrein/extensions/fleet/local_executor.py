@@ -37,6 +37,7 @@ from longrein.workspace import (
 )
 from longrein.workspace.command_environment import children_environment
 from longrein.workspace.supervisor_client import connect
+from longrein.workspace.tree_records import CheckpointError
 
 COMMAND_S = 1800.0
 """Time limit of `setup`, and of `check` without `limits.check_seconds`."""
@@ -132,11 +133,7 @@ class LocalExecutor(TaskExecutor):
         path = os.path.join(self._folder, attempt.path)
         sandbox = sandbox_in(self._place, path, [path])
         folder = AttemptFolder(path, self.spawner, self._place.environ, sandbox, task.image)
-        if self._sources and task.tests:
-            task = msgspec.structs.replace(task, tests=os.path.join(path, TESTS))
-            attempt = msgspec.structs.replace(attempt, task=task)
-        is_new = not folder.is_ready
-        if is_new:
+        if not folder.is_ready:
             problem = await self._copy(folder, task)
             problem = problem or await folder.unpack()
             problem = problem or await self._set_up(folder, task.setup)
@@ -145,7 +142,7 @@ class LocalExecutor(TaskExecutor):
             problem = problem or await folder.finish()
             if problem:
                 return TaskEnded(task.id, "setup failed", problem, attempt.session)
-        outcome, cause, message = await self._agent(attempt, folder, is_new=is_new)
+        outcome, cause, message = await self._agent(attempt, folder)
         end = TaskEnded(
             task.id,
             cause,
@@ -165,7 +162,7 @@ class LocalExecutor(TaskExecutor):
 
     async def _copy(self, folder: AttemptFolder, task: Task) -> str:
         if self._sources:
-            return await folder.unpack_sources(self._sources)
+            return await folder.unpack_work(self._sources)
         return await folder.copy(task.folder, task.base)
 
     async def _judge(self, attempt: Attempt, folder: AttemptFolder, end: TaskEnded) -> TaskEnded:
@@ -191,9 +188,13 @@ class LocalExecutor(TaskExecutor):
 
     async def _test(self, task: Task, folder: AttemptFolder, end: TaskEnded) -> TaskEnded:
         """Run the tests of a task, which decide by their reward, also after a limit."""
-        tests = os.path.join(folder.path, "harbor")
+        tests, given = os.path.join(folder.path, "harbor"), task.tests
+        if self._sources:
+            given = os.path.join(folder.path, TESTS)
+            if problem := await folder.unpack_tests(self._sources):
+                return msgspec.structs.replace(end, cause="check failed", message=problem)
         try:
-            command = prepare_tests(task.tests, tests)
+            command = prepare_tests(given, tests)
         except OSError as error:
             message = f"the tests in {task.tests} cannot be copied: {error}"
             return msgspec.structs.replace(end, cause="check failed", message=message)
@@ -201,13 +202,13 @@ class LocalExecutor(TaskExecutor):
         limit_s = task.limits.check_seconds or COMMAND_S
         result = await self._command(folder, command, CHECK_LOG, confinement, limit_s)
         remove_tests(tests)
-        reward, problem = read_reward(tests)
+        reward, missing = read_reward(tests)
         end = msgspec.structs.replace(end, check_code=result.exit.code, reward=reward)
         if reward is not None and reward >= SOLVED:
             return msgspec.structs.replace(end, cause="done")
         if end.cause == "limit":
             return end
-        message = problem or f"the reward is {reward:g}; {result.problem}".rstrip("; ")
+        message = missing or f"the reward is {reward:g}; {result.problem}".rstrip("; ")
         return msgspec.structs.replace(end, cause="check failed", message=message)
 
     # --- Commands of the task ---------------------------------------------------------------------
@@ -243,16 +244,14 @@ class LocalExecutor(TaskExecutor):
     # --- The agent --------------------------------------------------------------------------------
 
     async def _agent(
-        self, attempt: Attempt, folder: AttemptFolder, *, is_new: bool
+        self, attempt: Attempt, folder: AttemptFolder
     ) -> tuple[SessionOutcome, Cause, str]:
-        """Start the agent or let it go on; nothing is run if its session is done already. `is_new`:
-        the folder has just been made.
-        """
+        """Start the agent or let it go on; nothing is run if its session is done already."""
         state_dir = self._place.state_dir
         await wait_until(lambda: not is_open(state_dir, attempt.session), CLOSED_S)
         outcome = session_outcome(state_dir, attempt.session)
         if outcome.reason in ENDS:  # the fleet or the node was killed before this was noted
-            if is_new:
+            if self._sources:
                 self._bring_tree(attempt.session, folder, first=False)
             return outcome, ENDS[outcome.reason], outcome.message
         words = ["--session-id", attempt.session, "--", attempt.task.prompt]
@@ -268,8 +267,8 @@ class LocalExecutor(TaskExecutor):
     def _bring_tree(self, session: str, folder: AttemptFolder, *, first: bool) -> None:
         """Check out what a session has found, or left, on another machine, if it has been on one.
 
-        Raises `CheckpointError`, OSError, and what a read of the store raises. Nothing else runs
-        here meanwhile.
+        Nothing else runs here meanwhile. Raises `LongreinError` where that is not possible,
+        OSError.
         """
         from longrein.agent.stored_trees import check_out_stored
         from longrein.workspace.root_copies import CheckpointStore
@@ -278,7 +277,12 @@ class LocalExecutor(TaskExecutor):
         with suppress(SessionUnknown), closing(Reader(self._place.state_dir, session)) as reader:
             found = sorted(reader.of_kind("CheckpointTaken"), key=lambda entry: entry.seq)
             events = [one.event for one in found if isinstance(one.event, CheckpointTaken)]
-            check_out_stored(events, folder.work, store, reader.blob, first=first)
+            try:
+                left = check_out_stored(events, folder.work, store, reader.blob, first=first)
+            except CheckpointError as error:
+                left = [str(error)]
+            if left:
+                raise LongreinError(f"the files are not as on the other machine: {left[0]}")
 
     async def _longrein(
         self, attempt: Attempt, folder: AttemptFolder, words: list[str]
