@@ -3,11 +3,13 @@ mounts, rights below a folder, plans of a rewind.
 """
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from longrein.agent.rewind_trees import RootPlan, _left_out, _plan_folders
+from longrein.workspace import shadow_repository
 from longrein.workspace.folder_stamps import SETTLED_NS, FolderStamps
 from longrein.workspace.folder_watch import FolderWatch
 from longrein.workspace.root_copies import CheckpointStore
@@ -20,7 +22,7 @@ from longrein.workspace.sandbox.protected import (
 )
 from longrein.workspace.sandbox.tool_caches import cache_folder
 from longrein.workspace.supervisor.mount_process import READ, WRITE, Mount
-from longrein.workspace.tree_records import TreeRecord, decode, usual_mode
+from longrein.workspace.tree_records import CheckpointError, TreeRecord, decode, usual_mode
 
 CORE = "[core]\n\tbare = false\n"
 FULL = CORE + "#" * (GIT_FILE_BYTES_MAX - len(CORE))
@@ -181,3 +183,40 @@ def test_another_record_is_refused(data: str) -> None:
 )
 def test_usual_permissions_follow_the_umask(mode: int, umask: int, usual: int) -> None:
     assert usual_mode(mode, umask) == usual
+
+
+@pytest.mark.parametrize(
+    ("files", "in_git", "is_kept"),
+    [
+        ((4, 3), False, True),
+        ((4, 4), False, False),
+        ((1, 1, 1), False, True),
+        ((1, 1, 1, 1), False, False),
+        ((9,), True, True),
+        ((1, 1), True, True),
+        ((1, 1, 1), True, False),
+    ],
+)
+def test_a_tree_is_kept_up_to_a_size(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: tuple[int, ...],
+    in_git: bool,
+    is_kept: bool,
+) -> None:
+    monkeypatch.setattr(shadow_repository, "LOOSE_FILES_MAX", 3)
+    monkeypatch.setattr(shadow_repository, "LOOSE_BYTES_MAX", 7)
+    monkeypatch.setattr(shadow_repository, "TRACKED_MAX", 2 if in_git else 9)
+    root = tmp_path / "root"
+    (root / "folder").mkdir(parents=True)
+    for number, size_bytes in enumerate(files):
+        (root / str(number)).write_text("x" * size_bytes)
+    if in_git:
+        for command in ("init", "add ."):
+            subprocess.run(["git", *command.split()], cwd=root, check=True, capture_output=True)
+    store = CheckpointStore(str(tmp_path / "store"), os.environ)
+    if is_kept:
+        store.repository(str(root)).take()
+    else:
+        with pytest.raises(CheckpointError, match="more than"):
+            store.repository(str(root)).take()
