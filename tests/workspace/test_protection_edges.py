@@ -96,6 +96,34 @@ def test_stamps_are_trusted_once_they_are_settled(tmp_path: Path) -> None:
     assert stamps.look(settled)
 
 
+def test_stamps_know_all_folders_above_a_file(tmp_path: Path) -> None:
+    stamps = FolderStamps(str(tmp_path))
+    stamps.add(["a/b/c", "a/d", "top"])
+    assert set(stamps.folders) == {"", "a", "a/b"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "readable", "closed"),
+    [(0o700, False, ["x"]), (0o700, True, []), (0o755, False, []), (0o754, False, ["x"])],
+)
+def test_folders_that_cannot_be_read_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, readable: bool, closed: list[str]
+) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x").chmod(mode)
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(os, "access", lambda *_: readable)
+    stamps = FolderStamps(str(tmp_path))
+    stamps.add(["x/a"])
+    settled = (tmp_path / "x").stat().st_mtime_ns + 2 * SETTLED_NS
+    assert stamps.look(settled)
+    assert stamps.closed == closed
+    assert not stamps.look(settled)
+    (tmp_path / "x").rmdir()
+    assert stamps.look(settled)
+    assert stamps.closed == []
+
+
 def test_a_closed_watch_holds_no_descriptor(tmp_path: Path) -> None:
     watch = FolderWatch(str(tmp_path))
     watch.begin([""])
