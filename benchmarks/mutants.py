@@ -63,7 +63,7 @@ PROMISE_TESTS = tuple(
     f"tests/{name}"
     for name in (
         *("agent", "cli", "config", "context", "mcp_servers", "permissions", "standards", "store"),
-        *("tools", "workspace"),
+        *("test_sdk.py", "tools", "workspace"),
     )
 )
 SWAPPED: dict[type, type] = {
@@ -177,9 +177,9 @@ def changes(node: Any) -> Iterator[tuple[str, str]]:
             yield str(value + 1), "number"
         case ast.IfExp(test=test, body=body, orelse=other):
             yield f"({ast.unparse(ast.IfExp(test, other, body))})", "condition"
-        case ast.Return(value=ast.expr() as value) if not (
-            isinstance(value, ast.Constant) and value.value is None
-        ):
+        case ast.Return(value=ast.Constant(value=None | False)):
+            pass  # as false as None
+        case ast.Return(value=ast.expr()):
             yield "return None", "return"
         case ast.Expr(value=ast.Call() | ast.Await()):
             yield "pass", "call"

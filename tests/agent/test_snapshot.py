@@ -61,6 +61,7 @@ def test_what_the_clearing_policy_remembers_is_the_same_again(seed: int) -> None
     now_us = live.asked_at + 1
     assert isinstance(live.worth, ClearingMemory)
     resumed = again(live)
+    assert isinstance(resumed.worth, ClearingMemory)
     assert encode_state(resumed) == encode_state(live)
     assert decide(resumed, walk.budget, now_us) == decide(live, walk.budget, now_us)
     assert encode_state(resumed) == encode_state(live)

@@ -3,14 +3,20 @@ approvals (S054).
 """
 
 import json
+import os
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from longrein.agent.messages import UserMessage
 from longrein.config.trusted_folders import left_out_files, trust_preview
-from longrein.events import SettingsError, UsageError
-from longrein.extensions.mcp.server_config import McpServer, OAuthOptions
+from longrein.events import SettingsError, Text, UsageError
+from longrein.extensions.mcp.mcp_command import describe
+from longrein.extensions.mcp.server_config import McpServer, OAuthOptions, token_path
+from longrein.extensions.mcp.server_confinement import _environment_programs
 from longrein.extensions.mcp.server_files import (
     approve_servers,
     change_entry,
@@ -19,6 +25,8 @@ from longrein.extensions.mcp.server_files import (
     read_server,
     server_secrets,
 )
+from longrein.extensions.mcp.servers import ServerView
+from longrein.extensions.mcp.session_part import _prompt_line, _split_words
 from longrein.settings_schema import Settings
 
 ENVIRON = {"PORT": "", "TOKEN": "t0ken", "HOST": "h"}
@@ -347,3 +355,90 @@ def test_an_entry_of_a_project_cannot_approve_its_own_calls(person: Person) -> N
         assert given == read_server("a", plain, ENVIRON, scope, "")
     person.write_project(a=plain | own)
     assert [server.name for server in person.load().unapproved] == ["a"]
+
+
+def test_the_nearest_file_of_a_project_decides_about_a_server(person: Person) -> None:
+    inner = person.project / "sub"
+    inner.mkdir()
+    person.write_project(a={"command": "outer"}, b={"command": "outer"})
+    assert approve_servers(str(person.state), str(person.project), ["a"]) == ["a"]
+    person.write(inner / ".mcp.json", a={"command": "inner"}, b={"command": "inner"})
+
+    def told() -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+        found = load_mcp_servers(
+            str(inner), str(person.home), person.environ, str(person.state), trusted=True
+        )
+        return [one.command for one in found.servers], [one.command for one in found.unapproved]
+
+    assert told() == ([("outer",)], [("inner",)])
+    approve_servers(str(person.state), str(inner))
+    assert sorted(told()[0]) == [("inner",), ("inner",)]
+    assert told()[1] == []
+
+
+@pytest.mark.parametrize(
+    ("tools", "told"),
+    [
+        (0, "no tools"),
+        (1, "1 tools (t0)"),
+        (20, f"20 tools ({', '.join(f't{i}' for i in range(20))})"),
+        (21, f"21 tools ({', '.join(f't{i}' for i in range(20))} and 1 more)"),
+    ],
+)
+def test_a_connected_server_is_told_in_a_line(tools: int, told: str) -> None:
+    names = tuple(f"mcp__s__t{i}" for i in range(tools))
+    view = ServerView("s", "connected", "", "x", "user", names, title="Shop", protocol="1")
+    assert describe(view) == f"s: connected, Shop, protocol 1: {told}"
+    more = msgspec.structs.replace(view, prompts=("a", "b"), resources=True)
+    assert describe(more) == f"s: connected, Shop, protocol 1: {told}, 2 prompts, resources"
+    failed = msgspec.structs.replace(view, status="failed", problem="why")
+    assert describe(failed) == "s: failed: why"
+
+
+def test_tokens_belong_to_the_address_of_a_server() -> None:
+    one, other = (read({"url": f"https://{host}"}) for host in "ab")
+    assert token_path(one, "/t") == f"/t/s-{sha256(b'https://a').hexdigest()[:16]}.json"
+    assert token_path(one, "/t") != token_path(other, "/t")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("/mcp__shop__buy a b", "/mcp__shop__buy a b"),
+        (" /mcp__s__b\n", "/mcp__s__b"),
+        ("/mcp__s__", "/mcp__s__"),
+        ("/mcp____b", "/mcp____b"),
+        ("/mcp__shop a__b", ""),
+        ("/mcp__", ""),
+        ("/mcp_a__b", ""),
+        ("buy /mcp__shop__buy", ""),
+    ],
+)
+def test_a_message_that_is_a_prompt_of_a_server_is_known(text: str, line: str) -> None:
+    assert _prompt_line(UserMessage((Text(text),))) == line
+    assert _prompt_line(UserMessage(())) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("a b", ["a", "b"]), ('a "b c" d', ["a", "b c", "d"]), ("  ", []), ('"a', ['"a'])],
+)
+def test_quotes_hold_a_word_together(line: str, words: list[str]) -> None:
+    assert _split_words(line) == words
+
+
+@pytest.mark.parametrize(
+    ("config", "programs"),
+    [
+        ("home = /opt/py/bin\nversion = 3\n", ["bin/python", "/opt/py/bin/python3"]),
+        ("version = 3\n", ["bin/python"]),
+        (None, []),
+    ],
+)
+def test_an_environment_names_its_interpreters(
+    tmp_path: Path, config: str | None, programs: list[str]
+) -> None:
+    if config is not None:
+        (tmp_path / "pyvenv.cfg").write_text(config)
+    found = _environment_programs(f"{tmp_path}/bin/server")
+    assert found == [os.path.join(tmp_path, name) for name in programs]

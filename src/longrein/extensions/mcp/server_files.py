@@ -376,8 +376,9 @@ class _Folder(msgspec.Struct):
             local += self.servers(entries_in(here), "local", self.shown(path))
         return [*users, *local]
 
-    def refused(self, *, trusted: bool) -> set[str]:
-        """Return the names of project servers that the user has refused in Claude Code.
+    def refused(self) -> set[str]:
+        """Return the names of project servers that the user has refused in Claude Code. Opens files
+        of the project, which must be trusted.
 
         Its approvals are not taken over: they are by name alone, so that an entry could be
         replaced.
@@ -386,9 +387,10 @@ class _Folder(msgspec.Struct):
         projects = claude.get("projects") if isinstance(claude, dict) else None
         found = [_of_folder(projects, self.cwd)] if isinstance(projects, dict) else []
         root = project_root(self.cwd).rstrip("/")
-        places = (self.home, root) if trusted else (self.home,)
         found += [
-            self.document(f"{place}/.claude/{name}") for place in places for name in CLAUDE_SETTINGS
+            self.document(f"{place}/.claude/{name}")
+            for place in (self.home, root)
+            for name in CLAUDE_SETTINGS
         ]
         names = [one.get("disabledMcpjsonServers") for one in found if isinstance(one, dict)]
         return {
@@ -434,12 +436,11 @@ def load_mcp_servers(
         found.update((server.name, server) for server, _ in layers if server.scope == "user")
         rulings = read_approvals(state_dir)
         files = project_servers_files(cwd) if trusted else []
-        refused = folder.refused(trusted=trusted) if files else set()
+        refused = folder.refused() if files else set()
         for path in files:
             for server, raw in folder.servers(
                 entries_in(folder.document(path)), "project", folder.shown(path)
             ):
-                unapproved.pop(server.name, None)
                 if server.name in refused:
                     continue
                 digest, _, widened = rulings.get(_key(path, server.name), "").partition(" ")

@@ -202,16 +202,17 @@ def is_plain_repository(path: str) -> bool:
     anything.
     """
     try:
-        lines = read(f"{path}/config", GIT_FILE_BYTES_MAX + 1).decode("utf-8", "replace")
+        config = read(f"{path}/config", GIT_FILE_BYTES_MAX + 1)
         with open_folder(path) as git:
             is_small = not any(map(git.has, (*GIT_FILES[2:], "modules", "worktrees")))
             is_small &= git.is_folder("hooks") or not git.has("hooks")
     except OSError:
         return False
-    if not is_small or len(lines) > GIT_FILE_BYTES_MAX:
+    if not is_small or len(config) > GIT_FILE_BYTES_MAX:
         return False
+    lines = config.decode("utf-8", "replace").splitlines()
     hooks = _names_in(f"{path}/hooks")
-    return all(map(_HARMLESS_SETTING.fullmatch, lines.splitlines())) and all(
+    return all(map(_HARMLESS_SETTING.fullmatch, lines)) and all(
         name.endswith(".sample") for name in hooks
     )
 

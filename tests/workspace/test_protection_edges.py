@@ -1,0 +1,250 @@
+"""Edges of what protects files, without a sandbox: caches, new repositories, stamps of folders,
+mounts, rights below a folder, plans of a rewind.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from longrein.agent.rewind_trees import RootPlan, _left_out, _plan_folders
+from longrein.workspace import shadow_repository
+from longrein.workspace.folder_stamps import SETTLED_NS, FolderStamps
+from longrein.workspace.folder_watch import FolderWatch
+from longrein.workspace.root_copies import CheckpointStore
+from longrein.workspace.sandbox.bubblewrap import _needed
+from longrein.workspace.sandbox.landlock import _allow
+from longrein.workspace.sandbox.protected import (
+    GIT_FILE_BYTES_MAX,
+    is_plain_repository,
+    writable_exceptions,
+)
+from longrein.workspace.sandbox.tool_caches import cache_folder
+from longrein.workspace.supervisor.mount_process import READ, WRITE, Mount
+from longrein.workspace.tree_records import CheckpointError, TreeRecord, decode, usual_mode
+
+CORE = "[core]\n\tbare = false\n"
+FULL = CORE + "#" * (GIT_FILE_BYTES_MAX - len(CORE))
+NAMES_A_PROGRAM = "\n\tfsmonitor = ./x\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "is_plain"),
+    [
+        ({"config": CORE}, True),
+        ({}, False),
+        ({"config": FULL}, True),
+        ({"config": FULL + "#"}, False),
+        ({"config": CORE + "#" + "é" * 2_040 + NAMES_A_PROGRAM}, False),  # bytes, not characters
+        ({"config": CORE + NAMES_A_PROGRAM}, False),
+        ({"config": CORE, "hooks/pre-commit.sample": ""}, True),
+        ({"config": CORE, "hooks/pre-commit": ""}, False),
+        ({"config": CORE, "hooks": ""}, False),
+        ({"config": CORE, "config.worktree": ""}, False),
+        ({"config": CORE, "commondir": ""}, False),
+        ({"config": CORE, "modules/x": ""}, False),
+        ({"config": CORE, "worktrees/x": ""}, False),
+    ],
+)
+def test_a_new_repository_executes_nothing(
+    tmp_path: Path, files: dict[str, str], is_plain: bool
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert is_plain_repository(str(tmp_path)) is is_plain
+
+
+def test_commands_may_change_only_real_folders_in_a_protected_one(tmp_path: Path) -> None:
+    folder = tmp_path / ".claude"
+    (folder / "worktrees").mkdir(parents=True)
+    assert writable_exceptions(str(folder)) == [f"{folder}/worktrees"]
+    (folder / "worktrees").rename(tmp_path / "elsewhere")
+    assert writable_exceptions(str(folder)) == []
+    (folder / "worktrees").symlink_to(tmp_path / "elsewhere")
+    assert writable_exceptions(str(folder)) == []
+    assert writable_exceptions(str(tmp_path)) == []
+
+
+def test_the_cache_of_a_project_lies_where_the_user_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, other = str(tmp_path / "home"), str(tmp_path / "other")
+    found = cache_folder(home, {}, "/work/repo")
+    assert found.startswith(f"{home}/.cache/longrein/repo-")
+    assert cache_folder(home, {"XDG_CACHE_HOME": "cache"}, "/work/repo") == found
+    moved = cache_folder(home, {"XDG_CACHE_HOME": other}, "/work/repo")
+    assert moved == found.replace(f"{home}/.cache", other)
+    assert cache_folder(home, {}, "/else/repo") != found
+    assert "/root-" in cache_folder(home, {}, "/")
+    asked = []
+    monkeypatch.setattr(os, "access", lambda *words: asked.append(words))
+    assert cache_folder(home, {}, "/work/repo") == ""
+    assert asked == [(str(tmp_path), os.W_OK)]
+
+
+def test_stamps_are_trusted_once_they_are_settled(tmp_path: Path) -> None:
+    stamps = FolderStamps(str(tmp_path))
+    changed = tmp_path.stat().st_mtime_ns
+    settled = changed + SETTLED_NS
+    assert [stamps.look(now) for now in (settled, settled)] == [True, True]
+    assert [stamps.look(now) for now in (settled + 1, settled + 1)] == [True, False]
+    os.utime(tmp_path, ns=(changed - 1, changed - 1))
+    assert [stamps.look(settled), stamps.look(settled)] == [True, False]
+    stamps.complete = False
+    assert stamps.look(settled)
+
+
+def test_stamps_know_all_folders_above_a_file(tmp_path: Path) -> None:
+    stamps = FolderStamps(str(tmp_path))
+    stamps.add(["a/b/c", "a/d", "top"])
+    assert set(stamps.folders) == {"", "a", "a/b"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "readable", "closed"),
+    [(0o700, False, ["x"]), (0o700, True, []), (0o755, False, []), (0o754, False, ["x"])],
+)
+def test_folders_that_cannot_be_read_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, readable: bool, closed: list[str]
+) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x").chmod(mode)
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(os, "access", lambda *_: readable)
+    stamps = FolderStamps(str(tmp_path))
+    stamps.add(["x/a"])
+    settled = (tmp_path / "x").stat().st_mtime_ns + 2 * SETTLED_NS
+    assert stamps.look(settled)
+    assert stamps.closed == closed
+    assert not stamps.look(settled)
+    (tmp_path / "x").rmdir()
+    assert stamps.look(settled)
+    assert stamps.closed == []
+
+
+def test_a_closed_watch_holds_no_descriptor(tmp_path: Path) -> None:
+    watch = FolderWatch(str(tmp_path))
+    watch.begin([""])
+    queue = watch._queue
+    if queue < 0:
+        pytest.skip("the system has no watches")
+    watch.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(queue)
+    watch.close()
+    assert watch.take([""]) is None
+
+
+@pytest.mark.parametrize(
+    ("mounts", "needed"),
+    [
+        ("r/a r/a/b", "/a"),
+        ("r/a w/a/b r/a/b/c", "/a /a/b /a/b/c"),
+        ("r/a w/a/b r/a/c", "/a /a/b"),
+        ("w/a r/a/b r/a/b/c r/a/d", "/a /a/b /a/d"),
+        ("r/a r/ab", "/a /ab"),
+        ("r/b w/a", "/a /b"),
+        ("w/a w/a/b", "/a /a/b"),
+    ],
+)
+def test_a_read_only_mount_is_made_once(mounts: str, needed: str) -> None:
+    kinds = {"r": READ, "w": WRITE}
+    given = {word[1:]: Mount(kinds[word[0]], word[1:], word[1:]) for word in mounts.split()}
+    assert [mount.path for mount in _needed(given)] == needed.split()
+
+
+@pytest.mark.parametrize(
+    ("closed", "at_least", "expected"),
+    [
+        ("", 1, {"": 6}),
+        ("a/x", 0, {"a/y": 6, "b": 6, "f": 6}),
+        ("a/x", 1, {"": 1, "a": 1, "a/y": 6, "b": 6, "f": 6}),
+        ("a", 1, {"": 1, "b": 6, "f": 6}),
+        ("a f", 0, {"b": 6}),
+        (".", 1, {}),
+    ],
+)
+def test_rights_end_at_closed_paths(
+    tmp_path: Path, closed: str, at_least: int, expected: dict[str, int]
+) -> None:
+    for name in ("a/x", "a/y", "b/z", "f"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to("b")
+    rules: dict[str, int] = {}
+    _allow(rules, str(tmp_path), 6, at_least, {str(tmp_path / name) for name in closed.split()})
+    assert rules == {str(tmp_path / name): rights for name, rights in expected.items()}
+
+
+def test_rights_of_a_path_add_up() -> None:
+    rules = {"/none": 1}
+    _allow(rules, "/none", 2, 0, set())
+    _allow(rules, "/none", 8, 4, {"/none/x"})
+    assert rules == {"/none": 7}
+
+
+def test_a_rewind_keeps_the_folders_that_existed(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path.with_name("store")), os.environ)
+    plan = RootPlan(str(tmp_path), store.repository(str(tmp_path)))
+    was = TreeRecord("", 0, folders=("e/f",), skipped={"big/x": "too large"})
+    now = TreeRecord("", 0, folders=("e/f", "e/g", "a", "new/one"))
+    _plan_folders(plan, was, now, ["a/b/c", "a/d", "top"])
+    full = {str(tmp_path / name) for name in ("a", "a/b", "e", "e/f", "big")}
+    assert plan.keep_folders == full
+    assert plan.folders == [f"{tmp_path}/e/f"]
+    assert plan.extra_folders == [f"{tmp_path}/e/g", f"{tmp_path}/new/one"]
+    assert _left_out("big/x/deep", was) == "too large"
+    assert _left_out("big/y", was) == ""
+
+
+@pytest.mark.parametrize("data", ["{}", '"ab"', "[]", "[1]", "[1,2,3]", "2", "["])
+def test_another_record_is_refused(data: str) -> None:
+    with pytest.raises(ValueError, match=r"not a record|Expecting"):
+        decode(data.encode())
+
+
+@pytest.mark.parametrize(
+    ("mode", "umask", "usual"),
+    [(0o100644, 0o022, 0o644), (0o100755, 0o022, 0o755), (0o100655, 0o007, 0o660)],
+)
+def test_usual_permissions_follow_the_umask(mode: int, umask: int, usual: int) -> None:
+    assert usual_mode(mode, umask) == usual
+
+
+@pytest.mark.parametrize(
+    ("files", "in_git", "is_kept"),
+    [
+        ((4, 3), False, True),
+        ((4, 4), False, False),
+        ((1, 1, 1), False, True),
+        ((1, 1, 1, 1), False, False),
+        ((9,), True, True),
+        ((1, 1), True, True),
+        ((1, 1, 1), True, False),
+    ],
+)
+def test_a_tree_is_kept_up_to_a_size(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: tuple[int, ...],
+    in_git: bool,
+    is_kept: bool,
+) -> None:
+    monkeypatch.setattr(shadow_repository, "LOOSE_FILES_MAX", 3)
+    monkeypatch.setattr(shadow_repository, "LOOSE_BYTES_MAX", 7)
+    monkeypatch.setattr(shadow_repository, "TRACKED_MAX", 2 if in_git else 9)
+    root = tmp_path / "root"
+    (root / "folder").mkdir(parents=True)
+    for number, size_bytes in enumerate(files):
+        (root / str(number)).write_text("x" * size_bytes)
+    if in_git:
+        for command in ("init", "add ."):
+            subprocess.run(["git", *command.split()], cwd=root, check=True, capture_output=True)
+    store = CheckpointStore(str(tmp_path / "store"), os.environ)
+    if is_kept:
+        store.repository(str(root)).take()
+    else:
+        with pytest.raises(CheckpointError, match="more than"):
+            store.repository(str(root)).take()
