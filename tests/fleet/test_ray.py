@@ -90,6 +90,7 @@ def test_nodes_that_share_a_store_alone_hand_over_the_work_tree(
     """Each node has a state folder of its own, and none sees the folder of the task."""
     fleet.cli.forks = False
     address = postgresql.new_schema()
+    shared = f"SELECT body FROM {address.rpartition('%3D')[2]}.shared"
     states = fleet.cli.folder / "nodes"
     go = f"echo wait >> acts.log; until [ -e {fleet.cli.project}/go ]; do sleep 0.05; done"
     act = (
@@ -121,8 +122,11 @@ def test_nodes_that_share_a_store_alone_hand_over_the_work_tree(
     cluster = RayCluster({**fleet.cli.env, NODE_STATES: str(states)}, nodes=1, cpus=1)
     try:
         where = ("--engine", "ray", "--address", cluster.address, "--store", address)
+        where += ("--requests-per-minute", "600")
         running = fleet.cli.start("fleet", "run", fleet.tasks(task), *where)
         wait_until(lambda: works() == [["first", "wait"]])
+        ((rates,),) = postgresql.run(shared)
+        assert (rates[:36], b"free_s" in rates) == (b'{"limits":{"requests_per_minute":600', True)
         repository.rename(fleet.folder / "elsewhere")
         tests.rename(fleet.folder / "tests-elsewhere")
         cluster.kill_node()
@@ -132,6 +136,7 @@ def test_nodes_that_share_a_store_alone_hand_over_the_work_tree(
         assert ended.code == 0, ended.err
     finally:
         cluster.close()
+    assert postgresql.run(shared) == []
     words = fleet.fleet("results", "tasks", "--store", address).out
     one = json.loads(words)
     assert (one["cause"], one["reward"]) == ("done", 1.0)
@@ -190,7 +195,7 @@ def test_a_node_that_cannot_work_says_why_and_its_task_is_not_counted(
         ("0.0.0", str(fleet.plain), "install the same version on all nodes"),
         (__version__, "/not/there", "/not/there is not a folder"),
     ):
-        work = Work(attempt, state_dir, "fleet", "", version)
+        work = Work(attempt, state_dir, "fleet", "", version=version)
         end = msgspec.json.decode(run_work(msgspec.json.encode(work)), type=Done).end
         assert (end.id, end.cause) == ("one", "node")
         assert words in end.message

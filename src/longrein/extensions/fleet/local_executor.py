@@ -88,13 +88,19 @@ class LocalExecutor(TaskExecutor):
     """An `Executor` of processes on this machine."""
 
     def __init__(
-        self, place: RunContext, folder: str, spool: str = "", sources: bytes = b""
+        self,
+        place: RunContext,
+        folder: str,
+        spool: str = "",
+        sources: bytes = b"",
+        rates: str = "",
     ) -> None:
         """`folder`: that of the fleet. `spool`: that of the supervisor of its processes.
         `sources`: of the attempt, as `AttemptFolder.pack` writes them; empty where the folders of
-        its task are here.
+        its task are here. `rates`: name of the fleet's rates in the store; '' for a file.
         """
         super().__init__()
+        self._rates = rates or os.path.join(folder, RATES)
         self._sources = sources
         self._place, self._folder = place, folder
         self._spool = spool or os.path.join(folder, "supervisor")
@@ -292,7 +298,7 @@ class LocalExecutor(TaskExecutor):
         environ = {
             **self._place.environ,
             "LONGREIN_TASKS_KEEP_HOURS": TASK_HOURS,
-            "LONGREIN_RATES": os.path.join(self._folder, RATES),
+            "LONGREIN_RATES": self._rates,
             "LONGREIN_OWN_FOLDER": folder.work,
         }
         environ |= {"LONGREIN_SANDBOX_IMAGE": folder.image} if folder.image else {}

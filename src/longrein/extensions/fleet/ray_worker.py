@@ -46,6 +46,8 @@ class Work(msgspec.Struct, frozen=True):
     """Name of the fleet."""
     store: str
     """Address of the store of sessions; '' for that of the node's settings."""
+    rates: str = ""
+    """Name of the fleet's rates in the store; '' for the file in its folder."""
     version: str = __version__
     """Version of longrein that runs the fleet."""
 
@@ -85,7 +87,8 @@ async def _run(work: Work, sources: bytes) -> Done:
     place = with_store(place, work.store)
     folder = fleet_folder(place.state_dir, work.fleet)
     name = work.attempt.path.replace("/", "-")
-    executor = LocalExecutor(place, folder, os.path.join(folder, "supervisors", name), sources)
+    spool = os.path.join(folder, "supervisors", name)
+    executor = LocalExecutor(place, folder, spool, sources, work.rates)
     await executor.wait_for_earlier()
     try:
         executor.submit(work.attempt)
