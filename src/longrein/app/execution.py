@@ -201,14 +201,14 @@ def checkpoint_opener(
             store,
             bytes_max,
             keeps_index=not run_context.options.print,
-            place=_place(store.folder, workspace.roots[0]) if log.is_shared else "",
+            place=place_of(store.folder, workspace.roots[0]) if log.is_shared else "",
             owns_folder=run_context.environ.get("LONGREIN_OWN_FOLDER") == workspace.roots[0],
         )
 
     return open_them
 
 
-def _place(folder: str, root: str) -> str:
+def place_of(folder: str, root: str) -> str:
     """Return an id of a work tree whose checkpoints are in `folder`, which no other machine has."""
     path = os.path.join(folder, "place")
     if not os.path.exists(path):

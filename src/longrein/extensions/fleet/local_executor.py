@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from longrein.app.execution import sandbox_in
+from longrein.app.execution import place_of, sandbox_in
 from longrein.app.run_context import CLOCK, RunContext, use_store_at
 from longrein.events import CheckpointTaken, LongreinError, SessionUnknown
 from longrein.extensions.fleet.attempt_folder import (
@@ -28,6 +28,7 @@ from longrein.extensions.fleet.fleet_tasks import Task
 from longrein.extensions.fleet.harbor_check import SOLVED, prepare_tests, read_reward, remove_tests
 from longrein.extensions.fleet.session_outcome import SessionOutcome, session_outcome
 from longrein.store import Reader, is_open
+from longrein.store.session_folder import CHECKPOINTS, session_folder
 from longrein.workspace import (
     CommandExit,
     CommandSpec,
@@ -147,7 +148,7 @@ class LocalExecutor(TaskExecutor):
             problem = problem or await folder.unpack()
             problem = problem or await self._set_up(folder, task.setup)
             if self._sources and not problem:  # on another machine the setup may make other files
-                self._bring_tree(attempt.session, folder, first=True)
+                self._bring_tree(attempt.session, folder, is_new=True, first=True)
             problem = problem or await folder.finish()
             if problem:
                 return TaskEnded(task.id, "setup failed", problem, attempt.session)
@@ -256,10 +257,10 @@ class LocalExecutor(TaskExecutor):
         """
         state_dir = self._place.state_dir
         await wait_until(lambda: not is_open(state_dir, attempt.session), CLOSED_S)
+        if self._sources:
+            self._bring_tree(attempt.session, folder, is_new=is_new)
         outcome = session_outcome(state_dir, attempt.session)
         if outcome.reason in ENDS:  # the fleet or the node was killed before this was noted
-            if is_new:
-                self._bring_tree(attempt.session, folder, first=False)
             return outcome, ENDS[outcome.reason], outcome.message
         words = ["--session-id", attempt.session, "--", attempt.task.prompt]
         if outcome.exists:
@@ -271,8 +272,11 @@ class LocalExecutor(TaskExecutor):
         cause, message = judge(result, outcome)
         return outcome, cause, message
 
-    def _bring_tree(self, session: str, folder: AttemptFolder, *, first: bool) -> None:
-        """Check out what a session has found, or left, on another machine, if it has been on one.
+    def _bring_tree(
+        self, session: str, folder: AttemptFolder, *, is_new: bool, first: bool = False
+    ) -> None:
+        """Check out what a session has left, or found at first, where the folder `is_new` or the
+        session was on another machine since it was here.
 
         Raises `CheckpointError`, OSError, and what a read of the store raises. Nothing else runs
         here meanwhile.
@@ -284,7 +288,10 @@ class LocalExecutor(TaskExecutor):
         with suppress(SessionUnknown), closing(Reader(self._place.state_dir, session)) as reader:
             found = sorted(reader.of_kind("CheckpointTaken"), key=lambda entry: entry.seq)
             events = [one.event for one in found if isinstance(one.event, CheckpointTaken)]
-            check_out_stored(events, folder.work, store, reader.blob, first=first)
+            places = [event.place for event in events if event.place]
+            kept = os.path.join(session_folder(self._place.state_dir, session), CHECKPOINTS)
+            if is_new or places[-1:] != [place_of(kept, folder.work)]:
+                check_out_stored(events, folder.work, store, reader.blob, first=first)
 
     async def _longrein(
         self, attempt: Attempt, folder: AttemptFolder, words: list[str]

@@ -35,6 +35,9 @@ from longrein.options import Options
 FILE_BYTES_MAX = 1 << 20
 """Most of the end of each output that goes back to the fleet."""
 
+NODES = "nodes"
+"""Folder of attempts on nodes that see no folder of the fleet, by session."""
+
 
 class Work(msgspec.Struct, frozen=True):
     """Order to a worker."""
@@ -86,6 +89,8 @@ async def _run(work: Work, sources: bytes) -> Done:
     place = read_run_context(Options(state_dir=work.state_dir), folder=work.state_dir or "/")
     place = with_store(place, work.store)
     folder = fleet_folder(place.state_dir, work.fleet)
+    if sources:  # another fleet may have that name
+        folder = os.path.join(folder, NODES, work.attempt.session)
     name = work.attempt.path.replace("/", "-")
     spool = os.path.join(folder, "supervisors", name)
     executor = LocalExecutor(place, folder, spool, sources, work.rates)
@@ -98,10 +103,9 @@ async def _run(work: Work, sources: bytes) -> Done:
         await executor.close()
     if not sources:
         return Done(end)
-    attempt = os.path.join(folder, work.attempt.path)
-    done = Done(end, dict(_kept_files(attempt)))
+    done = Done(end, dict(_kept_files(os.path.join(folder, work.attempt.path))))
     if end.cause not in UNCOUNTED:
-        shutil.rmtree(attempt, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     return done
 
 
