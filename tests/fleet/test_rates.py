@@ -10,7 +10,6 @@ from longrein.agent.shared_rate_limit import (
     Rates,
     SharedRateLimit,
     SharedRates,
-    shared_rates,
 )
 from longrein.app.run_context import use_store_at
 from longrein.events import AskFailed, Replied, Usage
@@ -38,7 +37,7 @@ def shared(folder: Path, clock: Clock, **limits: int) -> list[SharedRateLimit]:
     """Two processes that share a file."""
     path = folder / "rates.json"
     path.write_text(json.dumps({"limits": limits}))
-    return [SharedRateLimit(shared_rates(str(folder), str(path)), clock.wall_us) for _ in range(2)]
+    return [SharedRateLimit(str(folder), str(path), clock.wall_us) for _ in range(2)]
 
 
 def turns(limits: list[SharedRateLimit], count: int) -> list[float]:
@@ -128,7 +127,7 @@ def test_processes_without_a_common_file_share_the_limits_in_their_store(
         for number, place in enumerate((cut.address(address), address)):
             state = str(tmp_path / str(number))
             use_store_at(state, place)
-            limits.append(SharedRateLimit(shared_rates(state, "a fleet"), clock.wall_us))
+            limits.append(SharedRateLimit(state, "a fleet", clock.wall_us))
         store = store_of(str(tmp_path / "1"))
         assert store is not None
         first = msgspec.json.encode(SharedRates(Rates(requests_per_minute=30)))

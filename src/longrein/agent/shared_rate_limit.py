@@ -65,10 +65,10 @@ class SharedRateLimit(RateLimit):
     While the store cannot be reached, the process goes by what it has last seen.
     """
 
-    def __init__(self, change_shared: Callable[[Change], None], wall_us: Callable[[], int]) -> None:
-        """`change_shared`: changes the encoded `SharedRates`; see `shared_rates`."""
+    def __init__(self, state_dir: str, name: str, wall_us: Callable[[], int]) -> None:
+        """`state_dir`, `name`: of the encoded `SharedRates`; see `shared_rates`."""
         super().__init__()
-        self._change_shared, self._wall_us = change_shared, wall_us
+        self._change_shared, self._wall_us = shared_rates(state_dir, name), wall_us
         self._seen = b""
 
     def take_turn(self, provider: str, now_s: float) -> tuple[float, AskFailed | None]:

@@ -221,10 +221,9 @@ def _around(
         tells_project=settings.context.git,
     )
     if rates := run_context.environ.get("LONGREIN_RATES"):
-        from longrein.agent.shared_rate_limit import SharedRateLimit, shared_rates
+        from longrein.agent.shared_rate_limit import SharedRateLimit
 
-        shared = shared_rates(run_context.state_dir, rates)
-        deps.rate_limit = SharedRateLimit(shared, CLOCK.wall_us)
+        deps.rate_limit = SharedRateLimit(run_context.state_dir, rates, CLOCK.wall_us)
     open_checkpoints = checkpoint_opener(run_context, log, workspace)
     if open_checkpoints is not None:
         deps.parts[Checkpoints] = open_checkpoints

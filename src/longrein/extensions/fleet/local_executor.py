@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from longrein.app.execution import place_of, sandbox_in
+from longrein.app.execution import sandbox_in
 from longrein.app.run_context import CLOCK, RunContext, use_store_at
 from longrein.events import CheckpointTaken, LongreinError, SessionUnknown
 from longrein.extensions.fleet.attempt_folder import (
@@ -281,6 +281,7 @@ class LocalExecutor(TaskExecutor):
         Raises `CheckpointError`, OSError, and what a read of the store raises. Nothing else runs
         here meanwhile.
         """
+        from longrein.agent.checkpoints import place_of
         from longrein.agent.stored_trees import check_out_stored
         from longrein.workspace.root_copies import CheckpointStore
 
