@@ -1,14 +1,24 @@
 """Limits and waits of the provider that all tasks of a fleet share, and a key that it refuses."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from longrein.agent.shared_rate_limit import Rates, SharedRateLimit, SharedRates
+import msgspec
+
+from longrein.agent.shared_rate_limit import (
+    Rates,
+    SharedRateLimit,
+    SharedRates,
+)
+from longrein.app.run_context import use_store_at
 from longrein.events import AskFailed, Replied, Usage
+from longrein.store.session_folder import store_of
 from longrein.testing.loopback import Fault
 from longrein.testing.loopback import Turn as Loopback
 from tests.e2e.harness import Provider, fails, says
 from tests.fleet.harness import FleetHarness
+from tests.support.postgresql import Server, proxy
 
 S = 1_000_000
 
@@ -27,7 +37,7 @@ def shared(folder: Path, clock: Clock, **limits: int) -> list[SharedRateLimit]:
     """Two processes that share a file."""
     path = folder / "rates.json"
     path.write_text(json.dumps({"limits": limits}))
-    return [SharedRateLimit(str(path), clock.wall_us) for _ in range(2)]
+    return [SharedRateLimit(str(folder), str(path), clock.wall_us) for _ in range(2)]
 
 
 def turns(limits: list[SharedRateLimit], count: int) -> list[float]:
@@ -104,3 +114,50 @@ def test_a_refused_key_pauses_the_fleet_and_says_what_to_do(fleet: FleetHarness)
     fleet.plays(hello=[says("Done.")])
     assert fleet.fleet("resume", "tasks").code == 0
     assert len(fleet.cli.sessions) == 2
+
+
+def test_processes_without_a_common_file_share_the_limits_in_their_store(
+    tmp_path: Path, postgresql: Server
+) -> None:
+    """Each has a state folder of its own; one of them loses the store for a while."""
+    address = postgresql.new_schema()
+    clock = Clock()
+    with proxy(postgresql) as cut:
+        limits = list[SharedRateLimit]()
+        for number, place in enumerate((cut.address(address), address)):
+            state = str(tmp_path / str(number))
+            use_store_at(state, place)
+            limits.append(SharedRateLimit(state, "a fleet", clock.wall_us))
+        store = store_of(str(tmp_path / "1"))
+        assert store is not None
+        first = msgspec.json.encode(SharedRates(Rates(requests_per_minute=30)))
+        store.change_shared("a fleet", lambda _: first)
+        assert turns(limits, 4) == [0, 2, 4, 6]
+        limits[0].heard("p", AskFailed(1, "rate", "slow down", 429, retry_after_s=20.0), 0.0)
+        assert turns(limits[::-1], 1) == [20]
+        assert turns(limits[:1] * 2, 1) == [22]
+        cut.cut()
+        assert turns(limits, 3) == [24, 26, 28], "a cut connection is opened again"
+        cut.close()
+        assert turns(limits[:1] * 2, 2) == [30, 32], "by what it has seen last"
+        assert turns(limits[1:] * 2, 1) == [30], "and the other one knows nothing of that"
+    store.remove_shared("a fleet")
+    store.remove_shared("a fleet")
+    assert turns(limits[1:] * 2, 2) == [0, 0]
+
+
+def test_changes_of_a_shared_value_at_once_are_all_made(tmp_path: Path, postgresql: Server) -> None:
+    address = postgresql.new_schema()
+
+    def count(number: int) -> None:
+        state = str(tmp_path / str(number))
+        use_store_at(state, address)
+        store = store_of(state)
+        assert store is not None
+        for _ in range(50):
+            store.change_shared("count", lambda old: str(int(old or b"0") + 1).encode())
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(count, range(4)))
+    schema = address.rpartition("%3D")[2]
+    assert postgresql.run(f"SELECT body FROM {schema}.shared") == [(b"200",)]

@@ -14,9 +14,9 @@ from longrein import __version__
 from longrein.extensions.fleet.executor import Attempt
 from longrein.extensions.fleet.fleet_tasks import Task
 from longrein.extensions.fleet.ray_worker import Done, Work, run_work
-from tests.e2e.harness import RunningCommand, bash, calls, says
+from tests.e2e.harness import RunningCommand, Turn, bash, calls, fails, says
 from tests.fleet.harness import FleetHarness
-from tests.fleet.ray_cluster import NODE_STATES, RayCluster, needs_ray
+from tests.fleet.ray_cluster import NODE_STATES, STATE, RayCluster, needs_ray
 from tests.support.postgresql import Server
 from tests.timeouts import wait_until
 
@@ -90,6 +90,7 @@ def test_nodes_that_share_a_store_alone_hand_over_the_work_tree(
     """Each node has a state folder of its own, and none sees the folder of the task."""
     fleet.cli.forks = False
     address = postgresql.new_schema()
+    shared = f"SELECT body FROM {address.rpartition('%3D')[2]}.shared"
     states = fleet.cli.folder / "nodes"
     go = f"echo wait >> acts.log; until [ -e {fleet.cli.project}/go ]; do sleep 0.05; done"
     act = (
@@ -115,14 +116,17 @@ def test_nodes_that_share_a_store_alone_hand_over_the_work_tree(
     }
 
     def works() -> list[list[str]]:
-        found = states.glob("*/fleets/tasks/tasks/one/1/work/acts.log")
+        found = states.glob("*/fleets/tasks/nodes/*/tasks/one/1/work/acts.log")
         return sorted(path.read_text().split() for path in found)
 
     cluster = RayCluster({**fleet.cli.env, NODE_STATES: str(states)}, nodes=1, cpus=1)
     try:
         where = ("--engine", "ray", "--address", cluster.address, "--store", address)
+        where += ("--requests-per-minute", "600")
         running = fleet.cli.start("fleet", "run", fleet.tasks(task), *where)
         wait_until(lambda: works() == [["first", "wait"]])
+        ((rates,),) = postgresql.run(shared)
+        assert (rates[:36], b"free_s" in rates) == (b'{"limits":{"requests_per_minute":600', True)
         repository.rename(fleet.folder / "elsewhere")
         tests.rename(fleet.folder / "tests-elsewhere")
         cluster.kill_node()
@@ -132,6 +136,7 @@ def test_nodes_that_share_a_store_alone_hand_over_the_work_tree(
         assert ended.code == 0, ended.err
     finally:
         cluster.close()
+    assert postgresql.run(shared) == []
     words = fleet.fleet("results", "tasks", "--store", address).out
     one = json.loads(words)
     assert (one["cause"], one["reward"]) == ("done", 1.0)
@@ -149,14 +154,27 @@ def test_nodes_that_share_a_store_alone_hand_over_the_work_tree(
     ]
 
 
+def sources_of(fleet: FleetHarness) -> bytes:
+    """The sources of a task in a repository, as Ray brings them to a node."""
+    subprocess.run(["cp", "-a", fleet.repository(), fleet.folder / "work"], check=True)
+    subprocess.run(["tar", "-C", fleet.folder, "-cf", fleet.folder / "tar", "work"], check=True)
+    return (fleet.folder / "tar").read_bytes()
+
+
+def run_on(
+    fleet: FleetHarness, node: str, work: Work, sources: bytes, monkeypatch: pytest.MonkeyPatch
+) -> Done:
+    """Run an attempt as a node with a state folder of its own."""
+    for name, value in {**fleet.cli.env, STATE: str(fleet.folder / node)}.items():
+        monkeypatch.setenv(name, value)
+    return msgspec.json.decode(run_work(msgspec.json.encode(work), sources), type=Done)
+
+
 def test_a_node_judges_what_the_agent_has_done_on_one_that_died(
     fleet: FleetHarness, postgresql: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second node finds a session that has ended; the answer of the first one was lost."""
-    repository = fleet.repository()
-    subprocess.run(["cp", "-a", repository, fleet.folder / "work"], check=True)
-    subprocess.run(["tar", "-C", fleet.folder, "-cf", fleet.folder / "tar", "work"], check=True)
-    sources = (fleet.folder / "tar").read_bytes()
+    sources = sources_of(fleet)
     setup, check = "date +%N > stamp.txt", "test -x made.sh && test -L link && echo 1"
     act = "echo new > a.txt; echo x > made.sh; chmod +x made.sh; ln -s a.txt link"
     fleet.plays(act=[calls(bash(act)), says("Done.")])
@@ -165,13 +183,10 @@ def test_a_node_judges_what_the_agent_has_done_on_one_that_died(
     address = postgresql.new_schema()
     done = []
     for node in ("a", "b"):
-        states = str(fleet.folder / node)
-        for name, value in {**fleet.cli.env, "LONGREIN_STATE_DIR": states}.items():
-            monkeypatch.setenv(name, value)
-        work = msgspec.json.encode(Work(attempt, "", "fleet", address))
-        done.append(msgspec.json.decode(run_work(work, sources), type=Done))
-        left = fleet.folder / node / "fleets/fleet/tasks/one/1"
-        assert not left.exists(), "nothing is left on a node"
+        work = Work(attempt, "", "fleet", address)
+        done.append(run_on(fleet, node, work, sources, monkeypatch))
+        left = fleet.folder / node / "fleets/fleet"
+        assert not [path for path in left.rglob("*") if path.is_file()], "nothing stays on a node"
         fleet.plays(act=[])  # the model is not asked again
     first, second = done
     assert (first.end.cause, first.end.check_code) == ("done", 0), first.end
@@ -179,6 +194,37 @@ def test_a_node_judges_what_the_agent_has_done_on_one_that_died(
     assert second.files["changes.patch"] == first.files["changes.patch"]
     assert b"stamp.txt" not in first.files["changes.patch"]
     assert first.files["changes.patch"].count(b"diff --git") == 3
+
+
+def test_no_tree_is_lost_or_taken_for_another_one(
+    fleet: FleetHarness, postgresql: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two fleets of one name, on nodes that are left and come back."""
+    sources, address = sources_of(fleet), postgresql.new_schema()
+    task = Task("one", "act", "/not/there", check="test -L link")
+    one, two = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+
+    def step(word: str) -> Turn:
+        return calls(bash(f"ln -sf a.txt link; echo {word} >> acts.log"))
+
+    def check(node: str, session: str, turns: list[Turn], cause: str, *words: str) -> None:
+        fleet.plays(act=turns)
+        attempt = Attempt(task, 1, session)
+        done = run_on(fleet, node, Work(attempt, "", "fleet", address), sources, monkeypatch)
+        assert done.end.cause == cause, done.end
+        patch = done.files.get("changes.patch", b"").decode()
+        acts = patch.partition("+++ b/acts.log\n")[2].partition("\ndiff")[0].splitlines()
+        assert acts[1:] == [f"+{word}" for word in words]
+
+    key, broken = fails(401, "invalid x-api-key", times=99), fails(400, "broken", times=99)
+    check("a", one, [step("first"), key], "key")
+    # the folder of a session that goes on later is not that of another one
+    check("a", two, [step("other"), broken], "agent failed", "other")
+    # its fleet was killed before it noted the end, so the node has no folder of it any more
+    check("a", two, [says(""), step("more"), says("Done.")], "done", "other", "more")
+    check("b", one, [says(""), step("second"), says("Done.")], "done", "first", "second")
+    # the end was lost with the node b, and the node a has the folder of an earlier time
+    check("a", one, [], "done", "first", "second")
 
 
 def test_a_node_that_cannot_work_says_why_and_its_task_is_not_counted(
@@ -190,7 +236,7 @@ def test_a_node_that_cannot_work_says_why_and_its_task_is_not_counted(
         ("0.0.0", str(fleet.plain), "install the same version on all nodes"),
         (__version__, "/not/there", "/not/there is not a folder"),
     ):
-        work = Work(attempt, state_dir, "fleet", "", version)
+        work = Work(attempt, state_dir, "fleet", "", version=version)
         end = msgspec.json.decode(run_work(msgspec.json.encode(work)), type=Done).end
         assert (end.id, end.cause) == ("one", "node")
         assert words in end.message

@@ -454,7 +454,7 @@ async def test_a_store_of_a_newer_longrein_is_left_alone(
     schema = store.rpartition("%3D")[2]
     postgresql.run(f"UPDATE {schema}.longrein_schema SET version = 99")
     for attempt in (reopen, make):
-        with pytest.raises(SessionReadOnly, match="schema 99, this one knows 1"):
+        with pytest.raises(SessionReadOnly, match="schema 99, this one knows 2"):
             await attempt(tmp_path)
     with pytest.raises(SessionReadOnly):
         list_sessions(str(tmp_path))

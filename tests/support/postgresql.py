@@ -240,6 +240,7 @@ class Proxy:
                 shut(one)
 
     def close(self) -> None:
+        shut(self._listener)  # else the thread in `accept` takes one more connection
         self._listener.close()
         self.cut()
 

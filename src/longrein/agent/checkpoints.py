@@ -5,16 +5,21 @@ which belongs to which call. `agent.rewind_log` reads them.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import msgspec
 
 from longrein.agent.change_detection import may_change
 from longrein.agent.current_rules import CurrentRules
 from longrein.agent.session_part import Checkpoints
+from longrein.atomic_file import replace_file
 from longrein.events import CheckpointTaken
+from longrein.store.session_folder import make_folder
 from longrein.tools import Tool
 from longrein.workspace import run_in_background
 from longrein.workspace.root_copies import CheckpointStore
@@ -32,6 +37,16 @@ UNCLAIMED_MAX = 2_000
 """Files that a checkpoint names; beyond them the whole roots count as changed by others."""
 SHRINK_EVERY = 50
 """Checkpoints after which the space that they take is looked at."""
+
+
+def place_of(folder: str, root: str) -> str:
+    """Return an id of a work tree whose checkpoints are in `folder`, which no other machine has."""
+    path = os.path.join(folder, "place")
+    if not os.path.exists(path):
+        make_folder(folder)
+        replace_file(path, [uuid4().hex.encode()], durable=False)
+    with open(path, encoding="ascii") as file:
+        return f"{file.read()}-{sha256(os.fsencode(root)).hexdigest()[:16]}"
 
 
 def needs_checkpoint(

@@ -223,7 +223,7 @@ def _around(
     if rates := run_context.environ.get("LONGREIN_RATES"):
         from longrein.agent.shared_rate_limit import SharedRateLimit
 
-        deps.rate_limit = SharedRateLimit(rates, CLOCK.wall_us)
+        deps.rate_limit = SharedRateLimit(run_context.state_dir, rates, CLOCK.wall_us)
     open_checkpoints = checkpoint_opener(run_context, log, workspace)
     if open_checkpoints is not None:
         deps.parts[Checkpoints] = open_checkpoints

@@ -3,21 +3,18 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from hashlib import sha256
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import msgspec
 
 from longrein.agent.hooks import HookHandler, HookTable
 from longrein.app.run_context import CLOCK, RunContext
-from longrein.atomic_file import replace_file
 from longrein.config import expanded_headers, fingerprint, project_root
 from longrein.events import UsageError
 from longrein.permissions import Hook
 from longrein.settings_schema import SandboxOptions
 from longrein.store import SessionLog
-from longrein.store.session_folder import CHECKPOINTS, make_folder
+from longrein.store.session_folder import CHECKPOINTS
 from longrein.workspace import (
     SPOOL,
     SupervisedSpawner,
@@ -189,7 +186,7 @@ def checkpoint_opener(
         return None
 
     def open_them() -> "SessionCheckpoints":
-        from longrein.agent.checkpoints import SessionCheckpoints
+        from longrein.agent.checkpoints import SessionCheckpoints, place_of
         from longrein.workspace.root_copies import CheckpointStore
 
         store = CheckpointStore(
@@ -201,18 +198,8 @@ def checkpoint_opener(
             store,
             bytes_max,
             keeps_index=not run_context.options.print,
-            place=_place(store.folder, workspace.roots[0]) if log.is_shared else "",
+            place=place_of(store.folder, workspace.roots[0]) if log.is_shared else "",
             owns_folder=run_context.environ.get("LONGREIN_OWN_FOLDER") == workspace.roots[0],
         )
 
     return open_them
-
-
-def _place(folder: str, root: str) -> str:
-    """Return an id of a work tree whose checkpoints are in `folder`, which no other machine has."""
-    path = os.path.join(folder, "place")
-    if not os.path.exists(path):
-        make_folder(folder)
-        replace_file(path, [uuid4().hex.encode()], durable=False)
-    with open(path, encoding="ascii") as file:
-        return f"{file.read()}-{sha256(os.fsencode(root)).hexdigest()[:16]}"

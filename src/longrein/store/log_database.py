@@ -2,7 +2,7 @@
 machines.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from longrein.events import Opened
@@ -97,6 +97,14 @@ class SessionStore(Protocol):
         """Create the session that `opened` opens, whose log begins with entries of its parent.
         Raises `SessionUnknown`.
         """
+
+    def change_shared(self, name: str, change: Callable[[bytes], bytes]) -> None:
+        """Replace the value `name`, which all processes see, by what `change` makes of it: b'' is
+        none. `change` may be called several times. Waits hardly for a lost connection.
+        """
+
+    def remove_shared(self, name: str) -> None:
+        """Remove the value `name`, if there is one."""
 
     def read_connection(self, folder: str) -> Any:
         """Return a `reader.ReadConnection` to the session of a folder."""

@@ -28,6 +28,7 @@ from longrein.extensions.fleet.fleet_tasks import Task
 from longrein.extensions.fleet.harbor_check import SOLVED, prepare_tests, read_reward, remove_tests
 from longrein.extensions.fleet.session_outcome import SessionOutcome, session_outcome
 from longrein.store import Reader, is_open
+from longrein.store.session_folder import CHECKPOINTS, session_folder
 from longrein.workspace import (
     CommandExit,
     CommandSpec,
@@ -89,13 +90,19 @@ class LocalExecutor(TaskExecutor):
     """An `Executor` of processes on this machine."""
 
     def __init__(
-        self, place: RunContext, folder: str, spool: str = "", sources: bytes = b""
+        self,
+        place: RunContext,
+        folder: str,
+        spool: str = "",
+        sources: bytes = b"",
+        rates: str = "",
     ) -> None:
         """`folder`: that of the fleet. `spool`: that of the supervisor of its processes.
         `sources`: of the attempt, as `AttemptFolder.pack` writes them; empty where the folders of
-        its task are here.
+        its task are here. `rates`: name of the fleet's rates in the store; '' for a file.
         """
         super().__init__()
+        self._rates = rates or os.path.join(folder, RATES)
         self._sources = sources
         self._place, self._folder = place, folder
         self._spool = spool or os.path.join(folder, "supervisor")
@@ -133,16 +140,17 @@ class LocalExecutor(TaskExecutor):
         path = os.path.join(self._folder, attempt.path)
         sandbox = sandbox_in(self._place, path, [path])
         folder = AttemptFolder(path, self.spawner, self._place.environ, sandbox, task.image)
-        if not folder.is_ready:
+        is_new = not folder.is_ready
+        if is_new:
             problem = await self._copy(folder, task)
             problem = problem or await folder.unpack()
             problem = problem or await self._set_up(folder, task.setup)
             if self._sources and not problem:  # on another machine the setup may make other files
-                self._bring_tree(attempt.session, folder, first=True)
+                self._bring_tree(attempt.session, folder, is_new=True, first=True)
             problem = problem or await folder.finish()
             if problem:
                 return TaskEnded(task.id, "setup failed", problem, attempt.session)
-        outcome, cause, message = await self._agent(attempt, folder)
+        outcome, cause, message = await self._agent(attempt, folder, is_new=is_new)
         end = TaskEnded(
             task.id,
             cause,
@@ -244,15 +252,17 @@ class LocalExecutor(TaskExecutor):
     # --- The agent --------------------------------------------------------------------------------
 
     async def _agent(
-        self, attempt: Attempt, folder: AttemptFolder
+        self, attempt: Attempt, folder: AttemptFolder, *, is_new: bool
     ) -> tuple[SessionOutcome, Cause, str]:
-        """Start the agent or let it go on; nothing is run if its session is done already."""
+        """Start the agent or let it go on; nothing is run if its session is done already. `is_new`:
+        the folder has just been made.
+        """
         state_dir = self._place.state_dir
         await wait_until(lambda: not is_open(state_dir, attempt.session), CLOSED_S)
+        if self._sources:
+            self._bring_tree(attempt.session, folder, is_new=is_new)
         outcome = session_outcome(state_dir, attempt.session)
         if outcome.reason in ENDS:  # the fleet or the node was killed before this was noted
-            if self._sources:
-                self._bring_tree(attempt.session, folder, first=False)
             return outcome, ENDS[outcome.reason], outcome.message
         words = ["--session-id", attempt.session, "--", attempt.task.prompt]
         if outcome.exists:
@@ -264,12 +274,16 @@ class LocalExecutor(TaskExecutor):
         cause, message = judge(result, outcome)
         return outcome, cause, message
 
-    def _bring_tree(self, session: str, folder: AttemptFolder, *, first: bool) -> None:
-        """Check out what a session has found, or left, on another machine, if it has been on one.
+    def _bring_tree(
+        self, session: str, folder: AttemptFolder, *, is_new: bool, first: bool = False
+    ) -> None:
+        """Check out what a session has left, or found at first, where the folder `is_new` or the
+        session was on another machine since it was here.
 
         Nothing else runs here meanwhile. Raises `LongreinError` where that is not possible,
         OSError.
         """
+        from longrein.agent.checkpoints import place_of
         from longrein.agent.stored_trees import check_out_stored
         from longrein.workspace.root_copies import CheckpointStore
 
@@ -277,6 +291,10 @@ class LocalExecutor(TaskExecutor):
         with suppress(SessionUnknown), closing(Reader(self._place.state_dir, session)) as reader:
             found = sorted(reader.of_kind("CheckpointTaken"), key=lambda entry: entry.seq)
             events = [one.event for one in found if isinstance(one.event, CheckpointTaken)]
+            places = [event.place for event in events if event.place]
+            kept = os.path.join(session_folder(self._place.state_dir, session), CHECKPOINTS)
+            if not is_new and places[-1:] == [place_of(kept, folder.work)]:
+                return
             try:
                 left = check_out_stored(events, folder.work, store, reader.blob, first=first)
             except CheckpointError as error:
@@ -296,7 +314,7 @@ class LocalExecutor(TaskExecutor):
         environ = {
             **self._place.environ,
             "LONGREIN_TASKS_KEEP_HOURS": TASK_HOURS,
-            "LONGREIN_RATES": os.path.join(self._folder, RATES),
+            "LONGREIN_RATES": self._rates,
             "LONGREIN_OWN_FOLDER": folder.work,
         }
         environ |= {"LONGREIN_SANDBOX_IMAGE": folder.image} if folder.image else {}

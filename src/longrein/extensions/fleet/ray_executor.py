@@ -13,21 +13,23 @@ import shutil
 import signal
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from longrein.agent.shared_rate_limit import shared_rates
 from longrein.app.execution import sandbox_in
 from longrein.app.run_context import RunContext
 from longrein.atomic_file import replace_file
-from longrein.events import LongreinError, UsageError
+from longrein.events import LongreinError, SessionError, UsageError
 from longrein.extensions.fleet.attempt_folder import SOURCES, AttemptFolder
 from longrein.extensions.fleet.executor import Attempt, TaskExecutor
-from longrein.extensions.fleet.fleet_state import Engine, TaskEnded
+from longrein.extensions.fleet.fleet_state import FleetState, TaskEnded
 from longrein.extensions.fleet.fleet_tasks import Task
-from longrein.extensions.fleet.local_executor import STORE, make_spawner
+from longrein.extensions.fleet.local_executor import RATES, STORE, make_spawner
 from longrein.extensions.fleet.ray_worker import Done, Work, run_work
-from longrein.store.session_folder import passwords_in
+from longrein.store.session_folder import passwords_in, store_of
 
 SOURCES_FOLDER, SOURCES_MAX = "sources", 16
 """Folder in which sources are packed, and how many stay packed for further tasks."""
@@ -43,8 +45,10 @@ WORKER_ENVIRONMENT = {"RAY_kill_child_processes_on_worker_exit": "false"}
 class RayExecutor(TaskExecutor):
     """An `Executor` of Ray tasks. See `open_ray`."""
 
-    def __init__(self, place: RunContext, folder: str, ray: Any, cpus: int) -> None:
-        """`folder`: that of the fleet. `ray`: the module, connected. `cpus`: of an attempt."""
+    def __init__(self, place: RunContext, folder: str, ray: Any, cpus: int, rates: str) -> None:
+        """`folder`: that of the fleet. `ray`: the module, connected. `cpus`: of an attempt.
+        `rates`: name of its rates in the store, if there is one; they are removed at the end.
+        """
         super().__init__()
         self._place, self._folder, self._ray = place, folder, ray
         self._work = ray.remote(
@@ -56,11 +60,16 @@ class RayExecutor(TaskExecutor):
         self._packing = asyncio.Lock()
         self._spawner = make_spawner(place, "").plain
         self._store = place.environ.get(STORE, "")
+        self._rates = rates if self._store else ""
+        if self._rates:
+            with open(os.path.join(folder, RATES), "rb") as file:
+                limits = file.read()
+            shared_rates(place.state_dir, rates)(lambda _: limits)
 
     async def run_attempt(self, attempt: Attempt) -> TaskEnded:
         """See `TaskExecutor.run_attempt`."""
         state_dir = "" if self._store else self._place.state_dir
-        work = Work(attempt, state_dir, os.path.basename(self._folder), self._store)
+        work = Work(attempt, state_dir, os.path.basename(self._folder), self._store, self._rates)
         sources: Any = b""
         if self._store:
             async with self._packing:
@@ -113,15 +122,20 @@ class RayExecutor(TaskExecutor):
             refs = list(self._refs.values())
             self._ray.wait(refs, num_returns=len(refs), timeout=CANCEL_S)
         self._ray.shutdown()
+        store = store_of(self._place.state_dir)
+        if self._rates and store is not None:
+            with suppress(SessionError):
+                store.remove_shared(self._rates)
 
 
-async def open_ray(place: RunContext, folder: str, engine: Engine, concurrency: int) -> RayExecutor:
+async def open_ray(place: RunContext, folder: str, state: FleetState) -> RayExecutor:
     """Connect to the Ray at the engine's address, or start one on this machine, which gets CPUs for
-    as many attempts as may run at once.
+    as many attempts as may run at once. `folder`, `state`: of the fleet.
 
     Raises `UsageError` without the package or for a password that Ray would keep, `LongreinError`
     where Ray cannot be reached.
     """
+    engine, opened = state.engine, state.opened
     if passwords_in(place.environ.get(STORE, "")):
         raise UsageError(
             "Ray would keep the password in the address of the store: leave it out, and put it "
@@ -142,7 +156,7 @@ async def open_ray(place: RunContext, folder: str, engine: Engine, concurrency: 
     own = {
         "_node_ip_address": LOOPBACK,
         "include_dashboard": False,
-        "num_cpus": concurrency * engine.cpus,
+        "num_cpus": opened.concurrency * engine.cpus,
     }
     where = {"address": engine.address} if engine.address else {"address": "local", **own}
     is_main = threading.current_thread() is threading.main_thread()
@@ -162,4 +176,4 @@ async def open_ray(place: RunContext, folder: str, engine: Engine, concurrency: 
         ) from None
     if is_main:  # Ray has put its own handlers before that of the fleet
         signal.signal(signal.SIGTERM, ending)
-    return RayExecutor(place, folder, ray, engine.cpus)
+    return RayExecutor(place, folder, ray, engine.cpus, f"fleet {opened.name} {opened.at}")

@@ -35,6 +35,9 @@ from longrein.options import Options
 FILE_BYTES_MAX = 1 << 20
 """Most of the end of each output that goes back to the fleet."""
 
+NODES = "nodes"
+"""Folder of attempts on nodes that see no folder of the fleet, by session."""
+
 
 class Work(msgspec.Struct, frozen=True):
     """Order to a worker."""
@@ -46,6 +49,8 @@ class Work(msgspec.Struct, frozen=True):
     """Name of the fleet."""
     store: str
     """Address of the store of sessions; '' for that of the node's settings."""
+    rates: str = ""
+    """Name of the fleet's rates in the store; '' for the file in its folder."""
     version: str = __version__
     """Version of longrein that runs the fleet."""
 
@@ -84,8 +89,11 @@ async def _run(work: Work, sources: bytes) -> Done:
     place = read_run_context(Options(state_dir=work.state_dir), folder=work.state_dir or "/")
     place = with_store(place, work.store)
     folder = fleet_folder(place.state_dir, work.fleet)
+    if sources:  # another fleet may have that name
+        folder = os.path.join(folder, NODES, work.attempt.session)
     name = work.attempt.path.replace("/", "-")
-    executor = LocalExecutor(place, folder, os.path.join(folder, "supervisors", name), sources)
+    spool = os.path.join(folder, "supervisors", name)
+    executor = LocalExecutor(place, folder, spool, sources, work.rates)
     await executor.wait_for_earlier()
     try:
         executor.submit(work.attempt)
@@ -95,10 +103,9 @@ async def _run(work: Work, sources: bytes) -> Done:
         await executor.close()
     if not sources:
         return Done(end)
-    attempt = os.path.join(folder, work.attempt.path)
-    done = Done(end, dict(_kept_files(attempt)))
+    done = Done(end, dict(_kept_files(os.path.join(folder, work.attempt.path))))
     if end.cause not in UNCOUNTED:
-        shutil.rmtree(attempt, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     return done
 
 

@@ -212,8 +212,7 @@ async def _open_executor(place: RunContext, log: FleetLog) -> Executor:
     if log.state.engine.name == "ray":
         from longrein.extensions.fleet.ray_executor import open_ray
 
-        state = log.state
-        return await open_ray(place, log.folder, state.engine, state.opened.concurrency)
+        return await open_ray(place, log.folder, log.state)
     executor = LocalExecutor(place, log.folder)
     await executor.wait_for_earlier()
     return executor

@@ -1,13 +1,21 @@
 """The store of sessions in a PostgreSQL database: `log_database.SessionStore`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from uuid import UUID
+
+import psycopg
 
 from longrein.events import Opened, SessionBusy, SessionError, SessionUnknown
 from longrein.store.blobs import Blobs
 from longrein.store.log_database import SessionStore
-from longrein.store.postgresql.connection import Rows, StoreLink, shown_address
+from longrein.store.postgresql.connection import (
+    Connection,
+    Rows,
+    StoreLink,
+    failure_of,
+    shown_address,
+)
 from longrein.store.postgresql.store_connection import StoreConnection
 from longrein.store.postgresql.store_database import StoreDatabase, lock_place
 from longrein.store.postgresql.store_log import StoreLog, create_fork, open_database
@@ -32,6 +40,15 @@ REMOVE_DELETED = (
     + " SELECT count(*) FROM gone"
 )
 """Query that removes the deleted sessions that no fork refers to, and counts them."""
+SHARED_S = 0.1
+"""Time for which a lost connection is tried again for a shared value."""
+SHARED_QUERY = "SELECT body FROM shared WHERE name = %s"
+REMOVE_SHARED = "DELETE FROM shared WHERE name = %s RETURNING 1"
+REPLACE_SHARED = """
+INSERT INTO shared VALUES(%(name)s, %(new)s) ON CONFLICT (name) DO UPDATE SET body = %(new)s
+WHERE shared.body = %(old)s RETURNING 1
+"""
+"""Query that replaces a value, unless it is no longer the old one: no lock outlives a process."""
 
 
 class PostgresqlStore(SessionStore):
@@ -42,6 +59,7 @@ class PostgresqlStore(SessionStore):
     def __init__(self, address: str) -> None:
         self.name = shown_address(address)
         self._address = address
+        self._shared = StoreLink(address)
 
     def has_session(self, session: str) -> bool:
         return bool(self._fetch("SELECT 1 FROM roots WHERE root = %s AND NOT deleted", session))
@@ -98,6 +116,23 @@ class PostgresqlStore(SessionStore):
 
     def create_fork(self, folder: str, opened: Opened, at: int, title: str) -> None:
         create_fork(self._address, folder, opened, at, title)
+
+    def change_shared(self, name: str, change: Callable[[bytes], bytes]) -> None:
+        def work(link: Connection) -> None:
+            is_replaced = False
+            while not is_replaced:
+                rows = link.execute(SHARED_QUERY, (name,), binary=True).fetchall()
+                old = rows[0][0] if rows else b""
+                values = {"name": name, "old": old, "new": change(old)}
+                is_replaced = bool(link.execute(REPLACE_SHARED, values).fetchall())
+
+        try:
+            self._shared.run(work, SHARED_S)
+        except psycopg.Error as error:
+            raise failure_of(error, self._address) from None
+
+    def remove_shared(self, name: str) -> None:
+        self._fetch(REMOVE_SHARED, name)
 
     def read_connection(self, folder: str) -> StoreConnection:
         return StoreConnection(folder, self._address)

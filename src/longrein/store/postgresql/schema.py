@@ -45,12 +45,14 @@ BEGIN
     RETURN EXISTS (SELECT FROM letters WHERE root = of_root);
 END $$;
 """,
+    "CREATE TABLE shared(name text PRIMARY KEY, body bytea NOT NULL)",
 )
 """Statements that lift the schema to version 1, 2, …"""
 # roots has a row for each root session: its lease, and what lists of sessions show. roots.writes
 # counts the transactions of all its writers; roots.place names the lock file of the owner.
 # entries.key and the numbers of sessions are those of `store.database`. A blob of more than
 # `PART_BYTES` has several parts. letters holds messages that other processes have left.
+# shared holds small values of processes that have no file in common, such as rates of providers.
 
 VERSION = len(MIGRATIONS)
 
