@@ -70,16 +70,14 @@ class SessionCheckpoints(Checkpoints):
         *,
         keeps_index: bool = True,
         place: str = "",
-        owns_folder: bool = False,
     ) -> None:
         """`bytes_max`: space that the checkpoints of the session may take. `keeps_index`: False
         for a session that will hardly go on: its next command reads the work tree anew.
 
-        `place`: id of this work tree for a session in a shared store. `owns_folder`: it holds
-        nothing of the user's.
+        `place`: id of this work tree for a session in a shared store.
         """
         self._store, self._bytes_max, self._keeps_index = store, bytes_max, keeps_index
-        self.place, self.owns_folder = place, owns_folder
+        self.place = place
         self._stored: StoredNames | None = None
         self._told: set[str] = set()
         self._taken = 0

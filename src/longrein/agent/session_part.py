@@ -201,8 +201,6 @@ class Checkpoints(SessionPart):
 
     place: str
     """Id of this work tree for a session in a shared store; '' for another session."""
-    owns_folder: bool
-    """True where a stored tree may take the place of whatever is in the folder."""
 
     @abstractmethod
     async def keep(self, when: str, calls: Collection[str] = ()) -> "dict[str, TreeRecord]":

@@ -168,7 +168,9 @@ def check_out_stored(
         pack = read_blob(one.pack) if one.pack else b""
         add_trees(root, read_blob(one.records), pack, store)
     names = [event.checkpoint for event in events if event.records]
-    return check_out(root, events[0].checkpoint if first else names[-1], store) if names else []
+    if not names:
+        return []
+    return check_out(root, events[0].checkpoint if first else names[-1], store)
 
 
 async def take_over_tree(session: Session) -> None:
@@ -191,8 +193,7 @@ async def take_over_tree(session: Session) -> None:
         for one in await kept.run(partial(missing_here, events, root)):
             pack = read(one.pack) if one.pack else b""
             await kept.run(partial(add_trees, root, read(one.records), pack))
-        if not kept.owns_folder:
-            await kept.run(partial(check_folder, root, known))
+        await kept.run(partial(check_folder, root, known))
         left = await kept.run(partial(check_out, root, names[-1]))
     except (CheckpointError, OSError) as error:
         kept.place = ""

@@ -199,7 +199,6 @@ def checkpoint_opener(
             bytes_max,
             keeps_index=not run_context.options.print,
             place=place_of(store.folder, workspace.roots[0]) if log.is_shared else "",
-            owns_folder=run_context.environ.get("LONGREIN_OWN_FOLDER") == workspace.roots[0],
         )
 
     return open_them

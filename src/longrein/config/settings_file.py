@@ -156,7 +156,6 @@ def _variable(key: str) -> str:
 OTHER_VARIABLES = (
     "LONGREIN_STATE_DIR",
     "LONGREIN_CALL_ID",
-    "LONGREIN_OWN_FOLDER",
     "LONGREIN_RATES",
     "LONGREIN_SESSION",
     "LONGREIN_COMMAND",

@@ -210,13 +210,13 @@ class LocalExecutor(TaskExecutor):
         limit_s = task.limits.check_seconds or COMMAND_S
         result = await self._command(folder, command, CHECK_LOG, confinement, limit_s)
         remove_tests(tests)
-        reward, missing = read_reward(tests)
+        reward, problem = read_reward(tests)
         end = msgspec.structs.replace(end, check_code=result.exit.code, reward=reward)
         if reward is not None and reward >= SOLVED:
             return msgspec.structs.replace(end, cause="done")
         if end.cause == "limit":
             return end
-        message = missing or f"the reward is {reward:g}; {result.problem}".rstrip("; ")
+        message = problem or f"the reward is {reward:g}; {result.problem}".rstrip("; ")
         return msgspec.structs.replace(end, cause="check failed", message=message)
 
     # --- Commands of the task ---------------------------------------------------------------------
@@ -315,7 +315,6 @@ class LocalExecutor(TaskExecutor):
             **self._place.environ,
             "LONGREIN_TASKS_KEEP_HOURS": TASK_HOURS,
             "LONGREIN_RATES": self._rates,
-            "LONGREIN_OWN_FOLDER": folder.work,
         }
         environ |= {"LONGREIN_SANDBOX_IMAGE": folder.image} if folder.image else {}
         argv = [sys.executable, "-P", "-m", "longrein", *flags, *words]

@@ -124,9 +124,10 @@ def _strictest(policy: SandboxPolicy) -> dict[str, Mount]:
     for path in [one for one in mounts if one not in kept and _is_below(one, hidden)]:
         del mounts[path]
     _hide(policy, mounts, {*visible, *policy.home_writable, *policy.roots})
+    if not policy.image:
+        return mounts
     shown = {"/tmp", *policy.home_writable, *policy.roots}
-    in_image = {path: mount for path, mount in mounts.items() if _is_below(path, shown)}
-    return in_image if policy.image else mounts
+    return {path: mount for path, mount in mounts.items() if _is_below(path, shown)}
 
 
 def _emptied(policy: SandboxPolicy) -> Iterator[str]:

@@ -50,7 +50,7 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     if not command:
         raise ValueError("nothing")
     words = command_words(command, report)
-    targets = (stdin, stdout if stdout >= 0 else output, error if error >= 0 else output)
+    targets = (stdin, *(one if one >= 0 else output for one in (stdout, error)))
     actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in enumerate(targets)]
     if report >= 0:
         os.set_inheritable(report, True)  # it keeps its number; the caller closes it soon
@@ -74,8 +74,9 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
             if mounts:
                 from longrein.workspace.supervisor.mount_process import mounted_start
 
-                ends |= {"kept": kept_mounts}
-                return mounted_start(mounts, user_namespace, path, words, env, trace, **ends)
+                return mounted_start(
+                    mounts, user_namespace, path, words, env, trace, kept_mounts, **ends
+                )
         return os.posix_spawn(
             path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE
         )
