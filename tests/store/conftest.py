@@ -14,7 +14,7 @@ def logs_close_wholly(monkeypatch: pytest.MonkeyPatch) -> None:
 
     SQLite removes files as it closes, and a process that is forked meanwhile inherits its locks.
     """
-    monkeypatch.setattr("longrein.store.log.CLOSE_WAIT_S", HANG_S)
+    monkeypatch.setattr("longrein.store.log.SessionLog.close_wait_s", HANG_S)
 
 
 @pytest.fixture(autouse=True)

@@ -204,6 +204,24 @@ async def test_a_killed_process_is_replaced_at_once_here_and_later_elsewhere(
         assert seqs(log) == [1, 2, 3, 4]
 
 
+async def test_a_log_is_closed_when_its_lease_is_released(
+    tmp_path: Path, elsewhere: Path, store: str
+) -> None:
+    """Also where the store takes its time to answer."""
+    import psycopg
+
+    log = await make(tmp_path)
+    await add(log, entries(1, 2))
+    with psycopg.connect(store) as slow:
+        slow.execute("SELECT 1 FROM roots FOR UPDATE")
+        closing = asyncio.ensure_future(log.close())
+        done, _ = await asyncio.wait([closing], timeout=0.2)
+        assert not done
+    await closing
+    async with stored_log(elsewhere) as log:
+        assert seqs(log) == [1, 2]
+
+
 async def test_half_a_transaction_of_a_stopped_writer_is_in_nobodys_way(
     tmp_path: Path, elsewhere: Path, store: str
 ) -> None:

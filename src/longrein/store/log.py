@@ -102,8 +102,6 @@ class SharedStore:
 CHECK_AFTER_S = 2.0
 """Delay after open before the entries that the snapshot covers are checked."""
 ORIGINAL = "the session from which this one was forked"
-CLOSE_WAIT_S = 0.01
-"""Time that `close` waits for SQLite to checkpoint the WAL, once everything is on disk."""
 
 
 async def open_log(
@@ -159,6 +157,8 @@ class SessionLog:
     """
 
     is_shared = False
+    close_wait_s = 0.01
+    """Time that `close` waits for SQLite to checkpoint the WAL, once everything is on disk."""
 
     def __init__(self, shared: SharedStore, reader: Reader, rows: SessionRows) -> None:
         self.session = rows.session
@@ -423,7 +423,7 @@ class SessionLog:
         finally:
             self._shared.lock.release()
         closed = asyncio.wrap_future(self._writer.closed)
-        await asyncio.wait([closed], timeout=CLOSE_WAIT_S)
+        await asyncio.wait([closed], timeout=self.close_wait_s)
         closed.cancel()  # else the thread would call an event loop that may be gone
 
 

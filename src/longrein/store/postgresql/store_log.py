@@ -85,6 +85,10 @@ class StoreLog(SessionLog):
     """A `SessionLog` whose database is in the store."""
 
     is_shared = True
+    close_wait_s = 5.0
+    """Time that `close` waits for the release of the lease, without which nobody else can go on
+    until it expires.
+    """
 
     async def collect(self) -> list[Message]:
         database = self._writer.opened.result()
