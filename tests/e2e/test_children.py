@@ -394,15 +394,20 @@ def test_S084_plan_mode_binds_a_subagent(cli: CliHarness) -> None:
 def test_a_subagent_that_is_left_is_named_and_goes_on_where_it_was(cli: CliHarness) -> None:
     with serve(
         cli,
-        Turn(when="SPLIT", calls=(agent("Task APPLE", run_in_background=True),)),
-        Turn(when="SPLIT", text="bye"),
         Turn(when="Task APPLE", text="never heard", delay_s=HANG_S),
         Turn(when="Task APPLE", calls=(Call("Bash", {"command": UNTIL_GO}),)),
+        Turn(when="SPLIT", calls=(agent("Task APPLE", run_in_background=True),)),
+        Turn(when="SPLIT", calls=(Call("Bash", {"command": UNTIL_GO}),)),
+        Turn(when="SPLIT", text="bye"),
         Turn(when="Task APPLE", text="APPLE is done"),
         Turn(when="SPLIT", match="and now?", text="it works"),
         Turn(when="SPLIT", match="APPLE is done", text="I know"),
     ) as provider:
-        ran = cli.run("-p", "SPLIT", BYPASS, "--background", "exit")
+        leaving = cli.start("-p", "SPLIT", BYPASS, "--background", "exit")
+        wait_until(lambda: any(one.turn == 0 for one in provider.requests))
+        cli.go()
+        ran = leaving.end()
+        (cli.project / "go").unlink()
         assert ran.told() == (
             0,
             "bye\n",
