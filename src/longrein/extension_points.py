@@ -18,6 +18,7 @@ TOOLS_DOOR = "longrein.tools"
 PROVIDERS_DOOR = "longrein.providers"
 POLICIES_DOOR = "longrein.policies"
 SESSION_PARTS_DOOR = "longrein.session_parts"
+SUBAGENT_HOSTS_DOOR = "longrein.subagent_hosts"
 TRUST_DOOR = "longrein.trust"
 OBSERVERS_DOOR = "longrein.observers"
 EXPORTERS_DOOR = "longrein.exporters"
@@ -30,6 +31,7 @@ DOORS: Mapping[str, str] = {
     PROVIDERS_DOOR: "a function from the name of a model to a model, called like the provider",
     POLICIES_DOOR: "a function with the arguments of `longrein.context.decide`; at most one in all",
     SESSION_PARTS_DOOR: "a function that makes an `ExtensionPart` of each session",
+    SUBAGENT_HOSTS_DOOR: "a function that makes a `SubagentHost`, called like its `location`",
     TRUST_DOOR: "a `Kind` of files that are used only in a trusted folder",
     OBSERVERS_DOOR: "a function that gets each session when it has opened",
     EXPORTERS_DOOR: "a function from a stored session to bytes, called like the format",

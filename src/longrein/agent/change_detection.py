@@ -207,7 +207,7 @@ async def tell_project_start(session: Session) -> None:
         or state.profile.startswith("seed")
     ):
         return
-    folder = state.roots[0]
+    folder = deps.workspace.roots[0]
     git_folder = (
         find_git_folder(deps.workspace, folder) if any(map(_reads, deps.tools.values())) else ""
     )
@@ -215,9 +215,24 @@ async def tell_project_start(session: Session) -> None:
         return
     session.commit(flush=False)
     status, files, commits = await asyncio.gather(
-        _lines(session, "status", "--porcelain=v1", "--branch", "--no-renames", "-z"),
-        _lines(session, "ls-files", "-z"),
-        _lines(session, "log", "-z", f"-{COMMITS_MAX}", "--format=%h %s"),
+        _lines(
+            deps.workspace,
+            session.process_session,
+            "status",
+            "--porcelain=v1",
+            "--branch",
+            "--no-renames",
+            "-z",
+        ),
+        _lines(deps.workspace, session.process_session, "ls-files", "-z"),
+        _lines(
+            deps.workspace,
+            session.process_session,
+            "log",
+            "-z",
+            f"-{COMMITS_MAX}",
+            "--format=%h %s",
+        ),
     )
     parts = []
     if len(status) > 1:
@@ -243,19 +258,14 @@ def _reads(tool: Tool) -> bool:
     return tool.access in ("read", "command")
 
 
-async def _lines(session: Session, *arguments: str) -> list[str]:
+async def _lines(workspace: Workspace, process_session: str, *arguments: str) -> list[str]:
     """Return the NUL-separated output of git as one-line texts; [] when it fails or takes too
     long.
     """
     from longrein.workspace.git import run_git
 
-    state = session.state
     code, output = await run_git(
-        session.deps.workspace,
-        arguments,
-        state.roots[0],
-        session.process_session,
-        timeout_s=GIT_TIMEOUT_S,
+        workspace, arguments, workspace.roots[0], process_session, timeout_s=GIT_TIMEOUT_S
     )
     texts = os.fsdecode(output).split("\0") if code == 0 else []
     return [text.replace("\n", "\\n") for text in texts if text]

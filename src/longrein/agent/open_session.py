@@ -243,7 +243,6 @@ def open_session(
     reason is appended; otherwise nothing that was sent before changes.
     """
     session = OpenSession(log, deps, resumed_state(log) if state is None else state)
-    new = session.state.seq == 0
     if session.state.session != log.session:  # new, or a fork with only its parent's entries
         if opened is None:
             raise AssertionError("a new session needs its Opened")
@@ -253,13 +252,13 @@ def open_session(
     session.part(SessionHooks).source = _how_opened(opened, deps)
     if session.state.prefix is None:
         session.append(deps.prefix(deps.model, "start"))
+        if session.state.pins:
+            session.append(pins_reminder(session.state.nonce, session.state.pins))
     elif opened is None:
         wanted = redacted(deps.prefix(deps.model, "upgrade"), deps.redact)
         reason = _difference(session.state.prefix, wanted)
         if reason:
             session.append(deps.prefix(deps.model, reason))
-    if opened is not None and opened.pins and new:
-        session.append(pins_reminder(opened.nonce, opened.pins))
     _restrict_earlier_calls(session, restored=not mode)
     while (stale := session.inbox.take(_may_widen)) is not None:
         session.take(stale[0])  # left by an earlier run, which ended before it took the message

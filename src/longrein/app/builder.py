@@ -93,8 +93,6 @@ from longrein.workspace import (
 )
 
 if TYPE_CHECKING:
-    from longrein.agent.background.task_control import BackgroundControl
-    from longrein.agent.subagents.runner import SubagentRunner
     from longrein.app.app import App
 
 
@@ -216,7 +214,7 @@ def _around(
             BackgroundTasks: lambda: _open_background_tasks(pool),
             SessionHooks: lambda: SessionHooks(hooks),
             Skills: lambda: SessionSkills(offer.library, settings.skills),
-            Subagents: _open_subagents,
+            Subagents: lambda: _open_subagents(run_context, log.session),
         },
         tells_project=settings.context.git,
     )
@@ -231,6 +229,10 @@ def _around(
     _check_money(deps)
     mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
+    if session.state.grant is not None:  # a subagent outside its parent's process
+        from longrein.agent.subagents.budget import limits_under
+
+        deps.limits = limits_under(deps.limits, session.state.grant, State())
     _connect_notices(session, log, spawner, additions.plugins)
     moved = (*_use_weights(run_context), *_leave_folders(session, run_context, state))
     later = (
@@ -281,16 +283,16 @@ def _use_weights(run_context: RunContext) -> tuple[str, ...]:
     return notes
 
 
-def _open_background_tasks(pool: TaskPool) -> "BackgroundControl":
+def _open_background_tasks(pool: TaskPool) -> BackgroundTasks:
     from longrein.agent.background.task_control import BackgroundControl
 
     return BackgroundControl(pool)
 
 
-def _open_subagents() -> "SubagentRunner":
-    from longrein.agent.subagents.runner import SubagentRunner
+def _open_subagents(run_context: RunContext, session: str) -> Subagents:
+    from longrein.app.subagents import open_subagents
 
-    return SubagentRunner()
+    return open_subagents(run_context, session)
 
 
 def _notes(

@@ -183,6 +183,7 @@ class TypeParser:
             () if unspawned else spawns,
             background=self._flag(one, fields, "background"),
             worktree=self._worktree(one, fields),
+            location=_text(fields.get("location")),
             skills=tuple(_names(fields.get("skills"))),
             source=one.shown,
             hooks=hooks,

@@ -671,6 +671,7 @@ class SubagentStarted(Event, frozen=True, tag="ChildStarted"):
     worktree: str = ""  # Git worktree it works in; empty for the parent's folders
     again: int = 0  # Seq of its first `SubagentStarted` when it continues; 0 for a new subagent
     note: str = ""  # How the grant differs from the request, and why
+    location: str = ""  # Host that runs it; empty for its session's process
 
 
 class SubagentEnded(Event, frozen=True, tag="ChildEnded"):

@@ -93,6 +93,8 @@ class SubagentType(msgspec.Struct, frozen=True):
     """True if the subagent always runs in the background."""
     worktree: bool = False
     """True if the subagent always gets a git worktree."""
+    location: str = ""
+    """Host that runs the subagent, such as `fleet`; '' for the process of its session."""
     skills: tuple[str, ...] = ()
     """Skills whose texts it gets at its start."""
     hooks: tuple[Hook, ...] = ()

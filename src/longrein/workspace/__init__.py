@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         merge_worktree,
         read_worktree,
         remove_worktree,
+        take_patch,
         worktree_changes,
     )
     from longrein.workspace.local_workspace import open_workspace, run_in_background
@@ -78,7 +79,7 @@ __getattr__ = names_at_first_use(
         "git": "GIT_CUT run_git",
         "git_worktrees": (
             "FinishedWorktree Worktree finish_worktree list_worktrees make_worktree "
-            "merge_worktree read_worktree remove_worktree worktree_changes"
+            "merge_worktree read_worktree remove_worktree take_patch worktree_changes"
         ),
         "local_workspace": "open_workspace run_in_background",
         "orphans": "end_orphans",
@@ -149,6 +150,7 @@ __all__ = [
     "split_glob",
     "spooled_tasks",
     "stop_background_task",
+    "take_patch",
     "unreadable_tasks",
     "worktree_changes",
 ]

@@ -59,19 +59,28 @@ class Worktree(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """Instructions for the agent that works in it."""
-        left_out = (
-            f"Not in it: {short_list(self.missing, self.missing_count)} (not committed there). "
-            * bool(self.missing_count)
-        )
         return (
             f"You work in a git worktree of your own: {self.path}, branch {self.branch}, made "
-            "from the last commit of "
-            f"{self.root}. {left_out}Files that git ignores (dependencies, build results, local "
-            "settings) are not in "
-            "it either. Keep to this folder; what you change is merged later by others, so "
-            "change nothing in "
+            f"from the last commit of {self.root}. {self._left_out}Files that git ignores "
+            "(dependencies, build results, local settings) are not in it either. Keep to this "
+            "folder; what you change is merged later by others, so change nothing in "
             f"{self.root}. Commit or leave uncommitted, as you like: both are kept."
         )
+
+    @property
+    def words_elsewhere(self) -> str:
+        """Instructions for the agent that works in a copy on another machine."""
+        return (
+            f"You work in a copy of the last commit of a repository. {self._left_out}Files that "
+            "git ignores (dependencies, build results, local settings) are not in it either. "
+            "What you change in it is merged later by others; commit nothing."
+        )
+
+    @property
+    def _left_out(self) -> str:
+        if not self.missing_count:
+            return ""
+        return f"Not in it: {short_list(self.missing, self.missing_count)} (not committed there). "
 
 
 class FinishedWorktree(msgspec.Struct, frozen=True):
@@ -260,6 +269,18 @@ async def finish_worktree(
         left = await git.failure_to_add(tree.path, "--all") or await git.failure(tree.path, *words)
     files = await git.changed_files(tree.path, tree.root, tree.start, "HEAD")
     return FinishedWorktree(True, await _kept_text(git, tree, left), files)
+
+
+async def take_patch(workspace: Workspace, tree: Worktree, patch: str, session: str = "") -> str:
+    """Apply a file of changes since the worktree's first commit, unless it has been applied
+    already, completely or not at all; '' on success, else why not.
+    """
+    git, words = _Git(workspace, session), ("apply", "--whitespace=nowarn")
+    if await git.commit_of(tree.path) != tree.start:
+        return ""  # it was committed before
+    if not await git.failure(tree.path, *words, "--reverse", "--check", patch):
+        return ""
+    return await git.failure(tree.path, *words, patch)
 
 
 async def remove_worktree(

@@ -6,7 +6,7 @@ started, and they continue from their logs.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -27,12 +27,20 @@ from longrein.agent.model_request import SummaryRequest
 from longrein.agent.moves import Record, check_idle
 from longrein.agent.session import Session, resolved_future, retrieve_error
 from longrein.agent.session_part import Subagents
+from longrein.agent.subagent_host import SubagentHost, no_host
 from longrein.agent.subagents.budget import limits_under, limits_within, share_budget
-from longrein.agent.subagents.shared_state import ActiveSubagent, SubagentTree
+from longrein.agent.subagents.remote import (
+    RemoteSubagent,
+    remote_ended,
+    remote_subagent,
+    run_remote,
+)
+from longrein.agent.subagents.shared_state import ActiveSubagent, StartedSubagent, SubagentTree
 from longrein.agent.subagents.spawn import (
     AGENT,
     LiveParentPolicy,
     Plan,
+    append_start,
     open_subagent,
     plan,
     remaining_for,
@@ -49,7 +57,7 @@ from longrein.agent.subagents.subagent_report import (
 )
 from longrein.agent.subagents.worktree import make_worktrees
 from longrein.context import SubagentState
-from longrein.events import AnyEvent, Entry, LongreinError, Reminded, SubagentEnded
+from longrein.events import AnyEvent, Entry, LongreinError, Reminded, SubagentEnded, SubagentStarted
 from longrein.models import Clock
 from longrein.settings_schema import Limits
 from longrein.tools import SubagentReport, SubagentTask, SubagentType
@@ -138,17 +146,19 @@ async def _work(one: ActiveSubagent) -> None:
 # --- Subagents of a session -----------------------------------------------------------------------
 
 
-Place = ActiveSubagent | SubagentState | str
+Place = StartedSubagent | SubagentState | str
 """A job that works, or was done before a crash, or the reason why it cannot run."""
 
 
 class SubagentRunner(Subagents):
     """The subagents of one session."""
 
-    def __init__(self) -> None:
-        self._mine: dict[str, ActiveSubagent] = {}
+    def __init__(self, open_host: Callable[[str], SubagentHost] = no_host) -> None:
+        """`open_host`: see `SubagentTree`."""
+        self._open_host = open_host
+        self._mine: dict[str, StartedSubagent] = {}
         """Subagents of this session that are not over, by session."""
-        self._aside: dict[str, ActiveSubagent] = {}
+        self._aside: dict[str, StartedSubagent] = {}
         """Those that run in the background."""
         self._leaving: dict[str, asyncio.Task[None]] = {}
         """Sessions of finished subagents that are being closed."""
@@ -157,7 +167,7 @@ class SubagentRunner(Subagents):
     def opened(self) -> None:
         policy = self.session.deps.parent_policy
         above = policy.tree if isinstance(policy, LiveParentPolicy) else None
-        self.tree = SubagentTree(self.session) if above is None else above
+        self.tree = SubagentTree(self.session, self._open_host) if above is None else above
         self.session.subscribers.asking = lambda: self.questions
 
     # --- the tool ---------------------------------------------------------------------------------
@@ -244,7 +254,7 @@ class SubagentRunner(Subagents):
                 raise
             halted = True  # they are in the log, so each must record its end
         for one in places:
-            if isinstance(one, ActiveSubagent):
+            if isinstance(one, StartedSubagent):
                 self._launch(one)
                 if halted:
                     one.stop()
@@ -252,7 +262,7 @@ class SubagentRunner(Subagents):
             [
                 one
                 for one in places
-                if isinstance(one, ActiveSubagent) and not one.started.background
+                if isinstance(one, StartedSubagent) and not one.started.background
             ],
             call,
         )
@@ -293,26 +303,37 @@ class SubagentRunner(Subagents):
             if isinstance(grant, str):
                 places[index] = grant
             else:
-                started = start_subagent(self.session, self.tree, planned, grant, call, background)
-                places[index] = self._keep(started)
+                start = append_start(self.session, planned, grant, call, background)
+                places[index] = self._keep(self._open(planned, start))
         return [places[index] for index, _ in jobs]
 
-    def _rejoin(self, now: SubagentState) -> ActiveSubagent:
+    def _open(self, planned: Plan, start: tuple[int, SubagentStarted]) -> StartedSubagent:
+        if planned.kind.location:
+            return remote_subagent(self.session, self.tree, planned.kind, *start)
+        return start_subagent(self.session, self.tree, planned, start)
+
+    def _rejoin(self, now: SubagentState) -> StartedSubagent:
         """Resume a subagent that worked when the session was left."""
         known = self._mine.get(now.started.child)
         if known is not None:
             return known
         deps = self.session.deps
         kind = next((kind for kind in deps.kinds if kind.name == now.started.kind), None)
+        if now.started.location:
+            return self._keep(remote_subagent(self.session, self.tree, kind, now.seq, now.started))
         shares = shared_entries(deps.history, now)
         working = open_subagent(self.session, self.tree, kind, (now.seq, now.started), shares)
         child = working.session
         child.deps.limits = limits_under(deps.limits, now.started.grant, child.state)
         return self._keep(working)
 
-    def _keep(self, one: ActiveSubagent) -> ActiveSubagent:
+    def _keep(self, one: StartedSubagent) -> StartedSubagent:
         child = one.started.child
-        self._mine[child] = self.tree.working[child] = one
+        self._mine[child] = one
+        if isinstance(one, ActiveSubagent):
+            self.tree.working[child] = one
+        else:
+            self.tree.elsewhere[child] = one
         if one.started.background:
             self._aside[child] = one
         return one
@@ -341,6 +362,8 @@ class SubagentRunner(Subagents):
             return f"there is no subagent {job.again} of yours; there are {known}"
         if named.ended is None:
             return f"{job.again} still works; its report comes when it is there"
+        if named.started.location:
+            return f"{job.again} worked elsewhere and cannot be asked again; start a new one"
         if named.started.worktree and read_worktree(named.started.worktree) is None:
             return f"{job.again} worked in a worktree that is gone; start a new one"
         same = msgspec.structs.replace(job, kind=named.started.kind, form="")
@@ -353,14 +376,19 @@ class SubagentRunner(Subagents):
 
     # --- working ----------------------------------------------------------------------------------
 
-    def _launch(self, one: ActiveSubagent) -> None:
+    def _launch(self, one: StartedSubagent) -> None:
         """Start the asyncio task of a subagent."""
         if one.task is None:
-            one.task = asyncio.ensure_future(run_subagent(self.session, one, self.tree.slots))
+            if isinstance(one, ActiveSubagent):
+                work = run_subagent(self.session, one, self.tree.slots)
+            else:
+                assert isinstance(one, RemoteSubagent)
+                work = run_remote(self.session, one, self.tree)
+            one.task = asyncio.ensure_future(work)
             one.task.add_done_callback(retrieve_error)
             one.task.add_done_callback(lambda _done: self.session.poke())
 
-    async def _wait(self, those: Sequence[ActiveSubagent], call: str) -> None:
+    async def _wait(self, those: Sequence[StartedSubagent], call: str) -> None:
         """Wait for subagents. Interrupted, they end with what they have; closed, they resume
         later.
         """
@@ -398,17 +426,20 @@ class SubagentRunner(Subagents):
             elif not back and not self._waiting:
                 slots.force()
 
-    def _ended(self, one: ActiveSubagent) -> tuple[SubagentEnded, str]:
+    def _ended(self, one: StartedSubagent) -> tuple[SubagentEnded, str]:
         """Return a subagent's end and the handle of its last text, and forget the subagent."""
-        state = one.session.state
         error = one.task.exception() if one.task is not None and not one.task.cancelled() else None
+        child = one.started.child
+        for known in (self._mine, self._aside, self.tree.working, self.tree.elsewhere):
+            known.pop(child, None)
+        if isinstance(one, RemoteSubagent):
+            return remote_ended(one, error)
+        assert isinstance(one, ActiveSubagent)
+        state = one.session.state
         if error is not None and not isinstance(error, LongreinError):
             text = f"longrein failed inside: {type(error).__name__}: {error}"
             one.session.append(*closing_events(state, text))
         ended, whole = subagent_ended(one, self.tree.states)
-        child = one.started.child
-        for known in (self._mine, self._aside, self.tree.working):
-            known.pop(child, None)
         self.tree.questions.settled(child)
         for message in one.session.inbox.pending:  # these messages stay in its inbox
             self.session.notice(
@@ -495,7 +526,11 @@ class SubagentRunner(Subagents):
         """Put a message into the inbox of the subagent that it is for; None when that does not
         work.
         """
-        one = self.tree.working.get(for_subagent(message))
+        child = for_subagent(message)
+        if isinstance(message, StopSubagent) and child in self.tree.elsewhere:
+            self.tree.elsewhere[child].stop()
+            return resolved_future()
+        one = self.tree.working.get(child)
         if one is None or one.done:
             return None
         match message:
@@ -527,11 +562,10 @@ class SubagentRunner(Subagents):
         """Close them; they continue when the session is opened again."""
         working = list(self._mine.values())
         for one in working:
-            if not one.begun and one.task is not None:
+            if one.task is not None and not (one.begun and isinstance(one, ActiveSubagent)):
                 one.task.cancel()
-        ends = await asyncio.gather(
-            *(one.session.close() for one in working), return_exceptions=True
-        )
+        open_here = [one.session for one in working if isinstance(one, ActiveSubagent)]
+        ends = await asyncio.gather(*(one.close() for one in open_here), return_exceptions=True)
         tasks = [one.task for one in working if one.task is not None]
         if tasks:
             await asyncio.wait(tasks)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from longrein.agent.concurrency_limits import FairSemaphore
@@ -11,6 +11,7 @@ from longrein.agent.open_session import OpenSession
 from longrein.agent.schedules import WakeSchedule
 from longrein.agent.session import Session
 from longrein.agent.session_part import Subagents
+from longrein.agent.subagent_host import SubagentHost
 from longrein.context import State
 from longrein.events import Entry, PermissionAsked, SubagentStarted
 from longrein.models import Model
@@ -72,24 +73,13 @@ UNLIMITED = 1_000_000
 """Slots when no limit is set."""
 
 
-class ActiveSubagent:
-    """A subagent that works or waits for a slot."""
+class StartedSubagent:
+    """A subagent that works or waits for a slot, here or elsewhere."""
 
-    def __init__(
-        self,
-        seq: int,
-        started: SubagentStarted,
-        session: OpenSession,
-        first: int,
-        policy: "LiveParentPolicy",
-    ) -> None:
+    def __init__(self, seq: int, started: SubagentStarted) -> None:
         self.seq = seq
         """Seq of its first `SubagentStarted`; its label is `a<seq>`."""
-        self.first = first
-        """First entry of its log that it does not share with its parent's."""
         self.started = started
-        self.session = session
-        self.policy = policy
         self.task: asyncio.Task[None] | None = None
         self.finished: FinishedWorktree | None = None
         """Outcome of its worktree."""
@@ -114,9 +104,31 @@ class ActiveSubagent:
 
     def stop(self) -> None:
         """End it now, with what it has."""
+        self.halt.set()
+
+
+class ActiveSubagent(StartedSubagent):
+    """A subagent of this process."""
+
+    def __init__(
+        self,
+        seq: int,
+        started: SubagentStarted,
+        session: OpenSession,
+        first: int,
+        policy: "LiveParentPolicy",
+    ) -> None:
+        super().__init__(seq, started)
+        self.first = first
+        """First entry of its log that it does not share with its parent's."""
+        self.session = session
+        self.policy = policy
+
+    def stop(self) -> None:
+        """See `StartedSubagent.stop`."""
         if self.stopped or self.done:
             return
-        self.halt.set()
+        super().stop()
         self.session.ignores_inbox = True
         self.session.part(WakeSchedule).wanted = False
         self.session.interrupt()
@@ -128,13 +140,18 @@ class ActiveSubagent:
 class SubagentTree:
     """Shared state of a root session and its subagents."""
 
-    def __init__(self, root: Session) -> None:
+    def __init__(self, root: Session, open_host: Callable[[str], SubagentHost]) -> None:
+        """`open_host` opens the host of a location. Raises `LongreinError`."""
         self.root = root
+        self._open_host = open_host
         self.slots = FairSemaphore(root.deps.limits.agents_max or UNLIMITED)
         self.questions = SubagentQuestions(self)
         self.working: dict[str, ActiveSubagent] = {}
-        """Active subagents by session."""
+        """Active subagents of this process by session."""
+        self.elsewhere: dict[str, StartedSubagent] = {}
+        """Those that others run."""
         self._models: dict[str, Model] = {}
+        self._hosts: dict[str, SubagentHost] = {}
 
     @property
     def states(self) -> Mapping[str, State]:
@@ -153,8 +170,17 @@ class SubagentTree:
             self._models[name] = self.root.deps.open_model(name)
         return self._models[name]
 
+    def host(self, location: str) -> SubagentHost:
+        """Return the host of that name, opened once for all. Raises `LongreinError`."""
+        if location not in self._hosts:
+            self._hosts[location] = self._open_host(location)
+        return self._hosts[location]
+
     async def close(self) -> None:
-        """Close the models."""
+        """Close the hosts and the models."""
+        hosts, self._hosts = self._hosts, {}
+        for host in hosts.values():
+            await host.close()
         models, self._models = self._models, {}
         for model in models.values():
             await model.aclose()

@@ -348,12 +348,10 @@ SECONDS_MAX = 2 * 3600.0
 """Wall time of one task without another limit."""
 
 
-def start_subagent(
-    session: Session, tree: SubagentTree, one: Plan, given: Granted, call: str, background: bool
-) -> ActiveSubagent:
-    """Append the start and open the session; both must be committed together before anything
-    awaits.
-    """
+def append_start(
+    session: Session, one: Plan, given: Granted, call: str, background: bool
+) -> tuple[int, SubagentStarted]:
+    """Append the start of a subagent; return the seq of its first one, and the start."""
     grant = msgspec.structs.replace(given.grant, seconds=given.grant.seconds or SECONDS_MAX)
     was = session.state.children[one.again] if one.again else None
     seq = was.seq if was is not None else session.state.seq + 1
@@ -374,15 +372,27 @@ def start_subagent(
         worktree=was.started.worktree if was is not None else folder,
         again=was.seq if was is not None else 0,
         note="; ".join(filter(None, (one.note, given.note))),
+        location=one.kind.location,
     )
     session.append(started)
-    if was is not None:
-        shares = shared_entries(session.deps.history, was)
+    return seq, started
+
+
+def start_subagent(
+    session: Session, tree: SubagentTree, one: Plan, start: tuple[int, SubagentStarted]
+) -> ActiveSubagent:
+    """Open the session of a subagent whose `start` has just been appended; both must be committed
+    together before anything awaits.
+    """
+    _, started = start
+    grant = started.grant or Grant()
+    if one.again:
+        shares = shared_entries(session.history, session.state.children[one.again])
     elif started.form == "fork":
-        shares = fork_point(call)
+        shares = fork_point(started.call)
     else:
         shares = 0
-    working = open_subagent(session, tree, one.kind, (seq, started), shares)
+    working = open_subagent(session, tree, one.kind, start, shares)
     child = working.session
     if child.mode != child.state.mode:
         child.append(ModeSet(child.mode))
@@ -426,7 +436,7 @@ def open_subagent(
     policy.cap = kind.mode or policy.cap
     if _is_worktree(session.deps.worktrees, started.worktree):
         policy.worktree = read_worktree(started.worktree)
-    opened = _first_entry(started, policy, shares) if told.session != started.child else None
+    opened = first_entry(started, policy, shares) if told.session != started.child else None
     child = open_session(log, _dependencies(kind, started, policy, log), state=told, opened=opened)
     child.paused = False
     child.part(SessionHooks).add_of_type(kind.hooks)
@@ -485,7 +495,8 @@ def _dependencies(
     )
 
 
-def _first_entry(started: SubagentStarted, policy: LiveParentPolicy, shares: int) -> Opened:
+def first_entry(started: SubagentStarted, policy: LiveParentPolicy, shares: int) -> Opened:
+    """Return the first entry of a subagent's log. `shares`: entries of its parent before it."""
     state, tree = policy.parent.state, policy.worktree
     return Opened(
         SCHEMA_VERSION,

@@ -12,7 +12,7 @@ from longrein.agent.dependencies import LEAVING, below
 from longrein.agent.messages import SubagentView
 from longrein.agent.moves import call_ended
 from longrein.agent.subagents.budget import spent_on_task
-from longrein.agent.subagents.shared_state import ActiveSubagent
+from longrein.agent.subagents.shared_state import ActiveSubagent, StartedSubagent
 from longrein.context import (
     State,
     SubagentState,
@@ -156,16 +156,30 @@ class LastTask:
 
 def subagent_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[SubagentEnded, str]:
     """Build the `SubagentEnded` of a finished subagent, and the handle of its last text."""
-    session, started = one.session, one.started
-    state = session.state
-    entries = session.entries_from(one.first)
+    session = one.session
+    return end_of_task(
+        one, session.state, session.entries_from(one.first), tree, session.elapsed.task_s
+    )
+
+
+def end_of_task(
+    one: StartedSubagent,
+    state: State,
+    entries: Sequence[Entry],
+    tree: Mapping[str, State],
+    task_s: float,
+) -> tuple[SubagentEnded, str]:
+    """Build the `SubagentEnded` from a subagent's state and own entries, and the handle of its last
+    text. `task_s`: seconds since its task began.
+    """
+    started = one.started
     last = LastTask(entries)
     problem = _problem(one)
     status = "limit" if one.cause else STATUS.get(last.reason, "failed")
     if problem:
         status = "failed"
     message = problem or one.cause or (BLOCKED if last.reason == "blocked" else last.message)
-    message = "; ".join(filter(None, (message, _left(state, one.first))))
+    message = "; ".join(filter(None, (message, _left(state, entries))))
     used, began = spent_on_task(state, tree), state.began
     said, whole = report_body(last, status), f"a{one.seq}/r{last.seq}" if last.seq else ""
     proofs = evidence(f"a{one.seq}", entries, said)
@@ -187,16 +201,17 @@ def subagent_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[Suba
         if one.finished is None
         else one.finished.files,  # of a worktree, by original paths
         worktree=one.finished.text if one.finished is not None else "",
-        elapsed_ms=int(session.elapsed.task_s * 1000),
+        elapsed_ms=int(task_s * 1000),
         spawned=used.spawned,
     )
     return ended, whole
 
 
-def _left(state: State, first: int) -> str:
+def _left(state: State, entries: Sequence[Entry]) -> str:
     """Name the background tasks that were ended with the subagent, so that nobody relies on
     them.
     """
+    first = entries[0].seq if entries else 0
     left = [
         now.started
         for now in state.tasks.values()
@@ -211,7 +226,7 @@ def _left(state: State, first: int) -> str:
     )
 
 
-def _problem(one: ActiveSubagent) -> str:
+def _problem(one: StartedSubagent) -> str:
     """Return an error outside the log: a bug of longrein, or a full disk."""
     if one.problem:
         return one.problem
@@ -392,7 +407,7 @@ def progress_events(
 def _over(view: SubagentView, now: SubagentState) -> SubagentView:
     ended = now.ended
     if ended is None:
-        return view
+        return msgspec.structs.replace(view, state="running") if now.started.location else view
     return msgspec.structs.replace(
         view,
         state=ended.status,

@@ -41,7 +41,8 @@ async def make_worktrees(
     wanting = [
         index
         for index, job in new
-        if job.kind in kinds and (job.worktree or kinds[job.kind].worktree)
+        if job.kind in kinds
+        and (job.worktree or kinds[job.kind].worktree or kinds[job.kind].location)
     ]
     trees = await asyncio.gather(*map(make, wanting))
     return dict(zip(wanting, trees, strict=True))

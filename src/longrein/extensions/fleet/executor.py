@@ -19,6 +19,10 @@ class Attempt(msgspec.Struct, frozen=True):
     session: str
     delay_s: float = 0.0
     """Wait before it starts, after an outage of the provider."""
+    mode: str = "acceptEdits"
+    """Permission mode of the agent."""
+    flags: tuple[str, ...] = ()
+    """Further flags of `longrein`."""
 
     @property
     def path(self) -> str:

@@ -99,7 +99,8 @@ class LocalExecutor(TaskExecutor):
     ) -> None:
         """`folder`: that of the fleet. `spool`: that of the supervisor of its processes.
         `sources`: of the attempt, as `AttemptFolder.pack` writes them; empty where the folders of
-        its task are here. `rates`: name of the fleet's rates in the store; '' for a file.
+        its task are here. `rates`: name of the fleet's rates in the store, or their file; '' for
+        that in `folder`.
         """
         super().__init__()
         self._rates = rates or os.path.join(folder, RATES)
@@ -306,11 +307,12 @@ class LocalExecutor(TaskExecutor):
         self, attempt: Attempt, folder: AttemptFolder, words: list[str]
     ) -> CommandResult:
         task, limits = attempt.task, attempt.task.limits
-        flags = ["-p", "--output-format", "stream-json", "--permission-mode", "acceptEdits"]
+        flags = ["-p", "--output-format", "stream-json", "--permission-mode", attempt.mode]
         flags += ["--state-dir", self._place.state_dir]
         flags += ["--model", task.model] if task.model else []
         flags += ["--max-turns", str(limits.turns)] if limits.turns else []
         flags += ["--max-budget-usd", f"{limits.usd:.9f}"] if limits.usd else []
+        flags += attempt.flags
         environ = {
             **self._place.environ,
             "LONGREIN_TASKS_KEEP_HOURS": TASK_HOURS,

@@ -25,7 +25,7 @@ from longrein.atomic_file import replace_file
 from longrein.events import LongreinError, SessionError, UsageError
 from longrein.extensions.fleet.attempt_folder import SOURCES, AttemptFolder
 from longrein.extensions.fleet.executor import Attempt, TaskExecutor
-from longrein.extensions.fleet.fleet_state import FleetState, TaskEnded
+from longrein.extensions.fleet.fleet_state import Engine, TaskEnded
 from longrein.extensions.fleet.fleet_tasks import Task
 from longrein.extensions.fleet.local_executor import RATES, STORE, make_spawner
 from longrein.extensions.fleet.ray_worker import Done, Work, run_work
@@ -45,9 +45,19 @@ WORKER_ENVIRONMENT = {"RAY_kill_child_processes_on_worker_exit": "false"}
 class RayExecutor(TaskExecutor):
     """An `Executor` of Ray tasks. See `open_ray`."""
 
-    def __init__(self, place: RunContext, folder: str, ray: Any, cpus: int, rates: str) -> None:
+    def __init__(
+        self,
+        place: RunContext,
+        folder: str,
+        ray: Any,
+        cpus: int,
+        rates: str,
+        *,
+        inherits_rates: bool = False,
+    ) -> None:
         """`folder`: that of the fleet. `ray`: the module, connected. `cpus`: of an attempt.
-        `rates`: name of its rates in the store, if there is one; they are removed at the end.
+        `rates`: name of its rates in the store, if there is one, and they are removed at the end;
+        with `inherits_rates` those of another one, as for `LocalExecutor`.
         """
         super().__init__()
         self._place, self._folder, self._ray = place, folder, ray
@@ -60,8 +70,9 @@ class RayExecutor(TaskExecutor):
         self._packing = asyncio.Lock()
         self._spawner = make_spawner(place, "").plain
         self._store = place.environ.get(STORE, "")
-        self._rates = rates if self._store else ""
-        if self._rates:
+        self._rates = rates if self._store or inherits_rates else ""
+        self._owns_rates = bool(self._rates) and not inherits_rates
+        if self._owns_rates:
             with open(os.path.join(folder, RATES), "rb") as file:
                 limits = file.read()
             shared_rates(place.state_dir, rates)(lambda _: limits)
@@ -69,7 +80,14 @@ class RayExecutor(TaskExecutor):
     async def run_attempt(self, attempt: Attempt) -> TaskEnded:
         """See `TaskExecutor.run_attempt`."""
         state_dir = "" if self._store else self._place.state_dir
-        work = Work(attempt, state_dir, os.path.basename(self._folder), self._store, self._rates)
+        work = Work(
+            attempt,
+            state_dir,
+            os.path.basename(self._folder),
+            self._store,
+            self._rates,
+            self._ray.get_runtime_context().gcs_address,
+        )
         sources: Any = b""
         if self._store:
             async with self._packing:
@@ -123,19 +141,26 @@ class RayExecutor(TaskExecutor):
             self._ray.wait(refs, num_returns=len(refs), timeout=CANCEL_S)
         self._ray.shutdown()
         store = store_of(self._place.state_dir)
-        if self._rates and store is not None:
+        if self._owns_rates and store is not None:
             with suppress(SessionError):
                 store.remove_shared(self._rates)
 
 
-async def open_ray(place: RunContext, folder: str, state: FleetState) -> RayExecutor:
+async def open_ray(
+    place: RunContext,
+    folder: str,
+    engine: Engine,
+    rates: str,
+    *,
+    concurrency: int = 1,
+    inherits_rates: bool = False,
+) -> RayExecutor:
     """Connect to the Ray at the engine's address, or start one on this machine, which gets CPUs for
-    as many attempts as may run at once. `folder`, `state`: of the fleet.
+    as many attempts as may run at once: `concurrency`. For the others see `RayExecutor`.
 
     Raises `UsageError` without the package or for a password that Ray would keep, `LongreinError`
     where Ray cannot be reached.
     """
-    engine, opened = state.engine, state.opened
     if passwords_in(place.environ.get(STORE, "")):
         raise UsageError(
             "Ray would keep the password in the address of the store: leave it out, and put it "
@@ -156,7 +181,7 @@ async def open_ray(place: RunContext, folder: str, state: FleetState) -> RayExec
     own = {
         "_node_ip_address": LOOPBACK,
         "include_dashboard": False,
-        "num_cpus": opened.concurrency * engine.cpus,
+        "num_cpus": concurrency * engine.cpus,
     }
     where = {"address": engine.address} if engine.address else {"address": "local", **own}
     is_main = threading.current_thread() is threading.main_thread()
@@ -176,4 +201,4 @@ async def open_ray(place: RunContext, folder: str, state: FleetState) -> RayExec
         ) from None
     if is_main:  # Ray has put its own handlers before that of the fleet
         signal.signal(signal.SIGTERM, ending)
-    return RayExecutor(place, folder, ray, engine.cpus, f"fleet {opened.name} {opened.at}")
+    return RayExecutor(place, folder, ray, engine.cpus, rates, inherits_rates=inherits_rates)

@@ -51,6 +51,8 @@ class Work(msgspec.Struct, frozen=True):
     """Address of the store of sessions; '' for that of the node's settings."""
     rates: str = ""
     """Name of the fleet's rates in the store; '' for the file in its folder."""
+    address: str = ""
+    """Address of the Ray, for subagents of the task."""
     version: str = __version__
     """Version of longrein that runs the fleet."""
 
@@ -88,6 +90,8 @@ async def _run(work: Work, sources: bytes) -> Done:
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, current.cancel)
     place = read_run_context(Options(state_dir=work.state_dir), folder=work.state_dir or "/")
     place = with_store(place, work.store)
+    environ = {**place.environ, "RAY_ADDRESS": work.address}
+    place = msgspec.structs.replace(place, environ=environ)
     folder = fleet_folder(place.state_dir, work.fleet)
     if sources:  # another fleet may have that name
         folder = os.path.join(folder, NODES, work.attempt.session)

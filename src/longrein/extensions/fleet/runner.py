@@ -212,7 +212,11 @@ async def _open_executor(place: RunContext, log: FleetLog) -> Executor:
     if log.state.engine.name == "ray":
         from longrein.extensions.fleet.ray_executor import open_ray
 
-        return await open_ray(place, log.folder, log.state)
+        opened = log.state.opened
+        rates = f"fleet {opened.name} {opened.at}"
+        return await open_ray(
+            place, log.folder, log.state.engine, rates, concurrency=opened.concurrency
+        )
     executor = LocalExecutor(place, log.folder)
     await executor.wait_for_earlier()
     return executor
