@@ -45,8 +45,8 @@ def turns(limits: list[SharedRateLimit], count: int) -> list[float]:
     return [round(limits[n % 2].take_turn("p", 0.0)[0], 2) for n in range(count)]
 
 
-def replied(tokens: int, cached: int = 0) -> Replied:
-    usage = Usage(input_tokens=tokens, cache_read_tokens=cached)
+def replied(tokens: int, cached: int = 0, output: int = 0) -> Replied:
+    usage = Usage(input_tokens=tokens, cache_read_tokens=cached, output_tokens=output)
     return Replied(1, (), "end", usage)
 
 
@@ -80,6 +80,21 @@ def test_requests_and_tokens_a_minute_are_those_of_all_processes(tmp_path: Path)
     assert turns(limits, 2) == [6, 6], "what the cache has read does not count"
     limits[1].heard("p", replied(600), 0.0)
     assert turns(limits, 1) == [12]
+    limits[1].heard("p", replied(0, output=600), 0.0)
+    assert turns(limits, 1) == [18]
+
+
+def test_input_and_output_have_limits_of_their_own(tmp_path: Path) -> None:
+    rates = {"input_tokens_per_minute": 6_000, "output_tokens_per_minute": 600}
+    limits = shared(tmp_path, Clock(), **rates)
+    for reply, wait_s in (
+        (replied(600, cached=9_000), 6),
+        (replied(0, output=50), 6),
+        (replied(0, output=50), 10),
+        (replied(600, output=10), 12),
+    ):
+        limits[0].heard("p", reply, 0.0)
+        assert turns(limits, 2) == [wait_s, wait_s]
 
 
 def test_a_file_that_was_torn_counts_as_empty(tmp_path: Path) -> None:
@@ -95,10 +110,16 @@ def test_a_429_of_one_task_is_known_to_the_others(fleet: FleetHarness) -> None:
     with Provider(Loopback(text="Hello.", fault=fault), Loopback(text="Hello.")) as provider:
         fleet.cli.settings(provider.settings("anthropic"), model="served/one")
         words = ("--concurrency", "1", "--requests-per-minute", "600")
+        words += ("--output-tokens-per-minute", "4000")
         done = fleet.fleet("run", fleet.tasks({"id": "one"}, {"id": "two"}), *words)
     assert done.code == 0, done.err
     kept = json.loads((fleet.cli.state / "fleets/tasks/rates.json").read_bytes())
-    assert kept["limits"] == {"requests_per_minute": 600, "tokens_per_minute": 0}
+    assert kept["limits"] == {
+        "requests_per_minute": 600,
+        "tokens_per_minute": 0,
+        "input_tokens_per_minute": 0,
+        "output_tokens_per_minute": 4_000,
+    }
     assert kept["providers"]["served"]["held_s"] > 0
 
 

@@ -113,8 +113,8 @@ class ProviderRate(msgspec.Struct):
     """Time of the next free request slot."""
     held_s: float = 0.0
     """Time until which the provider refuses."""
-    tokens_s: float = 0.0
-    """Time until which the tokens of earlier replies fill the limit of a minute."""
+    filled_s: dict[str, float] = {}
+    """Limit of tokens -> time until which earlier replies fill it."""
     gap_s: float = 0.0
     refusal: AskFailed | None = None
     """The latest refusal."""

@@ -29,6 +29,10 @@ class Rates(msgspec.Struct, frozen=True):
     """0: no limit."""
     tokens_per_minute: int = 0
     """Input that is not read from the provider's cache, and output; 0: no limit."""
+    input_tokens_per_minute: int = 0
+    """That input alone; 0: no limit."""
+    output_tokens_per_minute: int = 0
+    """0: no limit."""
 
 
 class SharedRates(msgspec.Struct):
@@ -80,8 +84,9 @@ class SharedRateLimit(RateLimit):
         self, provider: str, now_s: float, rates: SharedRates
     ) -> tuple[float, AskFailed | None]:
         known = rates.providers.setdefault(provider, ProviderRate())
-        wait_s, refusal = super().take_turn(provider, max(now_s, known.tokens_s))
-        at = max(now_s, known.tokens_s) + wait_s
+        first_s = max([now_s, *known.filled_s.values()])
+        wait_s, refusal = super().take_turn(provider, first_s)
+        at = first_s + wait_s
         if rates.limits.requests_per_minute:
             known.free_s = max(known.free_s, at + MINUTE_S / rates.limits.requests_per_minute)
         return at - now_s, refusal
@@ -99,11 +104,10 @@ class SharedRateLimit(RateLimit):
         if provider not in self._providers:  # its gap is over; its other times are not
             self._providers[provider] = known
             known.gap_s, known.refusal = 0.0, None
-        if rates.limits.tokens_per_minute and isinstance(outcome, Replied):
-            usage = outcome.usage
-            tokens = usage.context_tokens - usage.cache_read_tokens + usage.output_tokens
-            since_s = max(now_s, known.tokens_s)
-            known.tokens_s = since_s + MINUTE_S * tokens / rates.limits.tokens_per_minute
+        for name, tokens in _counted(outcome).items():
+            if limit := getattr(rates.limits, name):
+                since_s = max(now_s, known.filled_s.get(name, 0.0))
+                known.filled_s[name] = since_s + MINUTE_S * tokens / limit
 
     def _change(self, act: Callable[[SharedRates], T]) -> T:
         """Let `act` change the rates, in the store perhaps several times; return its result."""
@@ -123,3 +127,16 @@ class SharedRateLimit(RateLimit):
         except SessionError:  # the next commit waits for the store, or ends the run
             change(self._seen)
         return results[-1]
+
+
+def _counted(outcome: Replied | AskFailed) -> dict[str, int]:
+    """Return the tokens of a reply that count for each limit of `Rates`."""
+    if isinstance(outcome, AskFailed):
+        return {}
+    fresh = outcome.usage.context_tokens - outcome.usage.cache_read_tokens
+    output = outcome.usage.output_tokens
+    return {
+        "tokens_per_minute": fresh + output,
+        "input_tokens_per_minute": fresh,
+        "output_tokens_per_minute": output,
+    }

@@ -69,6 +69,8 @@ FLEET = Command(
         flag("--cpus", "CPUs that Ray reserves for a task (1)", "count", "N"),
         flag("--requests-per-minute", "requests to a provider, of all tasks", "count", "N"),
         flag("--tokens-per-minute", "input beside the cache, and output", "count", "N"),
+        flag("--input-tokens-per-minute", "input beside the cache", "count", "N"),
+        flag("--output-tokens-per-minute", "output", "count", "N"),
         STATE_DIR,
         HELP,
     ),

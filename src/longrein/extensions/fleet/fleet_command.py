@@ -333,7 +333,7 @@ def _money(state: FleetState) -> str:
 
 ENGINE_FLAGS = ("engine", "address", "cpus")
 GO_ON_FLAGS = ("max_budget_usd", "store", *ENGINE_FLAGS)
-RATE_FLAGS = ("requests_per_minute", "tokens_per_minute")
+RATE_FLAGS = Rates.__struct_fields__
 RUN_FLAGS = ("name", "concurrency", "attempts", *RATE_FLAGS, *GO_ON_FLAGS)
 ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Action]] = {
     "run": (("TASKS",), RUN_FLAGS, _run),
