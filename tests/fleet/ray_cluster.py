@@ -86,8 +86,10 @@ def main(count: int, cpus: int) -> None:
 
     def add_node() -> Any:
         states = os.environ.get(NODE_STATES)
-        state = f"{states}/{next(numbers)}" if states else os.environ.get(STATE, "")
-        return cluster.add_node(num_cpus=cpus, env_vars={STATE: state}, **usual)
+        number = str(next(numbers))
+        state = f"{states}/{number}" if states else os.environ.get(STATE, "")
+        more = {"env_vars": {STATE: state}, "labels": {"number": number}}
+        return cluster.add_node(num_cpus=cpus, **more, **usual)
 
     nodes = [add_node() for _ in range(count)]
     print("address", cluster.address, flush=True)

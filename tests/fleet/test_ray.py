@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 from longrein import __version__
+from longrein.app.run_context import use_store_at
+from longrein.events import Opened
 from longrein.extensions.fleet.executor import Attempt
 from longrein.extensions.fleet.fleet_tasks import Task
 from longrein.extensions.fleet.ray_worker import Done, Work, run_work
@@ -154,6 +156,32 @@ def test_nodes_that_share_a_store_alone_hand_over_the_work_tree(
     ]
 
 
+@needs_ray
+def test_tasks_run_on_nodes_with_their_labels_and_gpus(
+    fleet: FleetHarness, postgresql: Server
+) -> None:
+    fleet.cli.forks = False
+    address = postgresql.new_schema()
+    states = fleet.cli.folder / "nodes"
+    cluster = RayCluster({**fleet.cli.env, NODE_STATES: str(states)}, nodes=3, cpus=1)
+    try:
+        where = ("--engine", "ray", "--address", cluster.address, "--store", address)
+        tasks = fleet.tasks(*({"id": f"t{number}"} for number in range(3)))
+        done = fleet.fleet("run", tasks, *where, "--label", "number=1", "--concurrency", "3")
+        assert done.code == 0, done.err
+    finally:
+        cluster.close()
+    use_store_at(str(fleet.cli.state), address)
+    lines = fleet.fleet("results", "tasks", "--store", address).out.splitlines()
+    for session in (json.loads(line)["session"] for line in lines):
+        opened = fleet.cli.entries(session)[0].event
+        assert isinstance(opened, Opened)
+        assert opened.cwd.startswith(f"{states}/1/")
+    none = fleet.fleet("run", tasks, "--name", "none", "--engine", "ray", "--gpus", "1")
+    assert (none.code, none.err.count("\n")) == (1, 1)
+    assert "0 GPUs, and a task needs 1" in none.err
+
+
 def sources_of(fleet: FleetHarness) -> bytes:
     """The sources of a task in a repository, as Ray brings them to a node."""
     subprocess.run(["cp", "-a", fleet.repository(), fleet.folder / "work"], check=True)
@@ -255,4 +283,7 @@ def test_a_fleet_starts_a_ray_of_its_own_and_ends_it(fleet: FleetHarness) -> Non
 def test_an_engine_that_cannot_be_used_is_one_line(fleet: FleetHarness) -> None:
     done = fleet.fleet("run", fleet.tasks({"id": "one"}), "--address", "127.0.0.1:1")
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "--engine ray" in done.err
+    assert "--address needs --engine ray" in done.err
+    done = fleet.fleet("run", fleet.tasks({"id": "one"}), "--engine", "ray", "--label", "zone")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "--label zone: write it as KEY=VALUE" in done.err

@@ -67,6 +67,13 @@ FLEET = Command(
             "HOST:PORT",
         ),
         flag("--cpus", "CPUs that Ray reserves for a task (1)", "count", "N"),
+        flag("--gpus", "GPUs that Ray reserves for a task (0)", "count", "N"),
+        flag(
+            "--label",
+            "run tasks on nodes with this label of Ray only; may be given again",
+            "words",
+            "KEY=VALUE",
+        ),
         flag("--requests-per-minute", "requests to a provider, of all tasks", "count", "N"),
         flag("--tokens-per-minute", "input beside the cache, and output", "count", "N"),
         flag("--input-tokens-per-minute", "input beside the cache", "count", "N"),

@@ -98,10 +98,17 @@ def _engine(flags: dict[str, Any]) -> Engine | None:
     given = {flag: flags.pop(flag) for flag in ENGINE_FLAGS if flag in flags}
     if not given:
         return None
-    engine = Engine(given.pop("engine", "local"), **given)
-    if engine.name == "local" and given:
-        raise UsageError("--address and --cpus need --engine ray")
-    return engine
+    name = given.pop("engine", "local")
+    if name == "local" and given:
+        raise UsageError(f"--{', --'.join(given)} needs --engine ray")
+    labels = dict(word.split("=", 1) for word in map(_label, given.pop("label", ())))
+    return Engine(name, **given, labels=labels)
+
+
+def _label(word: str) -> str:
+    if "=" not in word:
+        raise UsageError(f"--label {word}: write it as KEY=VALUE")
+    return word
 
 
 def _default_name(path: str) -> str:
@@ -331,7 +338,7 @@ def _money(state: FleetState) -> str:
     return f"{money(budget.spent_usd)}{cap} spent"
 
 
-ENGINE_FLAGS = ("engine", "address", "cpus")
+ENGINE_FLAGS = ("engine", "address", "cpus", "gpus", "label")
 GO_ON_FLAGS = ("max_budget_usd", "store", *ENGINE_FLAGS)
 RATE_FLAGS = Rates.__struct_fields__
 RUN_FLAGS = ("name", "concurrency", "attempts", *RATE_FLAGS, *GO_ON_FLAGS)

@@ -45,6 +45,10 @@ class Engine(msgspec.Struct, frozen=True):
     """Address of a Ray cluster; '' for one that is started on this machine."""
     cpus: int = 1
     """CPUs that Ray reserves for an attempt."""
+    gpus: int = 0
+    """GPUs that Ray reserves for it."""
+    labels: dict[str, str] = {}
+    """Labels of the nodes that may run it, as Ray's `label_selector`."""
 
 
 LOCAL = Engine()

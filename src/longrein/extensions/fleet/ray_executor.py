@@ -50,19 +50,23 @@ class RayExecutor(TaskExecutor):
         place: RunContext,
         folder: str,
         ray: Any,
-        cpus: int,
+        engine: Engine,
         rates: str,
         *,
         inherits_rates: bool = False,
     ) -> None:
-        """`folder`: that of the fleet. `ray`: the module, connected. `cpus`: of an attempt.
+        """`folder`: that of the fleet. `ray`: the module, connected.
         `rates`: name of its rates in the store, if there is one, and they are removed at the end;
         with `inherits_rates` those of another one, as for `LocalExecutor`.
         """
         super().__init__()
         self._place, self._folder, self._ray = place, folder, ray
         self._work = ray.remote(
-            num_cpus=cpus, max_retries=NODE_DEATHS_MAX, scheduling_strategy="SPREAD"
+            num_cpus=engine.cpus,
+            num_gpus=engine.gpus,
+            label_selector=engine.labels or None,
+            max_retries=NODE_DEATHS_MAX,
+            scheduling_strategy="SPREAD",
         )(run_work)
         self._refs = dict[str, Any]()
         self._sources = dict[tuple[str, str, str], Any]()
@@ -182,6 +186,7 @@ async def open_ray(
         "_node_ip_address": LOOPBACK,
         "include_dashboard": False,
         "num_cpus": concurrency * engine.cpus,
+        "labels": engine.labels or None,
     }
     where = {"address": engine.address} if engine.address else {"address": "local", **own}
     is_main = threading.current_thread() is threading.main_thread()
@@ -199,6 +204,13 @@ async def open_ray(
             f"Ray at {engine.address or 'this machine'} cannot be used: {problem}; everything is "
             "kept, `longrein fleet resume` goes on"
         ) from None
+    gpus = ray.cluster_resources().get("GPU", 0)
+    if not engine.address and gpus < engine.gpus:
+        ray.shutdown()
+        raise LongreinError(
+            f"this machine has {gpus:g} GPUs, and a task needs {engine.gpus}: give a cluster with "
+            "--address; everything is kept, `longrein fleet resume` goes on"
+        )
     if is_main:  # Ray has put its own handlers before that of the fleet
         signal.signal(signal.SIGTERM, ending)
-    return RayExecutor(place, folder, ray, engine.cpus, rates, inherits_rates=inherits_rates)
+    return RayExecutor(place, folder, ray, engine, rates, inherits_rates=inherits_rates)
