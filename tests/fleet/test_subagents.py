@@ -123,6 +123,10 @@ def test_its_report_and_its_changes_come_back(fleet: FleetHarness) -> None:
     assert 0 < ended.cost_usd < parent.spent_usd
     assert "it said so" in parent.cli.results(PARENT)[-1][1], "Recall reads its log"
     assert list((parent.cli.state / "fleets").iterdir()) == [], "nothing stays"
+    page = parent.cli.run("inspect", PARENT, "--no-open", "--out", str(fleet.folder / "page.html"))
+    assert "left out" not in page.err
+    text = parent.cli.run("export", PARENT, "--format", "markdown").text
+    assert text.count("it said so") > 1, "its log is in exports"
 
 
 @pytest.mark.parametrize("fleet", ["files", "postgresql"], indirect=True)

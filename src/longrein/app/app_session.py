@@ -19,7 +19,7 @@ from longrein.extension_points import OBSERVERS_DOOR
 from longrein.models import Model, ModelOptions, key_source, open_model
 from longrein.permissions.hook_protocol import Hook
 from longrein.settings_schema import Settings
-from longrein.store import USER, Goals, HistoryReader, SessionHistory, SessionLog, project_key
+from longrein.store import USER, Goals, HistoryReader, SessionLog, project_key
 from longrein.tools import GoalPort, SkillInfo, SubagentType
 from longrein.workspace.sandbox import network_problem
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from longrein.app.file_names import FileNames, FilesFound
     from longrein.app.session_details import ChangedFile, MemoryFile, RuleRow
     from longrein.context import LineReason
+    from longrein.store import SessionHistory
 
 T = TypeVar("T")
 FILE_BYTES_MAX = 1_000_000
@@ -212,7 +213,7 @@ class AppSession:
 
     # --- Log --------------------------------------------------------------------------------------
 
-    async def read_history(self, work: Callable[[SessionHistory], T]) -> T:
+    async def read_history(self, work: "Callable[[SessionHistory], T]") -> T:
         """Run `work` on the session's log, in a thread."""
         return await HistoryReader(self.app.context.state_dir, self.session.id).reading(work)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from longrein.lazy_names import names_at_first_use
 from longrein.store.entry_parts import Content, contents_of, encoding_of, title_of
 from longrein.store.goals_file import Goals, owner_of, project_key
-from longrein.store.history import HistoryReader, SessionHistory
+from longrein.store.history import HistoryReader
 from longrein.store.log import SessionLog, leave_message, open_log
 from longrein.store.reader import Reader, read_entries
 from longrein.store.session_folder import HookFiles
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from longrein.store.export import export_jsonl, write_transcript
     from longrein.store.fork import fork_log
     from longrein.store.log_search import scan
+    from longrein.store.session_history import SessionHistory
 
 __getattr__ = names_at_first_use(
     __name__,
@@ -46,6 +47,7 @@ __getattr__ = names_at_first_use(
         "export": "export_jsonl write_transcript",
         "fork": "fork_log",
         "log_search": "scan",
+        "session_history": "SessionHistory",
     },
 )
 

@@ -13,6 +13,7 @@ from longrein.events import (
     Opened,
     Parent,
     SessionError,
+    SessionUnknown,
     StoreDamaged,
     decode_event,
     kind_of,
@@ -273,10 +274,36 @@ class Reader:
         self._state_dir = state_dir
         self._source = source or read_connection(self.folder)
         self._spans = [*spans, (number, SEQ_MAX)] if spans or number == ROOT else []
+        self._elsewhere: list[Reader] = []
+        """Open logs of subagents that have a database of their own."""
 
     def session_reader(self, number: int, spans: Sequence[Span] = ()) -> "Reader":
         """Return a reader of session `number` in the same database, on the same connection."""
         return Reader(self._state_dir, self.session, number, source=self._source, spans=spans)
+
+    def subagent(self, session: str) -> "Reader | None":
+        """Return a reader of the log of a subagent, in this database or, where another process has
+        run it, of its own. None when it is gone. Closed with this one.
+        """
+        if number := self.number_of(session):
+            return self.session_reader(number)
+        with contextlib.suppress(SessionUnknown):
+            found = Reader(self._state_dir, session)
+            self._elsewhere.append(found)
+            if self.has_started(found):
+                return found
+        return None
+
+    def has_started(self, subagent: "Reader") -> bool:
+        """Return True if the log of `subagent` names this session as its parent."""
+        own, other = self.opened(), subagent.opened()
+        parent = other.parent if other is not None else None
+        return own is not None and parent is not None and parent.session == own.session
+
+    def opened(self) -> Opened | None:
+        """Return the event of `opening_entry`."""
+        entry = self.opening_entry()
+        return entry.event if entry is not None and isinstance(entry.event, Opened) else None
 
     def spans(self) -> Sequence[Span]:
         """Return the spans of the log, oldest first; the last span is the session's own."""
@@ -513,6 +540,8 @@ class Reader:
     def close(self) -> None:
         """Close the files. Idempotent; the next read opens them again."""
         self._source.close()
+        for other in self._elsewhere:
+            other.close()
 
 
 class StoredEntries(Sequence[Entry]):

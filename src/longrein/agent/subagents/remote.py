@@ -54,8 +54,8 @@ def remote_subagent(
     policy.worktree = folder
     spawns = last.grant is not None and last.grant.depth > 0 and bool(kind.spawns)
     one.order = SubagentOrder(
-        first_entry(last, policy, 0),
-        f"{folder.words_elsewhere}\n\n{last.task}",
+        msgspec.structs.replace(first_entry(last, policy, 0), one_shot=True),
+        f"{last.task}\n\n{folder.words_elsewhere}",
         subagent_system(kind),
         last.model or session.deps.model.name,
         narrower(session.mode, kind.mode) if kind.mode else session.mode,

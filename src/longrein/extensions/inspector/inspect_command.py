@@ -50,10 +50,10 @@ class StoredLogs:
         if not session:
             return self._reader.entries(after)
         if session not in self._children:
-            number = self._reader.number_of(session)
-            if not number:
+            found = self._reader.subagent(session)
+            if found is None:
                 return None
-            self._children[session] = self._reader.session_reader(number)
+            self._children[session] = found
         reader = self._children[session]
         return reader.entries(max(after, reader.first - 1))
 

@@ -138,9 +138,9 @@ def read_conversation(reader: Reader, depth: int = 0) -> Conversation:
         own = steps_of(entry for entry in entries if entry.seq >= first)
         started = (step.started for step in own if isinstance(step, SubagentStep))
         for subagent in dict.fromkeys(start.child for start in started if start):
-            number = reader.number_of(subagent)
-            if number:
-                built.subagents.append(read_conversation(reader.session_reader(number), depth + 1))
+            log = reader.subagent(subagent)
+            if log is not None:
+                built.subagents.append(read_conversation(log, depth + 1))
     return built
 
 
@@ -317,10 +317,10 @@ class StoredConversation:
     @property
     def subagents(self) -> "Iterator[StoredConversation]":
         """Iterate the subagents, each read when it is asked for."""
-        numbers = map(self._reader.number_of, self._children)
-        for number in numbers if self._depth < SUBAGENT_DEPTH_MAX else ():
-            if number:
-                yield StoredConversation(self._reader.session_reader(number), self._depth + 1)
+        logs = map(self._reader.subagent, self._children)
+        for log in logs if self._depth < SUBAGENT_DEPTH_MAX else ():
+            if log is not None:
+                yield StoredConversation(log, self._depth + 1)
 
 
 def _calls(part: ConversationPart) -> list[str]:
