@@ -474,7 +474,7 @@ class ShadowRepository:
                 mode = os.lstat(os.path.join(self.root, path)).st_mode
                 if stat.S_ISREG(mode) and not mode & 0o111:
                     seen[mode & 0o666] = seen.get(mode & 0o666, 0) + 1
-        return 0o666 & ~max(seen, key=lambda mode: seen[mode], default=0o644) | (0o111 & 0o022)
+        return 0o666 & ~max(seen, key=lambda mode: seen[mode], default=0o644)
 
     def _sort(self, path: str, found: _Changes, modes: dict[str, int], umask: int) -> None:
         """Decide what becomes of a file that has changed, and note its permissions."""
