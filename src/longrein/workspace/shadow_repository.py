@@ -271,6 +271,7 @@ class ShadowRepository:
             self._feed(REMOVE, found.gone)
             for path in found.gone.keys() - found.present.keys():
                 modes.pop(path, None)
+                self._racy.pop(path, None)
         if found.present:
             borrows = is_first and bool(self._user.objects)
             in_pack = len(found.present) > LOOSE_OBJECTS_MAX and not borrows

@@ -1,0 +1,167 @@
+"""Copies of a work tree: what is in them, what has changed between two, and what they leave."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from longrein.workspace import shadow_repository
+from longrein.workspace.shadow_repository import ShadowRepository
+from longrein.workspace.tree_records import TreeRecord
+from tests.support.tree_operations import user_git
+
+GIT = shutil.which("git")
+pytestmark = pytest.mark.skipif(not GIT, reason="git is not installed")
+
+
+class Kept:
+    """A work tree and the repository that keeps it."""
+
+    def __init__(self, folder: Path, left_out: Sequence[str] = ()) -> None:
+        self.folder, self.tree, self.place = folder, folder / "tree", folder / "kept"
+        self.tree.mkdir(exist_ok=True)
+        self.left_out = [f"{folder}/{name}" for name in left_out]
+        self.environment = dict(os.environ)
+        self.opened: ShadowRepository | None = None
+
+    @property
+    def repository(self) -> ShadowRepository:
+        if self.opened is None:
+            self.opened = ShadowRepository(
+                str(self.place), str(self.tree), self.environment, self.left_out
+            )
+        return self.opened
+
+    def act(self, words: str) -> None:
+        """`a=1` writes, `a-` removes, `d/` makes a folder, `a>b` a link, `a:600` sets the mode,
+        `a!` makes a repository; `look` keeps the tree, `forget` drops the index, `again` is another process.
+        """
+        for word in words.split():
+            path = self.tree / word.rstrip("-/").partition("=")[0].partition(">")[0]
+            if word == "look":
+                self.repository.take()
+            elif word == "forget":
+                self.repository.forget_index()
+            elif word == "again":
+                self.opened = None
+            elif word.endswith("!"):
+                user_git(self.folder, "init", "-q", str(self.tree / word[:-1]))
+            elif word.endswith("-"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            elif word.endswith("/"):
+                path.mkdir(parents=True)
+            elif ":" in word:
+                name, _, mode = word.partition(":")
+                (self.tree / name).chmod(int(mode, 8))
+            elif ">" in word:
+                path.symlink_to(word.partition(">")[2])
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(word.partition("=")[2])
+
+    def files(self, record: TreeRecord) -> list[str]:
+        """The files of a copy, as `act` would make them."""
+        files = self.repository.files(record)
+        texts = dict(self.repository.contents(file.blob for file in files.values()))
+        found = [f"{folder}/" for folder in record.folders]
+        for path, file in files.items():
+            text = (texts[file.blob] or b"?").decode()
+            found.append(f"{path}>{text}" if file.kind == 0o120000 else f"{path}={text}")
+            if file.permissions not in (0, 0o644):
+                found.append(f"{path}:{file.permissions:o}")
+        return found
+
+
+HOLDS = {
+    "a=1": "a=1",
+    "b/c=2": "b/c=2",
+    "empty/": "empty/",
+    "d/e/ d/f/": "d/e/ d/f/",
+    "l>b": "l>b",
+    "lost>nowhere": "lost>nowhere",
+    "private=1 private:600": "private=1 private:600",
+    "program=1 program:755": "program=1 program:755",
+    "odd=1 odd:700": "odd=1 odd:700",
+    "g/.gitignore=*.o g/a.o=1 g/a.c=1": "g/.gitignore=*.o g/a.c=1",
+    "ignored/.gitignore=* ignored/a=1": "",
+    ".longrein-1.tmp=1 b/.longrein-2.tmp=1": "",
+    ".longrein-1=1": ".longrein-1=1",
+    "small=1234567": "small=1234567",
+    "large=12345678": "",
+    "repo! repo/f=1": "",
+    "in/repo! in/repo/f=1 in/f=1": "in/f=1",
+    "out*/a=1 out/a=1 inner/out*=1": "inner/out*=1 out/a=1",
+    "w?[x]/a=1 wa[x]/a=1 w?x/a=1": "w?x/a=1 wa[x]/a=1",
+}
+"""What is made in the tree -> what is kept of it."""
+LEFT_OUT = ("tree/out*", "tree/w?[x]", "elsewhere/a")
+SKIPPED = {
+    "large": "larger than 0 MB",
+    "repo": shadow_repository.INNER,
+    "in/repo": shadow_repository.INNER,
+}
+
+
+@pytest.mark.parametrize("in_git", [False, True])
+def test_what_a_copy_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_git: bool
+) -> None:
+    monkeypatch.setattr(shadow_repository, "FILE_BYTES_MAX", 7)
+    one = Kept(tmp_path, LEFT_OUT)
+    if in_git:
+        user_git(one.tree, "init", "-q")
+        with (one.tree / ".git/info/exclude").open("w") as file:
+            file.write("excluded")  # without a line end
+        one.act("excluded=1")
+    one.act(" ".join(HOLDS))
+    for _ in range(2):
+        record = one.repository.take()
+        assert sorted(one.files(record)) == sorted(" ".join(HOLDS.values()).split())
+        assert record.skipped == SKIPPED
+        one.act("again")
+
+
+CHANGES = (
+    ("same=1", "", ""),
+    ("a=1", "a=2", "a"),
+    ("gone=1", "gone-", "gone"),
+    ("", "new=1 new2/e=1", "new new2/e"),
+    ("mode=1", "mode:600", "mode"),
+    ("back=1 back:600", "back:644", "back"),
+    ("odd=1 odd:600", "odd-", "odd"),
+    ("file=1", "file- file/b=1", "file file/b"),
+    ("folder/b=1", "folder- folder=1", "folder folder/b"),
+    ("to-link=1", "to-link- to-link>b", "to-link"),
+    ("to-empty=1", "to-empty- to-empty/", "to-empty"),
+    ("empty/", "empty/b=1", "empty/b"),
+    ("last/b=1", "last/b-", "last/b"),
+    ("grows=1234", "grows=12345678", "grows"),
+    ("shrinks=12345678", "shrinks=1234", "shrinks"),
+    ("g/.gitignore=*.o g/a.o=1", "g/.gitignore=*.a", "g/.gitignore g/a.o"),
+)
+"""Made before the first copy, made before the second, changed."""
+
+
+@pytest.mark.parametrize("way", ["", "again", "forget", "trusting"])
+def test_what_has_changed_between_two_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(shadow_repository, "FILE_BYTES_MAX", 7)
+    one, trusting = Kept(tmp_path), way == "trusting"
+    one.act(" ".join(first for first, _, _ in CHANGES))
+    before = one.repository.take()
+    assert one.repository.touched == set()
+    one.act(" ".join(then for _, then, _ in CHANGES))
+    one.act(way if not trusting else "")
+    after = one.repository.take(trusts_watch=trusting)
+    changed = sorted(" ".join(names for _, _, names in CHANGES).split())
+    assert sorted(one.repository.changed(before, after)) == changed
+    assert sorted(one.repository.touched) == changed
+    one.repository.touched.clear()
+    assert one.repository.take(trusts_watch=trusting) == after
+    assert one.repository.touched == set()
+    one.opened = None
+    one.place = tmp_path / "fresh"
+    assert one.repository.take() == after
