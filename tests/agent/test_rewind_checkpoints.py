@@ -291,9 +291,9 @@ async def test_a_run_that_ends_without_a_call_does_not_wait_for_the_first_look(
     harness, looks = CheckpointHarness(tmp_path), tmp_path / "looks"
     git = tmp_path / "bin/git"
     git.parent.mkdir()
-    real = shutil.which("git")
+    real, sleep = shutil.which("git"), shutil.which("sleep")
     git.write_text(
-        f'#!/bin/sh\ncase "$*" in *diff-files*) : > {looks}; exec sleep 1000;; esac\n'
+        f'#!/bin/sh\ncase "$*" in *diff-files*) : > {looks}; exec {sleep} 1000;; esac\n'
         f'exec {real} "$@"\n'
     )
     git.chmod(0o755)

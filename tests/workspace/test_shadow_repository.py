@@ -1,15 +1,18 @@
 """Copies of a work tree: what is in them, what has changed between two, and what they leave."""
 
+import errno
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from longrein.workspace import shadow_repository
+from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.shadow_repository import ShadowRepository
-from longrein.workspace.tree_records import TreeRecord
+from longrein.workspace.tree_records import CheckpointError, TreeRecord
 from tests.support.tree_operations import user_git
 
 GIT = shutil.which("git")
@@ -165,3 +168,78 @@ def test_what_has_changed_between_two_copies(
     one.opened = None
     one.place = tmp_path / "fresh"
     assert one.repository.take() == after
+
+
+# --- git that fails -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("failing", "script", "told"),
+    [
+        ("diff-files", "echo one >&2; echo fatal: two >&2; exit 3", "git: fatal: two"),
+        ("diff-files", "exit 3", "git: exit code 3"),
+        ("diff-files", f"exec {shutil.which('sleep')} 1000", "git took longer than 0 s"),
+        ("write-tree", "exit 3", "git: exit code 3"),
+    ],
+)
+def test_a_git_that_fails_twice_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, script: str, told: str
+) -> None:
+    if "sleep" in script:
+        monkeypatch.setattr(shadow_repository, "GIT_S", 0.3)
+    one, git, first = Kept(tmp_path), tmp_path / "bin/git", tmp_path / "first"
+    one.act("a=1")
+    git.parent.mkdir()
+    fails = f"if [ ! -e {first} ]; then : > {first}; {script}; fi"
+    again = f"if [ ! -e {first}2 ]; then : > {first}2; {script}; fi"
+    git.write_text(
+        f'#!/bin/sh\ncase "$*" in *{failing}*) {fails}; {again};; esac\nexec {GIT} "$@"\n'
+    )
+    git.chmod(0o755)
+    one.environment["PATH"] = f"{git.parent}:{os.environ['PATH']}"
+    with pytest.raises(CheckpointError, match=told):
+        one.repository.take()
+    monkeypatch.undo()
+    assert one.files(one.repository.take()) == ["a=1"]
+
+
+@pytest.mark.parametrize(("fails", "is_told"), [(1, False), (2, True)])
+def test_a_disk_that_was_full_leaves_no_copy_without_the_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: int, *, is_told: bool
+) -> None:
+    one, put, left = Kept(tmp_path), shadow_repository.replace_file, [fails]
+    one.act("a=1 b=1 look a=2")
+
+    def full(*given: Any, **how: Any) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        put(*given, **how)
+
+    monkeypatch.setattr(shadow_repository, "replace_file", full)
+    if is_told:
+        with pytest.raises(OSError, match="No space left"):
+            one.repository.take()
+    assert sorted(one.files(one.repository.take())) == ["a=2", "b=1"]
+    assert one.repository.touched == {"a"}
+
+
+def test_an_index_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
+    one = Kept(tmp_path)
+    one.act("a=1 look a=2")
+    index = one.place / "index"
+    index.write_bytes(index.read_bytes()[:-10] + bytes(10))
+    assert one.files(one.repository.take()) == ["a=2"]
+    assert one.repository.touched == {"a"}
+
+
+def test_after_the_end_nothing_is_kept(tmp_path: Path) -> None:
+    one = Kept(tmp_path)
+    one.act("a=1 look a=2")
+    one.repository.give_up()
+    with pytest.raises(CheckpointError, match="the session has ended"):
+        one.repository.take()
+    store = CheckpointStore(str(tmp_path / "store"), dict(os.environ))
+    store.give_up()
+    with pytest.raises(CheckpointError, match="the session has ended"):
+        store.take([str(one.tree)])

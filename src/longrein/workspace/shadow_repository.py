@@ -217,13 +217,13 @@ class ShadowRepository:
             return self._last
         for again in (True, False):
             try:
-                record = self._take(trusts_watch=trusts_watch and again)
-            except CheckpointError:
+                return self._take(trusts_watch=trusts_watch and again)
+            except (CheckpointError, OSError):
+                # the index is damaged, or a file changed during the look; or the index has what
+                # the last record has not
+                self.forget_index()
                 if not again:
                     raise
-                self.forget_index()  # damaged, or a file changed during the look
-            else:
-                return record
         raise AssertionError
 
     def _is_unchanged(self) -> bool:
