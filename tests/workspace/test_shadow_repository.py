@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from longrein.workspace import shadow_repository
 from longrein.workspace.root_copies import CheckpointStore
-from longrein.workspace.shadow_repository import ShadowRepository
+from longrein.workspace.shadow_repository import EMPTY_TREE, ShadowRepository
 from longrein.workspace.tree_records import CheckpointError, TreeRecord
 from tests.support.tree_operations import user_git
 
@@ -168,6 +169,134 @@ def test_what_has_changed_between_two_copies(
     one.opened = None
     one.place = tmp_path / "fresh"
     assert one.repository.take() == after
+
+
+@pytest.mark.parametrize(
+    ("made", "umask"),
+    [
+        ("", 0o022),
+        ("a=1 a:600", 0o066),
+        ("a=1 b=1 c=1 a:600 b:600", 0o066),
+        ("a=1 b=1 c=1 a:600 b:664 c:664", 0o002),
+        ("a=1 b=1 c=1 a:600 b:755 c:755", 0o066),
+        ("a=1 a:600 l>a m>a n>a", 0o066),
+    ],
+)
+def test_most_files_tell_which_permissions_are_usual(tmp_path: Path, made: str, umask: int) -> None:
+    one = Kept(tmp_path)
+    one.act(made)
+    record = one.repository.take()
+    assert record.umask == umask
+    shutil.rmtree(one.tree)
+    assert one.repository.take() == TreeRecord(EMPTY_TREE, umask)
+
+
+def test_a_root_that_was_never_there_is_an_empty_tree(tmp_path: Path) -> None:
+    one = Kept(tmp_path)
+    assert one.repository.touched == set()
+    one.tree.rmdir()
+    record = one.repository.take()
+    assert record == TreeRecord(EMPTY_TREE, 0o022)
+    assert one.repository.has(EMPTY_TREE)
+    assert one.repository.files(record) == {}
+    assert not one.repository.has("1" * 40)
+
+
+def test_contents_come_in_the_order_asked_and_lost_ones_are_none(tmp_path: Path) -> None:
+    one = Kept(tmp_path)
+    texts = [b"", b"one", b"two\nlines", bytes(300_000)]
+    blobs = {one.repository.store(text): text for text in texts}
+    lost = "1" * 40
+    asked = [lost, *blobs, lost, *reversed(blobs)]
+    found = list(one.repository.contents(asked))
+    assert found == [(blob, blobs.get(blob)) for blob in asked]
+
+
+def test_nobody_else_reads_what_is_kept(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        one = Kept(tmp_path)
+        one.act("a=1 b/c=2")
+        one.repository.take()
+        one.act("a=2")
+        one.repository.take()
+    finally:
+        os.umask(before)
+    paths = list(one.place.rglob("*"))
+    assert len(paths) > 15
+    assert [path for path in paths if path.stat().st_mode & 0o077] == []
+
+
+def test_a_tree_that_has_grown_too_large_is_kept_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadow_repository, "LOOSE_FILES_MAX", 2)
+    one = Kept(tmp_path)
+    one.act("a=1 b=1 look c=1 again")
+    assert sorted(one.files(one.repository.take())) == ["a=1", "b=1", "c=1"]
+    one.act("forget again")
+    with pytest.raises(CheckpointError, match="has more than 2 files or 1,024 MB"):
+        one.repository.take()
+
+
+def test_the_newest_checkpoints_are_kept_within_the_space(tmp_path: Path) -> None:
+    one, records = Kept(tmp_path), list[TreeRecord]()
+
+    def left(bytes_max: int) -> tuple[int, list[int]]:
+        dropped = one.repository.shrink(bytes_max)
+        return dropped, [n for n, one_of in enumerate(records) if one.repository.has(one_of.tree)]
+
+    for number in range(5):
+        (one.tree / "noise").write_text(random.Random(number).randbytes(10_000).hex())
+        records.append(one.repository.take())
+        path = one.place / "refs/kept" / records[-1].tree
+        os.utime(path, ns=(number, number))
+    everything = one.repository.size_bytes()
+    assert 55_000 < everything < 65_000
+    assert left(everything + 5_000) == (0, [0, 1, 2, 3, 4])
+    assert left(40_000) == (3, [3, 4])
+    assert left(18_000) == (1, [4])
+    assert left(1) == (0, [4])
+    assert one.files(records[4]) != []
+    assert not list(one.place.glob("objects/??")) or not list(one.place.glob("objects/??/*"))
+    assert len(list(one.place.glob("objects/pack/*.pack"))) == 1
+
+
+def test_new_contents_go_to_another_repository_once(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    here, there = Kept(tmp_path / "here"), Kept(tmp_path / "there")
+    here.act("a=1 d/b=2")
+    first = here.repository.take()
+    here.act("a=3 c=4")
+    second = here.repository.take()
+    sizes = list[int]()
+    for trees, known in (([first.tree, second.tree], EMPTY_TREE), ([second.tree], first.tree)):
+        pack = Path(here.repository.write_pack(trees, known))
+        assert list(pack.parent.glob("*.pack")) == [pack]
+        sizes.append(len(pack.read_bytes()))
+        if known == EMPTY_TREE:
+            there.repository.read_pack(pack.read_bytes())
+    assert sizes[1] < sizes[0]
+    assert here.repository.write_pack([second.tree], second.tree) == ""
+    assert list(pack.parent.iterdir()) == []
+    for record, files in ((first, ["a=1", "d/b=2"]), (second, ["a=3", "c=4", "d/b=2"])):
+        assert sorted(there.files(record)) == files
+        assert not there.repository.has(record.tree), "nobody has counted it"
+        there.repository.keep(record.tree)
+        assert there.repository.has(record.tree)
+    with pytest.raises(CheckpointError, match="git: "):
+        there.repository.read_pack(b"PACK, but damaged")
+
+
+def test_ignored_files_are_those_of_the_rules_of_now(tmp_path: Path) -> None:
+    one = Kept(tmp_path)
+    one.act("a.o=1 d/b.o=1 c=1")
+    assert one.repository.ignored(["a.o", "d/b.o", "c"]) == set()
+    one.act(".gitignore=*.o")
+    assert one.repository.ignored(["a.o", "d/b.o", "c", "gone.o"]) == {"a.o", "d/b.o", "gone.o"}
+    with pytest.raises(CheckpointError, match="exit code 128"):
+        one.repository.ignored([f"{tmp_path}/outside"])
 
 
 # --- git that fails -------------------------------------------------------------------------------
