@@ -40,7 +40,9 @@ class Kept:
 
     def act(self, words: str) -> None:
         """`a=1` writes, `a-` removes, `d/` makes a folder, `a>b` a link, `a:600` sets the mode,
-        `a!` makes a repository; `look` keeps the tree, `forget` drops the index, `again` is another process.
+        `a!` makes a repository.
+
+        `look` keeps the tree, `forget` drops the index, `again` is another process.
         """
         for word in words.split():
             path = self.tree / word.rstrip("-/").partition("=")[0].partition(">")[0]
