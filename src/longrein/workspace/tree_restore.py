@@ -39,7 +39,7 @@ def remove_files(
     `keep_folders`: absolute paths of folders that stay.
     """
     failed = {}
-    for target in sorted(targets, key=lambda one: one.path, reverse=True):
+    for target in targets:
         try:
             folder, name = open_parent(target.path)
             with folder:
