@@ -78,9 +78,8 @@ def digest(text: str) -> str:
 
 
 def old(text: str, replaced: str, *, is_kept: bool = True) -> OldContent:
-    return OldContent(
-        text and digest(text), digest(replaced), (lambda: text.encode()) if is_kept else None
-    )
+    read = text.encode if is_kept else None
+    return OldContent(text and digest(text), digest(replaced), read)
 
 
 @pytest.fixture

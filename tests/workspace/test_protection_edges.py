@@ -238,7 +238,7 @@ def test_a_tree_is_kept_up_to_a_size(
     root = tmp_path / "root"
     (root / "folder").mkdir(parents=True)
     for number, size_bytes in enumerate(files):
-        (root / str(number)).write_text("x" * size_bytes)
+        (root / "folder" / str(number)).write_text("x" * size_bytes)
     if in_git:
         for command in ("init", "add ."):
             subprocess.run(["git", *command.split()], cwd=root, check=True, capture_output=True)

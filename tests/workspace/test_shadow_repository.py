@@ -150,14 +150,18 @@ CHANGES = (
 """Made before the first copy, made before the second, changed."""
 
 
-@pytest.mark.parametrize("way", ["", "again", "forget", "trusting"])
+@pytest.mark.parametrize("way", ["", "again", "forget", "trusting", "trusting a part"])
 def test_what_has_changed_between_two_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setattr(shadow_repository, "FILE_BYTES_MAX", 7)
-    one, trusting = Kept(tmp_path), way == "trusting"
+    one, trusting = Kept(tmp_path), way.startswith("trusting")
+    if way == "trusting a part":  # the first look does not come to all folders
+        monkeypatch.setattr(shadow_repository, "EMPTY_WALK_MAX", 1)
+        one.act(" ".join(f"far{n}/x/y=1" for n in range(9)))
     one.act(" ".join(first for first, _, _ in CHANGES))
     before = one.repository.take()
+    monkeypatch.setattr(shadow_repository, "EMPTY_WALK_MAX", 5_000)
     assert one.repository.touched == set()
     one.act(" ".join(then for _, then, _ in CHANGES))
     one.act(way if not trusting else "")
@@ -171,6 +175,24 @@ def test_what_has_changed_between_two_copies(
     one.opened = None
     one.place = tmp_path / "fresh"
     assert one.repository.take() == after
+
+
+def test_a_change_by_another_name_is_found(tmp_path: Path) -> None:
+    one = Kept(tmp_path)
+    one.act("a=1 d/e=1")
+    os.link(one.tree / "a", one.tree / "d/b")
+    one.act("look look a=2")
+    assert sorted(one.files(one.repository.take(trusts_watch=True))) == ["a=2", "d/b=2", "d/e=1"]
+    assert one.repository.touched == {"a", "d/b"}
+
+
+def test_a_root_in_another_one_is_kept_with_it(tmp_path: Path) -> None:
+    one = Kept(tmp_path)
+    one.act("a=1 in/b=1")
+    store, tree = CheckpointStore(str(tmp_path / "store"), dict(os.environ)), str(one.tree)
+    for roots in ([tree, f"{tree}/in"], [f"{tree}/in/", tree], [tree, f"{tree}/none"]):
+        assert store.take(roots)[1].keys() == {tree}
+    assert store.take([f"{tree}/in", f"{tmp_path}/none"])[1].keys() == {f"{tree}/in"}
 
 
 @pytest.mark.parametrize(
