@@ -484,6 +484,16 @@ async def test_the_end_of_the_proxy_cuts_what_runs(tmp_path: Path) -> None:
         await proxy.close()
         assert await asyncio.wait_for(reader.read(), HANG_S) == b""
         writer.close()
+        await asyncio.sleep(0)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_unix_connection(str(tmp_path / "s"))
+
+
+async def test_what_comes_with_the_request_for_a_tunnel_goes_through_it() -> None:
+    async with opened(["good.example"]) as (world, _, port):
+        request = b"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\n\r\n"
+        assert (await exchange(port, request)).endswith(b"hello")
+        assert world.received == b"GET / HTTP/1.1\r\n\r\n"
 
 
 async def test_sockets_have_paths_of_any_length(tmp_path: Path) -> None:
@@ -491,7 +501,9 @@ async def test_sockets_have_paths_of_any_length(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "s").write_text("left by a crash")
     async with opened([]) as (_, proxy, _port):
+        before = len(os.listdir("/proc/self/fd"))
         proxy.listen_unix(str(folder / "s"))
+        assert len(os.listdir("/proc/self/fd")) == before + 1
         assert os.stat(folder / "s").st_mode & 0o777 == 0o600
 
 
@@ -537,13 +549,16 @@ async def body(size: int, most: int, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Send a body in pieces; return True if the server has got it and the client the answer."""
     monkeypatch.setattr(proxy_module, "TRANSFER_BYTES_MAX", most)
     monkeypatch.setattr(proxy_module, "CHUNK_BYTES", 10)
-    async with opened(["good.example"]) as (_world, _, port):
+    async with opened(["good.example"]) as (world, _, port):
         head = (
             b"POST http://good.example/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
         pieces = b"".join(b"1\r\nx\r\n" for _ in range(size)) + b"0\r\n\r\n"
         answer = await exchange(port, head + pieces)
-        return answer.endswith(b"hello")
+        await asyncio.wait_for(world.ended.wait(), HANG_S)
+        is_whole = world.received.endswith(b"1\r\nx\r\n" * min(size, 2) + b"0\r\n\r\n")
+        assert answer.endswith(b"hello") is is_whole
+        return is_whole
 
 
 @pytest.mark.parametrize(("size", "passes"), [(60, True), (61, False), (200, False)])

@@ -120,7 +120,9 @@ def test_what_a_copy_holds(
         user_git(one.tree, "init", "-q")
         with (one.tree / ".git/info/exclude").open("w") as file:
             file.write("excluded")  # without a line end
-        one.act("excluded=1")
+        (tmp_path / "rules").write_text("by-user\n")
+        user_git(one.tree, "config", "core.excludesFile", str(tmp_path / "rules"))
+        one.act("excluded=1 by-user=1")
     one.act(" ".join(HOLDS))
     for _ in range(2):
         record = one.repository.take()
@@ -160,7 +162,8 @@ def test_what_has_changed_between_two_copies(
         monkeypatch.setattr(shadow_repository, "EMPTY_WALK_MAX", 1)
         one.act(" ".join(f"far{n}/x/y=1" for n in range(9)))
     one.act(" ".join(first for first, _, _ in CHANGES))
-    before = one.repository.take()
+    for _ in range(3 if trusting else 1):
+        before = one.repository.take()
     monkeypatch.setattr(shadow_repository, "EMPTY_WALK_MAX", 5_000)
     assert one.repository.touched == set()
     one.act(" ".join(then for _, then, _ in CHANGES))
@@ -177,13 +180,46 @@ def test_what_has_changed_between_two_copies(
     assert one.repository.take() == after
 
 
-def test_a_change_by_another_name_is_found(tmp_path: Path) -> None:
-    one = Kept(tmp_path)
-    one.act("a=1 d/e=1")
-    os.link(one.tree / "a", one.tree / "d/b")
-    one.act("look look a=2")
-    assert sorted(one.files(one.repository.take(trusts_watch=True))) == ["a=2", "d/b=2", "d/e=1"]
-    assert one.repository.touched == {"a", "d/b"}
+def test_a_look_that_trusts_the_watch_finds_what_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadow_repository, "FILE_BYTES_MAX", 7)
+    monkeypatch.setattr(shadow_repository, "RACY_NS", -(10**15))  # no time is too young
+    monkeypatch.setattr(shadow_repository, "WRITTEN_MAX", 3)
+    one, started, start = Kept(tmp_path), list[str](), ShadowRepository._start
+    one.act(".gitignore=*.o a.o=1 a=1 b=1 d/e=1 grows=1 w1=1 w2=1 w3=1 w4=1")
+    os.link(one.tree / "a", one.tree / "d/name")
+
+    def counted(self: ShadowRepository, words: list[str], **how: Any) -> Any:
+        started.append(words[0])
+        return start(self, words, **how)
+
+    monkeypatch.setattr(ShadowRepository, "_start", counted)
+    one.act("look look look")
+
+    def check(acts: str, changed: str, is_whole: bool | None = False) -> None:
+        """`is_whole`: whether all files are looked at; None where none is."""
+        one.act(acts)
+        started.clear()
+        one.repository.touched.clear()
+        one.repository.take(trusts_watch=True)
+        assert " ".join(sorted(one.repository.touched)) == changed
+        assert "diff-files" in started or is_whole is None
+        assert bool(started) is (is_whole is not None)
+
+    check("", "", None)
+    check("b=2", "b")
+    check("", "", None)
+    check("b=3 b- d/new=1", "b d/new")
+    check("c.o=1", "")
+    check("grows=12345678", "grows")
+    check("w1=2 w2=2 w3=2", "w1 w2 w3")
+    check("w1=3 w2=3 w3=3 w4=3", "w1 w2 w3 w4")
+    check("a=2", "a d/name")
+    check("d/e- d/name- d/new- a=3", "a d/e d/name d/new")
+    assert one.repository.take(trusts_watch=True).folders == ("d",)
+    check("d/e=1", "d/e")
+    check(".gitignore=*.a", ".gitignore a.o c.o")
 
 
 def test_a_root_in_another_one_is_kept_with_it(tmp_path: Path) -> None:
