@@ -5,6 +5,7 @@ loopback.
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -481,6 +482,8 @@ async def test_the_end_of_the_proxy_cuts_what_runs(tmp_path: Path) -> None:
         writer.write(b"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
         proxy.listen_unix(str(tmp_path / "s"))
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(tmp_path / "s"))  # at once
         await proxy.close()
         assert await asyncio.wait_for(reader.read(), HANG_S) == b""
         writer.close()

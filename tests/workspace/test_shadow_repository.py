@@ -222,6 +222,20 @@ def test_a_look_that_trusts_the_watch_finds_what_was_written(
     check(".gitignore=*.a", ".gitignore a.o c.o")
 
 
+def test_a_folder_that_no_look_has_come_to_is_found_when_it_has_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadow_repository, "EMPTY_WALK_MAX", 1)
+    one = Kept(tmp_path)
+    folders = [f"folder{n}/in" for n in range(4)]
+    one.act(" ".join(f"{folder}/" for folder in folders) + " a=1 look look look")
+    for folder in folders:
+        one.act(f"{folder}/new=1")
+        one.repository.take(trusts_watch=True)
+        assert one.repository.touched == {f"{folder}/new"}
+        one.repository.touched.clear()
+
+
 def test_a_root_in_another_one_is_kept_with_it(tmp_path: Path) -> None:
     one = Kept(tmp_path)
     one.act("a=1 in/b=1")
