@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from longrein.agent import checkpoints
-from longrein.agent.checkpoints import SessionCheckpoints, place_of
+from longrein.agent.checkpoints import SessionCheckpoints, needs_checkpoint, place_of
 from longrein.events import CheckpointTaken
 from longrein.workspace.tree_records import CheckpointError, TreeRecord
 from tests.timeouts import until
@@ -101,6 +101,32 @@ def test_a_place_has_an_id_that_stays(tmp_path: Path) -> None:
     assert len({one, place_of(str(tmp_path / "a"), "/else"), place_of(str(tmp_path), "/work")}) == 3
     assert place_of(str(tmp_path / "a"), "/else").partition("-")[0] == one.partition("-")[0]
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("access", "kind", "changes", "is_shared", "needed"),
+    [
+        ("read", "read", False, False, False),
+        ("read", "read", False, True, False),
+        ("write", "edit", False, False, False),  # the log records it
+        ("write", "edit", False, True, True),  # other machines take it from the store
+        ("execute", "run", True, False, True),
+        ("execute", "run", False, False, False),
+        ("read", "agent", False, False, True),
+    ],
+)
+def test_calls_that_may_change_files_unrecorded_need_a_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+    access: str,
+    kind: str,
+    changes: bool,
+    is_shared: bool,
+    needed: bool,
+) -> None:
+    monkeypatch.setattr(checkpoints, "may_change", lambda *_: changes)
+    tool: Any = SimpleNamespace(access=access, traits=SimpleNamespace(kind=kind))
+    now: Any = None
+    assert needs_checkpoint(now, tool, {}, is_shared=is_shared) is needed
 
 
 async def test_only_around_calls_the_watch_is_trusted() -> None:
