@@ -209,3 +209,10 @@ def test_contents_that_are_lost_are_named(trees: Trees) -> None:
     )
     lost = "its old content is no longer kept"
     assert trees.back(plan) == ("c", {"a": lost, "b": lost})
+
+
+def test_a_root_that_becomes_empty_stays(trees: Trees) -> None:
+    name = trees.take()
+    trees.act("new=1 d/new=1")
+    assert trees.back(trees.plan(name)) == ("-d/new -new", {})
+    assert list(trees.tree.iterdir()) == []
