@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from longrein.agent.rewind_trees import (
 from longrein.events import FileChanged
 from longrein.workspace import shadow_repository
 from longrein.workspace.root_copies import CheckpointStore
+from longrein.workspace.tree_records import CheckpointError
 from tests.support.tree_operations import picture
 from tests.workspace.test_shadow_repository import CHANGES, Kept
 
@@ -209,6 +210,15 @@ def test_contents_that_are_lost_are_named(trees: Trees) -> None:
     )
     lost = "its old content is no longer kept"
     assert trees.back(plan) == ("c", {"a": lost, "b": lost})
+
+    def broken(blobs: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        yield next(contents(blobs))
+        raise CheckpointError("git ended")
+
+    trees.act("c=5")
+    plan = trees.plan(name)
+    plan.repository.contents = broken  # type: ignore[method-assign]
+    assert trees.back(plan) == ("a b", {"c": "git ended"})
 
 
 def test_a_root_that_becomes_empty_stays(trees: Trees) -> None:
