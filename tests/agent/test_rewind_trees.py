@@ -226,3 +226,12 @@ def test_a_root_that_becomes_empty_stays(trees: Trees) -> None:
     trees.act("new=1 d/new=1")
     assert trees.back(trees.plan(name)) == ("-d/new -new", {})
     assert list(trees.tree.iterdir()) == []
+
+
+def test_a_time_without_the_root_tells_nothing_of_its_files(trees: Trees) -> None:
+    first = trees.take("a=1")
+    (trees.folder / "other").mkdir()
+    without, _ = trees.store.take([str(trees.folder / "other")])
+    last = trees.take("a=2")
+    for gap in (Gap(without, last, {}), Gap(first, without, {}), Gap(without, "", {})):
+        assert trees.plan(first, [gap]).kept == {}

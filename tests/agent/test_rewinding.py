@@ -180,3 +180,15 @@ async def test_a_file_of_the_log_goes_back_where_it_is_as_the_agent_left_it(
     assert back(trees=RestoredTrees((), frozenset({"g"}))) == (expected, left)
     if trouble in ("", "unreadable"):
         assert back(dry=True) == (expected, now)
+
+
+async def test_a_session_without_checkpoints_shows_what_goes_back(tmp_path: Path) -> None:
+    harness = DiskHarness(tmp_path)
+    script = [says("begun"), says(change("a=1")), says("written")]
+    async with harness.session(Script(*script)) as session:
+        await turn(session, "begin")
+        to = harness.entries()[-1].seq
+        await turn(session, "go on")
+        preview = await session.preview_rewind(to)
+        assert [Path(path).name for path in preview.removed] == ["a"]
+        assert (preview.restored, preview.kept, preview.missing) == ((), (), ())
