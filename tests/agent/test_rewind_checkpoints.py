@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from longrein.agent import Rewind
 from longrein.agent.checkpoints import SessionCheckpoints
 from longrein.agent.session_part import Checkpoints
 from longrein.events import (
@@ -22,6 +23,7 @@ from longrein.events import (
     Rewound,
     TaskEnded,
     TaskStarted,
+    ToolEnded,
 )
 from longrein.store import fork_log
 from longrein.workspace import shadow_repository, tree_restore
@@ -176,14 +178,24 @@ async def test_large_files_and_repositories_inside_are_skipped_and_named(
     assert records[str(harness.tree)].skipped == {"inner": "a git repository of its own"}
 
 
-async def test_without_git_edits_are_undone_and_the_rest_is_said_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("commands", "named"),
+    [
+        (2, "`echo 1 > a`, `echo 2 > a`"),
+        (3, "`echo 1 > a`, `echo 2 > a`, `echo 3 > a`"),
+        (5, "`echo 1 > a`, `echo 2 > a`, `echo 3 > a` and 2 more"),
+    ],
+)
+async def test_without_git_edits_are_undone_and_the_rest_is_said_once(
+    tmp_path: Path, commands: int, named: str
+) -> None:
     harness = CheckpointHarness(tmp_path)
 
     def opener() -> SessionCheckpoints:
         return SessionCheckpoints(CheckpointStore(str(tmp_path / "kept"), {"PATH": ""}), 1 << 20)
 
     harness.opener = opener  # type: ignore[method-assign]
-    story = turns([[], ["echo 1 > a", "echo 2 > a", "write b=1"]])
+    story = turns([[], [*(f"echo {n} > a" for n in range(1, commands + 1)), "write b=1"]])
     async with harness.session(Script(*story)) as session:
         said: list[str] = []
         session.notice = said.append  # type: ignore[method-assign]
@@ -191,7 +203,7 @@ async def test_without_git_edits_are_undone_and_the_rest_is_said_once(tmp_path: 
         await turn(session, "go on")
         preview = await session.preview_rewind(harness.ends()[0])
         assert preview.notes == (
-            "`echo 1 > a`, `echo 2 > a` ran without a checkpoint: git is not installed",
+            f"{named} ran without a checkpoint: git is not installed",
             "what commands changed is not restored: git is not installed",
         )
         await back(session, harness.ends()[0])
@@ -203,6 +215,39 @@ async def test_without_git_edits_are_undone_and_the_rest_is_said_once(tmp_path: 
                 "Edit and Write did"
             )
         ]
+
+
+async def test_a_preview_says_what_a_rewind_does_with_and_without_the_conversation(
+    tmp_path: Path,
+) -> None:
+    harness = CheckpointHarness(tmp_path)
+    commands = ["echo 1 > a; echo 1 > same", "echo 2 > a; echo 2 > z", "write b=1"]
+    async with harness.session(Script(*turns([[], commands]))) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        ended = [entry.seq for entry in harness.entries() if isinstance(entry.event, ToolEnded)]
+
+        async def check(restored: str, removed: str, **how: bool) -> None:
+            preview = await session.preview_rewind(ended[0], **how)
+            shown = [
+                " ".join(Path(path).name for path in paths)
+                for paths in (preview.restored, preview.removed)
+            ]
+            assert (shown, preview.kept, preview.missing) == ([restored, removed], (), ())
+            assert [note.split()[0] for note in preview.notes] == ["what"]
+
+        await check("", "a b same z")
+        await check("a", "b z", conversation=False)
+        await turn(session, Rewind(ended[0], files=True, conversation=False))
+        assert {path.name: path.read_text() for path in harness.tree.iterdir()} == {
+            "a": "1\n",
+            "same": "1\n",
+        }
+        session.append(TaskStarted("b1", "serve"))
+        session.append(TaskStarted("b2", "serve"))
+        session.append(TaskEnded("b2", "done"))
+        notes = (await session.preview_rewind(ended[0])).notes
+        assert [note.split()[0] for note in notes] == ["what", "b1"]
 
 
 async def test_what_changed_while_a_task_ran_is_kept_and_named_and_the_agents_own_is_undone(
@@ -291,9 +336,9 @@ async def test_a_run_that_ends_without_a_call_does_not_wait_for_the_first_look(
     harness, looks = CheckpointHarness(tmp_path), tmp_path / "looks"
     git = tmp_path / "bin/git"
     git.parent.mkdir()
-    real = shutil.which("git")
+    real, sleep = shutil.which("git"), shutil.which("sleep")
     git.write_text(
-        f'#!/bin/sh\ncase "$*" in *diff-files*) : > {looks}; exec sleep 1000;; esac\n'
+        f'#!/bin/sh\ncase "$*" in *diff-files*) : > {looks}; exec {sleep} 1000;; esac\n'
         f'exec {real} "$@"\n'
     )
     git.chmod(0o755)

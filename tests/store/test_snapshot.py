@@ -259,6 +259,58 @@ async def test_earlier_snapshots_are_few_and_found_by_their_entry(tmp_path: Path
         assert log.snapshot_before(4_899) is not None
 
 
+def written(folder: Path, seqs: list[int]) -> list[int]:
+    """Write snapshots one after the other; return the entries of those beside the last one."""
+    for seq in seqs:
+        assert module.write_snapshot(str(folder), ID, Snapshot(seq, STATE), b"log")
+    return sorted(int(path.stem[6:]) for path in folder.glob("state-*.snapshot"))
+
+
+FAR = [1, 9, 13, 17, 21, 25, 27, 29, 31, 33, 34, 35, 36, 37, 38, 39]
+"""Of forty thousand entries four for each doubling of the distance."""
+
+
+@pytest.mark.parametrize(
+    ("seqs", "left"),
+    [
+        ([], []),
+        ([20], []),
+        ([1_000, 2_000], [1_000]),
+        ([1_000, 1_500, 1_999, 2_000], [1_000, 1_999]),
+        ([500 * n for n in range(1, 12)], [500, 1_500, 2_500, 3_500, 4_500, 5_000]),
+        ([1_000 * n for n in range(1, 41)], [1_000 * n for n in FAR]),
+        ([1_000, 2_000, 3_000, 3_000], [1_000, 2_000]),  # written again
+        ([1_000, 2_000, 3_000, 2_500], [1_000, 2_000]),  # of a log that was put back
+        ([1_000, 2_000, 3_000, 2_000], [1_000]),
+    ],
+)
+def test_few_earlier_snapshots_are_left(tmp_path: Path, seqs: list[int], left: list[int]) -> None:
+    assert written(tmp_path, seqs) == left
+    assert module.snapshot_seq(str(tmp_path)) == (seqs[-1] if seqs else 0)
+
+
+@pytest.mark.parametrize(("less", "count"), [(0, 3), (1, 2)])
+def test_the_newest_snapshots_are_left_within_the_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, less: int, count: int
+) -> None:
+    seqs = [1_000 * n for n in range(1, 8)]
+    written(tmp_path, seqs[:1])
+    size_bytes = (tmp_path / module.SNAPSHOT).stat().st_size
+    monkeypatch.setattr(module, "EARLIER_BYTES_MAX", 3 * size_bytes - less)
+    assert written(tmp_path, seqs[1:]) == seqs[-1 - count : -1]
+
+
+def test_snapshots_of_other_code_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert written(tmp_path, [1_000, 2_000, 3_000]) == [1_000, 2_000]
+    monkeypatch.setattr(module, "code_version", lambda: b"other")
+    assert written(tmp_path, [4_000]) == []
+    monkeypatch.setattr(module, "code_version", lambda: b"")
+    assert not module.write_snapshot(str(tmp_path), ID, Snapshot(5_000, STATE), b"log")
+    assert module.snapshot_seq(str(tmp_path)) == 4_000
+
+
 async def test_a_fork_finds_the_earlier_snapshots_of_its_original(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         for last in (10, 20, 30):

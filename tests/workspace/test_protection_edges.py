@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from longrein.agent.rewind_trees import RootPlan, _left_out, _plan_folders
@@ -13,15 +14,23 @@ from longrein.workspace import shadow_repository
 from longrein.workspace.folder_stamps import SETTLED_NS, FolderStamps
 from longrein.workspace.folder_watch import FolderWatch
 from longrein.workspace.root_copies import CheckpointStore
-from longrein.workspace.sandbox.bubblewrap import _needed
+from longrein.workspace.sandbox.bubblewrap import _needed, mounts_of
 from longrein.workspace.sandbox.landlock import _allow
+from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.protected import (
     GIT_FILE_BYTES_MAX,
     is_plain_repository,
     writable_exceptions,
 )
 from longrein.workspace.sandbox.tool_caches import cache_folder
-from longrein.workspace.supervisor.mount_process import READ, WRITE, Mount
+from longrein.workspace.supervisor.mount_process import (
+    CLOSED,
+    EMPTY,
+    IMAGE,
+    READ,
+    WRITE,
+    Mount,
+)
 from longrein.workspace.tree_records import CheckpointError, TreeRecord, decode, usual_mode
 
 CORE = "[core]\n\tbare = false\n"
@@ -155,15 +164,50 @@ def test_a_read_only_mount_is_made_once(mounts: str, needed: str) -> None:
     assert [mount.path for mount in _needed(given)] == needed.split()
 
 
+def test_an_image_takes_the_place_of_all_but_the_own_folders(tmp_path: Path) -> None:
+    for name in ("work/secret", "home/.ssh", "home/cache", "image", "private"):
+        (tmp_path / name).mkdir(parents=True)
+    root, home = f"{tmp_path}/work", f"{tmp_path}/home"
+    policy = SandboxPolicy(
+        (root,),
+        home=home,
+        home_visible=(f"{home}/.ssh",),
+        home_writable=(f"{home}/cache",),
+        hidden=(f"{root}/secret",),
+        private_tmp=f"{tmp_path}/private",
+    )
+
+    def kinds(image: str) -> dict[str, str]:
+        found = mounts_of(msgspec.structs.replace(policy, image=image))
+        paths = (
+            root,
+            home,
+            f"{home}/.ssh",
+            f"{home}/cache",
+            f"{root}/secret",
+            "/tmp",
+            "/",
+            "/home",
+        )
+        return {mount.path: mount.kind for mount in found if mount.path in paths}
+
+    own = {root: WRITE, f"{home}/cache": WRITE, f"{root}/secret": CLOSED, "/tmp": WRITE}
+    alone = {home: EMPTY, f"{home}/.ssh": READ, "/home": EMPTY}
+    assert kinds("") == own | {path: alone[path] for path in alone if os.path.isdir(path)}
+    with_image = kinds(f"{tmp_path}/image")
+    assert with_image.items() >= (own | {"/": IMAGE}).items()
+    assert "/home" not in with_image
+
+
 @pytest.mark.parametrize(
     ("closed", "at_least", "expected"),
     [
-        ("", 1, {"": 6}),
+        ("", 8, {"": 6}),
         ("a/x", 0, {"a/y": 6, "b": 6, "f": 6}),
-        ("a/x", 1, {"": 1, "a": 1, "a/y": 6, "b": 6, "f": 6}),
-        ("a", 1, {"": 1, "b": 6, "f": 6}),
+        ("a/x", 8, {"": 8, "a": 8, "a/y": 6, "b": 6, "f": 6}),
+        ("a", 8, {"": 8, "b": 6, "f": 6}),
         ("a f", 0, {"b": 6}),
-        (".", 1, {}),
+        (".", 8, {}),
     ],
 )
 def test_rights_end_at_closed_paths(
@@ -238,7 +282,7 @@ def test_a_tree_is_kept_up_to_a_size(
     root = tmp_path / "root"
     (root / "folder").mkdir(parents=True)
     for number, size_bytes in enumerate(files):
-        (root / str(number)).write_text("x" * size_bytes)
+        (root / "folder" / str(number)).write_text("x" * size_bytes)
     if in_git:
         for command in ("init", "add ."):
             subprocess.run(["git", *command.split()], cwd=root, check=True, capture_output=True)

@@ -1,6 +1,7 @@
 """The filter of system calls, run step by step for machines that the suite does not run on too."""
 
 import errno
+import platform
 import struct
 from collections.abc import Sequence
 
@@ -8,6 +9,7 @@ import pytest
 
 from longrein.workspace.sandbox import landlock
 from longrein.workspace.sandbox.landlock import ALLOW, ERRNO, KILL, NAMESPACES, filter_bytes
+from longrein.workspace.sandbox.policy import SandboxPolicy
 
 REFUSED, MISSING = ERRNO | errno.EPERM, ERRNO | errno.ENOSYS
 FAMILIES = (1, 2, 10, 16)
@@ -99,3 +101,39 @@ def test_other_machines_and_numbers_are_refused() -> None:
     program = filter_bytes(FAMILIES, "x86_64")
     assert judge(program, landlock._MACHINES["x86_64"][0], 0x40000000) == REFUSED
     assert judge(program, landlock._MACHINES["x86_64"][0], 0x3FFFFFFF) == ALLOW
+
+
+@pytest.mark.parametrize("network", [True, False])
+def test_the_filter_without_namespaces_follows_the_policy(network: bool) -> None:
+    architecture, numbers = landlock._MACHINES[platform.machine()]
+    program = landlock.filter_of(SandboxPolicy(("/work",), network=network))
+    for number in landlock._OUTSIDE[platform.machine()].values():
+        assert judge(program, architecture, number, [1]) == REFUSED
+    for family in range(46):
+        answer = ALLOW if network and family in (2, 10) else REFUSED
+        assert judge(program, architecture, numbers["socket"], [family]) == answer
+
+
+@pytest.mark.parametrize(
+    ("abi", "machine", "reason"),
+    [
+        (landlock.ABI_MIN, "x86_64", ""),
+        (landlock.ABI_MIN, "aarch64", ""),
+        (2, "x86_64", "the kernel has version 2 of Landlock; version 3 is needed"),
+        (OSError(38, "Function not implemented"), "x86_64", "the kernel offers no Landlock (Fun"),
+        (landlock.ABI_MIN, "", "Landlock exists on Linux only"),
+        (landlock.ABI_MIN, "vax", "no table of system calls for "),
+    ],
+)
+def test_why_commands_cannot_be_confined_here(
+    monkeypatch: pytest.MonkeyPatch, abi: int | OSError, machine: str, reason: str
+) -> None:
+    def found() -> int:
+        if isinstance(abi, OSError):
+            raise abi
+        return abi
+
+    monkeypatch.setattr(landlock, "abi", found)
+    monkeypatch.setattr(landlock.sys, "platform", "linux" if machine else "darwin")
+    monkeypatch.setattr(landlock.platform, "machine", lambda: machine)
+    assert landlock.available()[: len(reason) or None] == reason

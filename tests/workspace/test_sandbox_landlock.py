@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ from tests.workspace.conftest import supervised
 
 NOBODY = 65534
 PYTHON = "/usr/bin/python3"
+DEVICE = landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV
 BASH = shutil.which("bash") or "/bin/bash"
 
 pytestmark = pytest.mark.skipif(
@@ -360,3 +362,128 @@ def test_the_home_folder_is_closed_wherever_it_lies(outside: Outside) -> None:
         "/usr/lib": 0,
     }
     assert rules["/usr/bin"] == landlock.READ
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "rights"),
+    [
+        ({}, "{home}/shown", 0),
+        ({"home_visible": ("{home}/shown",)}, "{home}/shown", landlock.READ),
+        ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}", 0),
+        ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}/shown", 0),
+        ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}/file", landlock.READ),
+        (
+            {"home_writable": ("{home}/shown",)},
+            "{home}/shown",
+            landlock.READ | landlock.WRITE,
+        ),
+        ({"private_home": "{home}/shown"}, "{home}/shown", landlock.READ),
+        ({"private_tmp": "{home}/shown"}, "{home}/shown", landlock.READ | landlock.WRITE),
+        ({"home": ""}, "{project}", landlock.READ | landlock.WRITE),
+        ({}, "/run/systemd/resolve", 0),
+        ({"network": True}, "/run/systemd/resolve", landlock.READ),
+        *(({}, f"/dev/{name}", DEVICE) for name in landlock.DEVICES),
+        ({}, "/dev/sda", 0),
+        ({}, "/dev/shm", 0),
+    ],
+)
+def test_rules_of_what_a_policy_names(
+    options: dict[str, object], path: str, rights: int, outside: Outside
+) -> None:
+    names = {"project": str(outside.project), "home": str(outside.home)}
+    (outside.home / "shown").mkdir()
+    (outside.home / "file").touch()
+
+    def filled(value: object) -> object:
+        if isinstance(value, tuple):
+            return tuple(map(filled, value))
+        return value.format(**names) if isinstance(value, str) else value
+
+    given = {"hidden": (), **{name: filled(value) for name, value in options.items()}}
+    landlock._hidden_files.clear()
+    assert landlock.rules_of(policy_for(outside, **given)).get(path.format(**names), 0) == rights
+
+
+def test_a_folder_with_very_many_files_beside_a_hidden_one_is_opened_in_part(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (outside.project / f"f{number}").touch()
+    monkeypatch.setattr(landlock, "RULES_MAX", 9)
+    rules: dict[str, int] = {}
+    hidden = str(outside.project / ".env")
+    landlock._allow(rules, str(outside.project), landlock.READ, 0, {hidden})
+    assert len(rules) == 9
+    assert hidden not in rules
+
+
+@pytest.mark.parametrize(("most", "is_remembered"), [(1, False), (2, True)])
+def test_files_of_few_hidden_folders_are_remembered(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch, most: int, is_remembered: bool
+) -> None:
+    monkeypatch.setattr(landlock, "HIDDEN_FILES_MAX", most)
+    landlock._hidden_files.clear()
+    private = outside.project / "private"
+    landlock.rules_of(policy_for(outside, hidden=(str(private),)))
+    moved = outside.project / "moved"
+    (private / "secret").rename(moved)
+    rules = landlock.rules_of(policy_for(outside, hidden=()))
+    assert (str(moved) not in rules and str(outside.project) in rules) is is_remembered
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, []),
+        ({"read_only": ("{project}/.git", "/elsewhere")}, ["change {project}/.git until longrein"]),
+        ({"hidden": ("{project}/.env", "/elsewhere")}, ["replace {project}/.env, which is hidden"]),
+        ({"abi": landlock.ABI_SCOPES - 1}, ["end other processes of yours"]),
+        ({"abi": landlock.ABI_SCOPES}, []),
+        ({"abi": landlock.ABI_SCOPES + 1}, []),
+    ],
+)
+def test_each_thing_that_stays_open_is_said(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], said: list[str]
+) -> None:
+    monkeypatch.setattr(landlock, "abi", lambda: options.get("abi", landlock.ABI_SCOPES))
+    project = str(outside.project)
+    given = {"read_only": (), "hidden": (), **options}
+    given.pop("abi", None)
+    paths = {key: tuple(one.format(project=project) for one in given[key]) for key in given}
+    always = "change mode|see names|see the command lines|see which processes"
+    found = landlock.unenforced(policy_for(outside, **paths))
+    assert [one.startswith(tuple(always.split("|"))) for one in found[:4]] == [True] * 4
+    assert len(found) == 4 + len(said)
+    for text, expected in zip(found[4:], said, strict=True):
+        assert text.startswith(expected.format(project=project))
+
+
+def test_links_in_the_private_home_are_made_once_and_lead_to_the_real_places(
+    outside: Outside, tmp_path: Path
+) -> None:
+    private, home = tmp_path / "private", outside.home
+    private.mkdir()
+    (private / "own").touch()
+    for name in ("shown", "deep/cache", "own"):
+        (home / name).mkdir(parents=True)
+    policy = policy_for(
+        outside,
+        home_visible=(f"{home}/shown", "/usr/lib", f"{home}/own", f"{home}-other"),
+        home_writable=(f"{home}/deep/cache",),
+        links=((f"{home}/alias", "/usr"), ("/somewhere/alias", "/usr")),
+        private_home=str(private),
+    )
+    for _ in range(2):
+        landlock.link_visible(policy)
+        links = {
+            str(path.relative_to(private)): os.readlink(path)
+            for path in private.rglob("*")
+            if path.is_symlink()
+        }
+        assert links == {
+            "shown": f"{home}/shown",
+            "deep/cache": f"{home}/deep/cache",
+            "alias": "/usr",
+        }
+    assert (private / "deep").stat().st_mode & 0o777 == 0o700
+    landlock.link_visible(policy_for(outside, home_visible=(f"{home}/shown",), private_home=""))

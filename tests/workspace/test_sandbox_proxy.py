@@ -5,6 +5,7 @@ loopback.
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -53,6 +54,9 @@ class World:
         self.connected: list[tuple[str, int]] = []
         self.received = b""
         self.resolved: list[str] = []
+        self.answer = ANSWER
+        self.ended = asyncio.Event()
+        """Set when a connection to the server has ended."""
 
     async def resolve(self, host: str, port: int) -> list[str]:
         self.resolved.append(host)
@@ -69,9 +73,10 @@ class World:
             self.received += await reader.readuntil(b"\r\n\r\n")
             if b"content-length: 4" in self.received.lower():
                 self.received += await reader.readexactly(4)
-            writer.write(ANSWER)
+            writer.write(self.answer)
             await writer.drain()
             self.received += await reader.read()
+        self.ended.set()
         writer.close()
 
 
@@ -314,6 +319,18 @@ async def test_entries_of_the_allow_list(pattern: str, host: str, port: int, cov
         (["good.example"], "CONNECT localhost.:443 HTTP/1.1", 403),
         (["127.0.0.1:3000"], "CONNECT 127.0.0.1:3000 HTTP/1.1", 200),
         (["127.0.0.1:3000"], "CONNECT 127.1:3000 HTTP/1.1", 400),
+        (["good.example:65535"], "CONNECT good.example:65535 HTTP/1.1", 200),
+        (["good.example:1"], "CONNECT good.example:1 HTTP/1.1", 200),
+        (["good.example"], "CONNECT good.example:65536 HTTP/1.1", 400),
+        (["good.example"], "CONNECT good.example:0 HTTP/1.1", 400),
+        (["good.example"], "CONNECT good.example:000443 HTTP/1.1", 400),
+        (["good.example"], "GET http:///x HTTP/1.1", 400),
+        (["good.example"], "GET http://good.example:80/ HTTP/1.1", 200),
+        (["good.example"], "GET http://good.example:81/ HTTP/1.1", 403),
+        (["[2606:4700::1111]"], "GET http://[2606:4700::1111]/ HTTP/1.1", 200),
+        (["[2606:4700::1111]"], "CONNECT [2606:4700::1111]:443 HTTP/1.1", 200),
+        (["[2606:4700::1111]"], "CONNECT [2606:4700::1111] HTTP/1.1", 400),
+        (["good.example"], "GET http://good.example/\xe9 HTTP/1.1", 400),
     ],
 )
 async def test_requests_are_answered_by_the_allow_list(
@@ -448,14 +465,15 @@ async def test_more_connections_than_the_limit_are_refused_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(proxy_module, "CONNECTIONS_MAX", 2)
+    request = b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n"
     async with opened(["good.example"]) as (_, _proxy, port):
         waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        assert (
-            status(await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n"))
-            == 503
-        )
-        for _, writer in waiting:
+        assert status(await exchange(port, request)) == 503
+        for reader, writer in waiting:
+            writer.write(request)
+            assert status(await asyncio.wait_for(reader.read(), HANG_S)) == 200
             writer.close()
+        assert status(await exchange(port, request)) == 200
 
 
 async def test_the_end_of_the_proxy_cuts_what_runs(tmp_path: Path) -> None:
@@ -464,9 +482,21 @@ async def test_the_end_of_the_proxy_cuts_what_runs(tmp_path: Path) -> None:
         writer.write(b"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
         proxy.listen_unix(str(tmp_path / "s"))
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(tmp_path / "s"))  # at once
         await proxy.close()
         assert await asyncio.wait_for(reader.read(), HANG_S) == b""
         writer.close()
+        await asyncio.sleep(0)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_unix_connection(str(tmp_path / "s"))
+
+
+async def test_what_comes_with_the_request_for_a_tunnel_goes_through_it() -> None:
+    async with opened(["good.example"]) as (world, _, port):
+        request = b"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\n\r\n"
+        assert (await exchange(port, request)).endswith(b"hello")
+        assert world.received == b"GET / HTTP/1.1\r\n\r\n"
 
 
 async def test_sockets_have_paths_of_any_length(tmp_path: Path) -> None:
@@ -474,8 +504,176 @@ async def test_sockets_have_paths_of_any_length(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "s").write_text("left by a crash")
     async with opened([]) as (_, proxy, _port):
+        before = len(os.listdir("/proc/self/fd"))
         proxy.listen_unix(str(folder / "s"))
+        assert len(os.listdir("/proc/self/fd")) == before + 1
         assert os.stat(folder / "s").st_mode & 0o777 == 0o600
+
+
+# --- What goes through ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "request_line", ["CONNECT good.example:443 HTTP/1.1", "GET http://good.example/ HTTP/1.1"]
+)
+@pytest.mark.parametrize("who", ["the client", "the session"])
+async def test_the_other_side_is_left_when_somebody_leaves(request_line: str, who: str) -> None:
+    async with opened(["good.example"]) as (world, proxy, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"{request_line}\r\nHost: good.example\r\n\r\n".encode())
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200 ")
+        if who == "the client":
+            writer.close()
+        else:
+            await proxy.close()
+        if request_line.startswith("CONNECT") and not world.received:
+            await asyncio.wait_for(reader.read(), HANG_S)
+        await asyncio.wait_for(world.ended.wait(), HANG_S)
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("http://good.example", "/"),
+        ("http://good.example?q=1", "/?q=1"),
+        ("http://good.example/a/b?q=1&r", "/a/b?q=1&r"),
+        ("http://good.example/a?", "/a"),
+        ("http://good.example/a#part", "/a"),
+    ],
+)
+async def test_the_path_is_sent_to_the_host(written: str, sent: str) -> None:
+    async with opened(["good.example"]) as (world, _, port):
+        await exchange(port, f"GET {written} HTTP/1.1\r\nHost: good.example\r\n\r\n".encode())
+        assert world.received.startswith(f"GET {sent} HTTP/1.1\r\n".encode())
+
+
+async def body(size: int, most: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Send a body in pieces; return True if the server has got it and the client the answer."""
+    monkeypatch.setattr(proxy_module, "TRANSFER_BYTES_MAX", most)
+    monkeypatch.setattr(proxy_module, "CHUNK_BYTES", 10)
+    async with opened(["good.example"]) as (world, _, port):
+        head = (
+            b"POST http://good.example/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        pieces = b"".join(b"1\r\nx\r\n" for _ in range(size)) + b"0\r\n\r\n"
+        answer = await exchange(port, head + pieces)
+        await asyncio.wait_for(world.ended.wait(), HANG_S)
+        is_whole = world.received.endswith(b"1\r\nx\r\n" * min(size, 2) + b"0\r\n\r\n")
+        assert answer.endswith(b"hello") is is_whole
+        return is_whole
+
+
+@pytest.mark.parametrize(("size", "passes"), [(60, True), (61, False), (200, False)])
+async def test_a_body_above_the_limit_is_cut(
+    size: int, passes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await body(size, 60, monkeypatch) is passes
+
+
+@pytest.mark.parametrize("request_line", ["CONNECT good.example:443", "GET http://good.example/"])
+@pytest.mark.parametrize(("size", "passes"), [(40, True), (90, False)])
+async def test_an_answer_above_the_limit_is_cut(
+    request_line: str, size: int, passes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy_module, "TRANSFER_BYTES_MAX", 80)
+    monkeypatch.setattr(proxy_module, "CHUNK_BYTES", 10)
+    async with opened(["good.example"]) as (world, _, port):
+        world.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        request = f"{request_line} HTTP/1.1\r\nHost: good.example\r\n\r\n".encode()
+        writer.write(request)
+        if request_line.startswith("CONNECT"):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        got = await asyncio.wait_for(reader.read(len(world.answer)), HANG_S)
+        while len(got) < len(world.answer) and (
+            more := await asyncio.wait_for(reader.read(100), HANG_S)
+        ):
+            got += more
+        assert (got == world.answer) is passes
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "end"),
+    [
+        ("Content-Length: 3", "abc"),
+        ("Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n"),
+        ("Content-Length: 0", ""),
+    ],
+)
+async def test_the_answer_ends_where_its_head_says(head: str, end: str) -> None:
+    async with opened(["good.example"]) as (world, _, port):
+        world.answer = f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n{end}".encode()
+        answer = await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer == world.answer
+
+
+async def test_a_client_that_waits_to_send_is_told_not_to() -> None:
+    async with opened(["good.example"]) as (_world, _, port):
+        request = (
+            b"POST http://good.example/ HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+            b"Content-Length: 4\r\n\r\n"
+        )
+        assert status(await exchange(port, request)) == 417
+
+
+@pytest.mark.parametrize(("failing", "code"), [(0, 200), (3, 200), (4, 502)])
+async def test_the_first_addresses_of_a_host_are_tried(failing: int, code: int) -> None:
+    tried: list[str] = []
+    addresses = [f"93.184.216.{n}" for n in range(1, 7)]
+
+    async def resolve(_host: str, _port: int) -> list[str]:
+        return addresses
+
+    async with opened(["good.example"], resolve=resolve) as (world, proxy, port):
+        connect = world.connect
+
+        async def connect_or_fail(address: str, port: int) -> Connection:
+            tried.append(address)
+            if len(tried) <= failing:
+                raise ConnectionRefusedError
+            return await connect(address, port)
+
+        proxy._connect = connect_or_fail
+        answer = await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert status(answer) == code
+        assert tried == addresses[: min(failing + 1, 4)]
+        assert (b"good.example cannot be reached" in answer) is (code == 502)
+
+
+async def test_a_name_that_hangs_has_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_module, "RESOLVE_S", 0.01)
+
+    async def resolve(_host: str, _port: int) -> list[str]:
+        await asyncio.sleep(2 * HANG_S)
+        return []
+
+    async with opened(["good.example"], resolve=resolve) as (_, _proxy, port):
+        answer = await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert status(answer) == 502
+        assert b"good.example has no address" in answer
+
+
+@pytest.mark.parametrize(
+    ("entries", "direct"),
+    [
+        ([], "localhost,127.0.0.1,::1"),
+        (["good.example"], "localhost,127.0.0.1,::1"),
+        (["localhost:3000"], "127.0.0.1,::1"),
+        (["127.0.0.1:3000", "[::1]:80"], "localhost"),
+    ],
+)
+async def test_variables_lead_commands_to_the_proxy(entries: list[str], direct: str) -> None:
+    found = proxy_environment(3128, entries)
+    assert (found["NO_PROXY"], found["no_proxy"]) == (direct, direct)
+    for name in ("HTTP_PROXY", "https_proxy", "ALL_PROXY"):
+        assert found[name] == "http://127.0.0.1:3128"
+
+
+async def test_an_address_has_itself() -> None:
+    assert await proxy_module.resolve("127.0.0.1", 80) == ["127.0.0.1"]
 
 
 # --- Real clients ---------------------------------------------------------------------------------

@@ -140,8 +140,6 @@ class ShadowRepository:
         """Files changed at the last look -> ctime in nanoseconds; git compares whole seconds."""
         self._stamps = FolderStamps(root)
         self._watch = FolderWatch(root)
-        self._is_watched = False
-        """True if the watch began before the look that gave the last record."""
         self._started: deque[subprocess.Popen[bytes]] = deque(maxlen=2)
         """The newest processes of git; two work side by side at most."""
         self._is_given_up = False
@@ -217,13 +215,13 @@ class ShadowRepository:
             return self._last
         for again in (True, False):
             try:
-                record = self._take(trusts_watch=trusts_watch and again)
-            except CheckpointError:
+                return self._take(trusts_watch=trusts_watch and again)
+            except (CheckpointError, OSError):
+                # the index is damaged, or a file changed during the look; or the index has what
+                # the last record has not
+                self.forget_index()
                 if not again:
                     raise
-                self.forget_index()  # damaged, or a file changed during the look
-            else:
-                return record
         raise AssertionError
 
     def _is_unchanged(self) -> bool:
@@ -234,7 +232,7 @@ class ShadowRepository:
 
     def _is_known(self) -> bool:
         """Return True if what the watch tells is all that the next look can find."""
-        has_looked = self._last is not None and self._is_watched and self._stamps.complete
+        has_looked = self._last is not None and self._stamps.complete
         return has_looked and self._users_index_stamp() == self._user_stamp
 
     def _written(self) -> dict[str, bool] | None:
@@ -260,7 +258,6 @@ class ShadowRepository:
 
     def _take(self, *, trusts_watch: bool) -> TreeRecord:
         written = self._written() if trusts_watch else None
-        self._is_watched = False
         found = self._look() if written is None else self._look_at(written)
         is_first = self._last is None
         last = self._last or TreeRecord(EMPTY_TREE, self._usual_umask(found.present))
@@ -271,6 +268,7 @@ class ShadowRepository:
             self._feed(REMOVE, found.gone)
             for path in found.gone.keys() - found.present.keys():
                 modes.pop(path, None)
+                self._racy.pop(path, None)
         if found.present:
             borrows = is_first and bool(self._user.objects)
             in_pack = len(found.present) > LOOSE_OBJECTS_MAX and not borrows
@@ -297,7 +295,6 @@ class ShadowRepository:
             racy_ns = os.stat(self._index).st_mtime_ns - RACY_NS
             self._racy = {path: at for path, at in self._racy.items() if at >= racy_ns}
         self._store_last()
-        self._is_watched = True
         return record
 
     def _look_at(self, written: Mapping[str, bool]) -> _Changes:
@@ -474,7 +471,7 @@ class ShadowRepository:
                 mode = os.lstat(os.path.join(self.root, path)).st_mode
                 if stat.S_ISREG(mode) and not mode & 0o111:
                     seen[mode & 0o666] = seen.get(mode & 0o666, 0) + 1
-        return 0o666 & ~max(seen, key=lambda mode: seen[mode], default=0o644) | (0o111 & 0o022)
+        return 0o666 & ~max(seen, key=lambda mode: seen[mode], default=0o644)
 
     def _sort(self, path: str, found: _Changes, modes: dict[str, int], umask: int) -> None:
         """Decide what becomes of a file that has changed, and note its permissions."""

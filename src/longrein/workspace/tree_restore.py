@@ -39,7 +39,7 @@ def remove_files(
     `keep_folders`: absolute paths of folders that stay.
     """
     failed = {}
-    for target in sorted(targets, key=lambda one: one.path, reverse=True):
+    for target in targets:
         try:
             folder, name = open_parent(target.path)
             with folder:
@@ -102,8 +102,9 @@ def put_file(target: FileTarget, data: bytes) -> None:
     assert target.then is not None
     folder, name = open_parent(target.path, make=True)
     with folder:
-        if target.now is None and _is_folder(folder, name):
-            folder.remove_folder(name)
+        if target.now is None and folder.is_folder(name):
+            with suppress(OSError):  # it has other files
+                folder.remove_folder(name)
         _check(folder, name, target.now)
         if _same_content(target):
             if target.then.permissions:
@@ -139,12 +140,6 @@ def _write(folder: Folder, name: str, data: bytes, permissions: int) -> None:
         os.fchmod(descriptor, permissions)
     finally:
         os.close(descriptor)
-
-
-def _is_folder(folder: Folder, name: str) -> bool:
-    with suppress(OSError):
-        return stat.S_ISDIR(folder.stat(name).st_mode)
-    return False
 
 
 def _check(folder: Folder, name: str, expected: TreeFile | None) -> None:

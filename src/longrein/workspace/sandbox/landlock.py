@@ -268,6 +268,10 @@ _OUTSIDE = {
 that take the number of what another has made, which can be guessed.
 """
 _MACHINES = {"x86_64": (0xC000003E, _X86_64), "aarch64": (0xC00000B7, _AARCH64)}
+NUMBER_AT, ARCHITECTURE_AT, ARGUMENTS_AT = 0, 4, 16
+"""Offsets in `struct seccomp_data`."""
+Step = tuple[int, int, int, int]
+"""BPF operation, steps to skip if it holds and if not, value."""
 _CHECKED = ("clone", "unshare", "clone3", "socket", "ioctl")
 """Calls that are refused for some arguments only."""
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
@@ -284,37 +288,43 @@ def filter_bytes(
     machine without a table of system calls.
     """
     architecture, numbers = _MACHINES[machine or platform.machine()]
-    refused = ERRNO | errno.EPERM
+    refused = _answer(ERRNO | errno.EPERM)
     program = [
-        (LOAD, 0, 0, 4),
+        _load(ARCHITECTURE_AT),
         (JUMP_EQUAL, 1, 0, architecture),
-        (RETURN, 0, 0, KILL),
-        (LOAD, 0, 0, 0),
+        _answer(KILL),
+        _load(NUMBER_AT),
     ]
     if architecture == 0xC000003E:  # the x32 calls have numbers of their own
-        program += [(JUMP_GREATER_EQUAL, 0, 1, 0x40000000), (RETURN, 0, 0, refused)]
+        program += [(JUMP_GREATER_EQUAL, 0, 1, 0x40000000), refused]
     for name, number in numbers.items():
         if name not in _CHECKED:
-            program += [(JUMP_EQUAL, 0, 1, number), (RETURN, 0, 0, refused)]
-    program += [(JUMP_EQUAL, 0, 1, numbers["clone3"]), (RETURN, 0, 0, ERRNO | errno.ENOSYS)]
+            program += [(JUMP_EQUAL, 0, 1, number), refused]
+    program += [(JUMP_EQUAL, 0, 1, numbers["clone3"]), _answer(ERRNO | errno.ENOSYS)]
     for name in ("clone", "unshare"):
-        program += _argument(
-            numbers[name], 0, [(JUMP_SET, 0, 1, NAMESPACES), (RETURN, 0, 0, refused)]
-        )
-    typing = [(JUMP_EQUAL, 1, 0, _TIOCSTI), (JUMP_EQUAL, 0, 1, _TIOCLINUX), (RETURN, 0, 0, refused)]
+        program += _argument(numbers[name], 0, [(JUMP_SET, 0, 1, NAMESPACES), refused])
+    typing = [(JUMP_EQUAL, 1, 0, _TIOCSTI), (JUMP_EQUAL, 0, 1, _TIOCLINUX), refused]
     program += _argument(numbers["ioctl"], 1, typing)
     if families is not None:
         allowed = [(JUMP_EQUAL, len(families) - i, 0, family) for i, family in enumerate(families)]
-        program += _argument(numbers["socket"], 0, [*allowed, (RETURN, 0, 0, refused)])
+        program += _argument(numbers["socket"], 0, [*allowed, refused])
     if not namespaces:
         program += _outside(_OUTSIDE[machine or platform.machine()])
-    program.append((RETURN, 0, 0, ALLOW))
+    program.append(_answer(ALLOW))
     return b"".join(struct.pack("=HBBI", *step) for step in program)
 
 
-def _outside(numbers: Mapping[str, int]) -> list[tuple[int, int, int, int]]:
+def _load(offset: int) -> Step:
+    return LOAD, 0, 0, offset
+
+
+def _answer(answer: int) -> Step:
+    return RETURN, 0, 0, answer
+
+
+def _outside(numbers: Mapping[str, int]) -> list[Step]:
     """Return steps against shared memory, queues, the clock, and limits of other processes."""
-    refused = (RETURN, 0, 0, ERRNO | errno.EPERM)
+    refused = _answer(ERRNO | errno.EPERM)
     steps = _argument(numbers["prlimit64"], 0, [(JUMP_EQUAL, 1, 0, 0), refused])
     for name, number in numbers.items():
         if name != "prlimit64":
@@ -322,11 +332,9 @@ def _outside(numbers: Mapping[str, int]) -> list[tuple[int, int, int, int]]:
     return steps
 
 
-def _argument(
-    number: int, index: int, check: list[tuple[int, int, int, int]]
-) -> list[tuple[int, int, int, int]]:
+def _argument(number: int, index: int, check: list[Step]) -> list[Step]:
     """Return steps that run `check` on the low word of an argument of one system call, and load
     the number again.
     """
-    body = [(LOAD, 0, 0, 16 + 8 * index), *check, (LOAD, 0, 0, 0)]
+    body = [_load(ARGUMENTS_AT + 8 * index), *check, _load(NUMBER_AT)]
     return [(JUMP_EQUAL, 0, len(body), number), *body]

@@ -138,9 +138,10 @@ class MaskIndex:
             return _Folder((), now, now, (), ())
         version = (status.st_dev, status.st_ino, status.st_ctime_ns)
         known = self._folders.get(folder.path)
-        is_same = known is not None and known.version == version
-        if known is None or not is_same or known.read_s - known.seen_s < SETTLED_S:
-            seen_s = known.seen_s if known is not None and is_same else now
+        if known is not None and known.version != version:
+            known = None
+        if known is None or known.read_s - known.seen_s < SETTLED_S:
+            seen_s = now if known is None else known.seen_s
             read = _read(folder, tests, self._is_hidden)
             known = self._folders[folder.path] = _Folder(version, seen_s, now, *read)
         return known

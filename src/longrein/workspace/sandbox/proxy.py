@@ -235,7 +235,6 @@ def _bound_socket(path: str) -> socket.socket:
             bound.bind(short)
         finally:
             os.umask(before)
-        bound.setblocking(False)
     except OSError:
         bound.close()
         raise
