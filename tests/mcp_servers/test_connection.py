@@ -3,7 +3,10 @@ it fails.
 """
 
 import asyncio
-from collections.abc import Coroutine
+import http.server
+import json
+import threading
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import msgspec
@@ -16,7 +19,7 @@ from longrein.extensions.mcp.mcp_port import (
     McpFailure,
     Offer,
 )
-from longrein.workspace import CommandExit
+from longrein.workspace import CommandExit, Confinement
 from tests.mcp_servers.scripted_server import (
     SERVER,
     Host,
@@ -470,3 +473,189 @@ def test_a_connection_that_is_closed_ends_its_program() -> None:
         )
 
     play(story())
+
+
+# --- Ways to reach a server -----------------------------------------------------------------------
+
+
+def problem(host: Host, server: Any) -> str:
+    """Return why a connection fails; '' where it does not."""
+    found = []
+
+    async def story() -> None:
+        async with connection(host, server) as made:
+            found.append(made.problem)
+
+    play(story())
+    return str(found[0])
+
+
+@pytest.mark.parametrize(
+    ("fields", "cwd", "env"),
+    [
+        ({}, "/work", {}),
+        ({"cwd": "/else"}, "/else", {}),
+        ({"env": (("A", "1"), ("PATH", "/own"))}, "/work", {"A": "1", "PATH": "/own"}),
+    ],
+)
+def test_a_program_is_started_with_its_folder_and_variables(
+    fields: dict[str, Any], cwd: str, env: dict[str, str]
+) -> None:
+    host = Host(ScriptedServer)
+    assert problem(host, msgspec.structs.replace(SERVER, **fields)) == ""
+    (started,) = host.started
+    usual = {"PATH": "/usr/bin:/bin", "CLAUDE_PROJECT_DIR": "/work"}
+    assert (started.command, started.cwd, started.env) == (("serve",), cwd, usual | env)
+    assert started.confinement is None
+
+
+def test_a_program_in_the_sandbox_must_be_there() -> None:
+    inside = Confinement(("bwrap",))
+
+    def told(command: str, **fields: Any) -> str:
+        host = Host(
+            lambda: ScriptedServer({"initialize": die(1)}), confine=lambda _server, _cwd: inside
+        )
+        server = msgspec.structs.replace(SERVER, command=(command,), **fields)
+        found = problem(host, server)
+        assert [one.confinement for one in host.started] == [inside] * len(host.started)
+        return found
+
+    ended = "it has stopped (exit code 1) (in the sandbox: `longrein mcp get s`)"
+    gone = "it cannot be started: {}: no such file or directory"
+    assert told("sh") == ended
+    assert told("/bin/sh") == ended
+    assert told("./sh", cwd="/bin") == ended
+    for command in ("no-such-program", "/bin/no-such-program", "./sh"):
+        assert told(command) == gone.format(command)
+
+    def fail(_server: Any, _cwd: str) -> Any:
+        raise OSError(28, "no space")
+
+    found = problem(Host(ScriptedServer, confine=fail), SERVER)
+    assert found == "the sandbox could not be set up (no space)"
+
+
+def test_a_server_inside_the_program_is_reached_through_it() -> None:
+    async def story() -> None:
+        inside = msgspec.structs.replace(SERVER, transport="sdk", program_name="own name")
+        alone = Host(ScriptedServer)
+        async with connection(alone, inside) as made:
+            assert made.problem == "it is inside a program, and none runs longrein"
+        server = ScriptedServer()
+        carried: list[str] = []
+
+        async def carry(name: str, message: Any) -> Any:
+            carried.append(name)
+            if message.get("method") == "tools/call" and message["params"]["arguments"]:
+                raise McpFailure("the program is gone")
+            server.write(json.dumps(message).encode() + b"\n")
+            return json.loads(await server.reader.readline()) if "id" in message else None
+
+        host = Host(ScriptedServer, tunnel=carry)
+        async with connection(host, inside) as made:
+            assert (made.status, made.problem) == ("connected", "")
+            assert await called(made) == "fine"
+            await failure(made.call_tool("echo", {"a": 1}, None, 30))
+            await until(lambda: made.problem)
+            assert made.problem == "the program is gone"
+        assert set(carried) == {"own name"}
+        assert host.started == []
+
+    play(story())
+
+
+async def answer_to(request: Any) -> bytes:
+    server = ScriptedServer(can={"tools": {}})
+    server.write(json.dumps(request).encode() + b"\n")
+    server.end()
+    return await server.reader.read()
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """A server over HTTP: `/401` answers with that status."""
+
+    seen: list[Any]
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.seen.append(dict(self.headers))
+        status = int(self.path[1:])
+        if status != 200:
+            self.send_error(status)
+            return
+        data = asyncio.run(answer_to(request))
+        self.send_response(200 if data else 202)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        self.send_error(405)
+
+
+@pytest.fixture
+def pages_at() -> Iterator[str]:
+    Page.seen = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "told"),
+    [
+        (200, "connected", ""),
+        (401, "needs login", "it wants you to log in (HTTP 401)"),
+        (403, "needs login", "it wants you to log in (HTTP 403)"),
+        (418, "failed", "it answers with HTTP 418"),
+        (500, "failed", "it answers with HTTP 500"),
+    ],
+)
+def test_a_server_over_http_is_told_by_its_status(
+    pages_at: str, status: int, state: str, told: str
+) -> None:
+    async def story() -> None:
+        server = msgspec.structs.replace(
+            SERVER,
+            transport="http",
+            url=f"{pages_at}/{status}",
+            headers=(("Authorization", "Bearer t"), ("X-A", "own")),
+            headers_helper="print",
+        )
+        lines: list[Any] = []
+
+        async def run_line(*line: Any) -> bytes:
+            lines.append(line)
+            return b'{"X-A": "helped", "X-B": "b"}'
+
+        host = Host(ScriptedServer, run_line=run_line)
+        async with connection(host, server) as made:
+            assert (made.status, made.problem) == (state, told)
+            hint = "; log in with `longrein mcp login s`" if state == "needs login" else ""
+            assert host.notices == ([f"MCP server s: {told}{hint}"] if told else [])
+            sent = {name.lower(): value for name, value in Page.seen[0].items()}
+            assert (sent["authorization"], sent["x-a"], sent["x-b"]) == ("Bearer t", "helped", "b")
+            assert lines == [("print", {"CLAUDE_PROJECT_DIR": "/work"}, None)]
+            if not told:
+                assert await called(made) == "fine"
+
+    play(story())
+
+
+@pytest.mark.parametrize("output", [b"", b"[]", b"{", b'{"a": 1}', b"5"])
+def test_a_helper_of_headers_prints_an_object_of_texts(output: bytes) -> None:
+    async def run_line(*_: Any) -> bytes:
+        return output
+
+    server = msgspec.structs.replace(
+        SERVER, transport="http", url="http://127.0.0.1:1/", headers_helper="print"
+    )
+    assert problem(Host(ScriptedServer, run_line=run_line), server) == (
+        "its headersHelper has not printed a JSON object of texts"
+    )
