@@ -366,20 +366,20 @@ def test_a_program_that_cannot_be_started_is_tried_again_only_for_a_call() -> No
 
 
 def test_a_server_that_fails_again_and_again_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longrein.extensions.mcp.connection.BACKOFF_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("longrein.extensions.mcp.connection.BACKOFF_S", (0.0,) * 4)
 
     async def story() -> None:
         host = Host(lambda: ScriptedServer({"initialize": die(1, "cannot work here")}))
         async with connection(host) as made:
-            await until(lambda: host.changes == 3)
+            await until(lambda: host.changes == 4)
             for _ in range(20):
                 await asyncio.sleep(0)
             problem = "it has stopped (exit code 1): cannot work here"
-            assert (made.status, made.problem, len(host.started)) == ("failed", problem, 3)
+            assert (made.status, made.problem, len(host.started)) == ("failed", problem, 4)
             assert host.notices == [f"MCP server s: {problem}"] * 2  # the first and the last
             made.reconnect()
-            await until(lambda: host.changes == 4)
-            assert len(host.started) == 4
+            await until(lambda: host.changes == 5)
+            assert len(host.started) == 5
 
     play(story())
 

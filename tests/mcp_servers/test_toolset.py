@@ -127,6 +127,35 @@ def test_the_prefix_gets_the_tools_of_all_servers_in_the_order_of_the_settings()
     play(story())
 
 
+def test_a_tool_is_found_once_its_server_is_connected() -> None:
+    async def story() -> None:
+        async with session(ScriptedServer) as place:
+            assert place.registry.keys() == {"ToolSearch", "CallTool"}
+            found = await place.tools.find("mcp__s__echo")
+            assert found is place.registry["mcp__s__echo"]
+            assert await place.tools.find("mcp__s__echo") is found
+            assert await place.tools.find("mcp__s__other") is None
+            place.tools.pin()
+            place.tools.start()
+            assert len(place.host.started) == 1
+
+    play(story())
+
+
+def test_news_from_before_the_first_request_are_in_the_prefix() -> None:
+    async def story() -> None:
+        async with session(ScriptedServer) as place:
+            server = (await ready(place)).servers[0]
+            place.tools.pin()
+            server.answers.update(listed("echo", "later"))
+            server.say(method="notifications/tools/list_changed")
+            await until(lambda: "mcp__s__later" in place.registry)
+            place.tools.pin()
+            assert place.tools.take_news() == []
+
+    play(story())
+
+
 def test_without_servers_nothing_is_offered() -> None:
     async def story() -> None:
         async with session(ScriptedServer, servers=()) as place:
