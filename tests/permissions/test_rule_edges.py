@@ -10,7 +10,13 @@ import pytest
 from longrein.permissions import PartFacts, Verdict, read_command, read_folders
 from longrein.permissions.bash_parser import Word
 from longrein.permissions.command_rules import exact_rule, suggest_part_rule
-from longrein.permissions.rule_evaluation import granted_rule, read_deny_rule, suggest_rule
+from longrein.permissions.rule_evaluation import (
+    flag_rule,
+    granted_rule,
+    judge,
+    read_deny_rule,
+    suggest_rule,
+)
 from longrein.permissions.rules import (
     Glob,
     PathPattern,
@@ -640,3 +646,174 @@ def test_a_yes_to_a_folder_leaves_dotfiles_out() -> None:
 def test_a_file_of_no_known_path_is_not_covered() -> None:
     unknown = Touched("x", "an unknown file", "an unknown file", False, False)
     assert verdict(Call("Read", {}, "read", (unknown,), "Read"), allow="Read(**)").kind == "ask"
+
+
+# --- Edges of one rule ----------------------------------------------------------------------------
+
+
+def test_hidden_folders_around_a_project_hide_nothing_in_it() -> None:
+    """`[!.]*` leaves dotfiles out, whatever the names of the folders above are."""
+    rules = Rules(("Read(~/[!.]*)", "Read(//etc/[!.]*)", "Read(/[!.]*)"), base="/w/.b", home="/.h")
+    for path, kind in (
+        ("/etc/x", "allow"),
+        ("/etc/.x", "ask"),
+        ("/etc/x/.y", "ask"),
+        ("/.h/x", "allow"),
+        ("/.h/x/.y", "ask"),
+        ("/w/.b/x", "allow"),
+        ("/w/.b/x/.y", "ask"),
+    ):
+        touching = Touched(path, path, path, False, False)
+        call = Call("Read", {}, "read", (touching,), "Read")
+        assert judge(call, rules, "default", "/w/.b").kind == kind, path
+    plain = msgspec.structs.replace(rules, base="/w/b")
+    touching = Touched("/.h/x/.y", "/.h/x/.y", "/.h/x/.y", False, False)
+    call = Call("Read", {}, "read", (touching,), "Read")
+    assert judge(call, plain, "default", "/w/b").kind == "ask"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "deny", "kind"),
+    [
+        ("Skill", {"skill": "deploy"}, "Skill(DEPLOY)", "deny"),
+        ("Skill", {"skill": "deploy"}, "Skill(dep*)", "deny"),
+        ("Skill", {"skill": "deploy"}, "Skill(dep)", "ask"),
+        ("Skill", {"skill": "a", "name": "b"}, "Skill(b)", "ask"),
+        ("Skill", {"name": "b"}, "Skill(b)", "deny"),
+        ("Skill", {"skill": 5, "name": "b"}, "Skill(b)", "deny"),
+        ("Skill", {"key": "v"}, "Skill(key:v)", "deny"),
+        ("Skill", {"key": "v"}, "Skill(other:v)", "ask"),
+        ("Agent", {"tasks": []}, "Agent(general)", "deny"),
+        ("Agent", {"tasks": "x"}, "Agent(general)", "deny"),
+        ("Agent", {"tasks": ["x"]}, "Agent(general)", "ask"),
+        ("WebFetch", {"url": "https://a.b/x"}, "WebFetch(domain:b)", "deny"),
+        ("WebFetch", {"url": "https://u@a.b:80/x"}, "WebFetch(domain:A.B.)", "deny"),
+        ("WebFetch", {"url": "a.b"}, "WebFetch(domain:*.b)", "deny"),
+        ("WebFetch", {"url": "https://xb/"}, "WebFetch(domain:b)", "ask"),
+        ("WebFetch", {"url": "https://c/?a.b"}, "WebFetch(domain:a.b)", "ask"),
+    ],
+)
+def test_a_deny_rule_for_an_argument(
+    tool: str, arguments: dict[str, object], deny: str, kind: str
+) -> None:
+    assert verdict(Call(tool, arguments, "other"), deny=deny).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("command", "deny", "reached"),
+    [
+        ("cat a", "Bash(", True),
+        ("cat a", "Read(", False),
+        ("a" * 30_001, "Read(x)", True),
+        ("a" * 30_001, "Bash(x)", True),
+        ("( " + " ".join(f"a{n}" for n in range(900)), "Read(x)", False),
+        ("( " + " ".join(f"a{n}" for n in range(2_001)), "Read(x)", True),
+        ("cd $X; cat .env", "Read(.env)", True),
+        ("cat >.env", "Edit(.env)", True),
+        ("cat <.env", "Edit(.env)", False),
+        ("cat >.env", "Read(.env)", False),
+        ("frob .e*", "Read(.ENV)", True),
+        ("frob --file=~/.env", "Read(~/.env)", True),
+        ("frob --file=~", f"Read(/{HOME})", True),
+        ("frob '--file=$HOME/.env'", "Read(~/.env)", True),
+        ("frob --file=~x", f"Read(/{HOME})", False),
+        ("rm É", "Bash(RM é)", True),
+        ("rm ß", "Bash(rm ß)", True),
+        ("rm ẞ", "Bash(rm ss)", False),
+        ("frob a", "Grep(a)", False),
+    ],
+)
+def test_a_deny_rule_for_a_line(command: str, deny: str, reached: bool) -> None:
+    assert bypassed(command, deny) is not reached
+
+
+def test_the_sandbox_hides_files_so_that_a_line_need_not_be_read() -> None:
+    for command, kind in (("a" * 30_001, "allow"), ("frob .e*", "allow"), ("frob .env", "deny")):
+        call = msgspec.structs.replace(bash(command, confined=True), masked=True)
+        assert verdict(call, deny="Read(.env)").kind == kind, command[:10]
+
+
+def test_a_rule_of_another_kind_covers_no_command() -> None:
+    assert verdict(bash("frob a"), allow="Skill(frob a)").kind == "ask"
+    assert verdict(bash("frob a"), allow="Bash").kind == "allow"
+    for mode, kind in (("default", "allow"), ("plan", "deny")):
+        assert verdict(bash("cat ../x"), allow="Read(//work/x)", mode=mode).kind == kind
+        assert verdict(bash("frob a"), allow="Bash(frob a)", mode=mode).kind == kind
+
+
+def test_a_verdict_names_the_rule_that_decides() -> None:
+    found = verdict(read("/etc/x"), allow="Read(//etc/y) + Read(//etc/x)")
+    assert (found.kind, found.rule, found.reason) == (
+        "allow", "Read(//etc/x)", "rule Read(//etc/x)",
+    )  # fmt: skip
+    found = verdict(read("x"), allow="Read(//etc/x)")
+    assert (found.rule, found.reason) == ("", "mode default: inside the roots")
+    two = msgspec.structs.replace(
+        read("/etc/x"), touched=(*read("/etc/x").touched, *read("x").touched)
+    )
+    assert verdict(two, allow="Read(//etc/x)").rule == "Read(//etc/x)"
+    assert verdict(read("x"), deny="Read(y) + Read(x)").rule == "Read(x)"
+    asked = msgspec.structs.replace(read("x"), asks="it is odd")
+    assert (verdict(asked).kind, verdict(asked).reason) == ("ask", "it is odd")
+    long = verdict(bash("a" * 30_001), deny="Bash(x)").reason
+    assert "more than 30,000 characters, too many to see whether" in long
+    assert "too many" not in verdict(bash("x"), deny="Bash(x)").reason
+
+
+def test_what_git_keeps_of_a_denied_file_is_asked_about() -> None:
+    for deny, kind in (("Read(.env)", "ask"), ("Edit(.env)", "allow"), ("Read", "allow")):
+        for confined in (False, True):
+            assert verdict(bash("git log -p", confined=confined), deny=deny).kind == kind, deny
+    found = verdict(bash("git log -p"), deny="Read(.env)").reason
+    assert found == "`git log -p` may print from git's history what the rule Read(.env) forbids"
+
+
+def test_a_protected_file_is_asked_about_in_every_mode() -> None:
+    for path, kind in (
+        ("a.code-workspace", "ask"),
+        ("sub/a.CODE-WORKSPACE", "ask"),
+        (".github/workflows/x.yml", "ask"),
+        (".github/x.yml", "allow"),
+        ("workflows/x.yml", "allow"),
+        ("node_modules/.bin/x", "ask"),
+        ("node_modules/x", "allow"),
+        (".claude/worktrees/x", "allow"),
+        (".claude/x", "ask"),
+    ):
+        for mode in ("acceptEdits", "bypassPermissions"):
+            assert verdict(write(path), mode=mode).kind == kind, path
+    outside = verdict(write("/other/.git/x"), mode="bypassPermissions")
+    assert outside.reason.startswith(".git is protected")
+    inside = Rules(base="/w/.git/sub", home=HOME)
+    for path, kind in (("/w/.git/sub/x", "allow"), ("/w/.git/subx", "ask"), ("/w/.git/x", "ask")):
+        touching = Touched(path, path, path, True, True)
+        call = Call("Write", {}, "write", (touching,), "Edit")
+        assert judge(call, inside, "acceptEdits", "/w").kind == kind, path
+
+
+def test_a_gated_command_is_free_in_the_sandbox_only_in_auto_mode() -> None:
+    for gated, mode, kind in (
+        (False, "default", "allow"),
+        (True, "default", "ask"),
+        (True, "acceptEdits", "ask"),
+        (True, "auto", "allow"),
+    ):
+        call = msgspec.structs.replace(bash("frob a", confined=True), gated=gated)
+        assert verdict(call, mode=mode).kind == kind
+    scratch = msgspec.structs.replace(write("/tmp/x").touched[0], inside=True, is_scratch=True)
+    for gated, kind in ((False, "allow"), (True, "ask")):
+        call = Call("Write", {}, "write", (scratch,), "Edit", gated=gated)
+        assert verdict(call).kind == kind
+
+
+def test_a_command_that_would_run_what_was_left_for_it_is_asked_about() -> None:
+    call = bash("cat a")
+    armed = msgspec.structs.replace(call, parts=(PartFacts(armed="git would run x"),))
+    assert verdict(armed, allow="Bash(cat *)").reason == "`cat a`: git would run x"
+    foreign = msgspec.structs.replace(call, parts=(PartFacts(foreign="it is not cat"),))
+    assert verdict(foreign).reason == "`cat a` is covered by no rule: it is not cat"
+
+
+def test_a_flag_grants_what_a_yes_grants() -> None:
+    assert flag_rule("Edit(src/**)") == "Edit(src/[!.]*)"
+    assert flag_rule("Bash(make *)") == "Bash(make *)"
