@@ -27,6 +27,7 @@ from tests.mcp_servers.scripted_server import (
     connection,
     die,
     pages,
+    play,
     refuse,
     silent,
     text,
@@ -36,13 +37,6 @@ from tests.mcp_servers.scripted_server import (
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore:resources/subscribe is removed")
-
-
-def play(story: Coroutine[Any, Any, None]) -> None:
-    async def limited() -> None:
-        await asyncio.wait_for(story, 60)
-
-    asyncio.run(limited())
 
 
 def offered(answers: dict[str, Any], *, can: Any, server: Any = SERVER) -> Offer:

@@ -21,13 +21,15 @@ from tests.mcp_servers.scripted_server import (
     SERVER,
     Host,
     ScriptedServer,
+    play,
     refuse,
     silent,
     text,
     tool,
     until,
 )
-from tests.mcp_servers.test_connection import play
+
+pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 OTHER = msgspec.structs.replace(SERVER, name="t")
 OFF = msgspec.structs.replace(SERVER, name="off", disabled=True)
