@@ -30,6 +30,7 @@ from tests.mcp_servers.scripted_server import (
 )
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore:resources/subscribe is removed")
 
 OTHER = msgspec.structs.replace(SERVER, name="t")
 OFF = msgspec.structs.replace(SERVER, name="off", disabled=True)
