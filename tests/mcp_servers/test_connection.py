@@ -607,6 +607,7 @@ def pages_at() -> Iterator[str]:
         (200, "connected", ""),
         (401, "needs login", "it wants you to log in (HTTP 401)"),
         (403, "needs login", "it wants you to log in (HTTP 403)"),
+        (400, "failed", "it answers with HTTP 400"),
         (418, "failed", "it answers with HTTP 418"),
         (500, "failed", "it answers with HTTP 500"),
     ],

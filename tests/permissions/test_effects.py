@@ -600,6 +600,17 @@ source x; a                    => [source] [x] | [a]; anywhere
 (a)⏎b                          => [a] | [b]
 a; # b                         => [a]
 a #b⏎c                         => [a] | [c]
+echo "a"{bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb,c} => [echo] [?a] || `"a"{bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb` is not read
+f() { bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb; } => [bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb] || `f() { bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb` is not read (function definition)
+a >&bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb => to bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb | [a] || `>&bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb` is not read
+a 2>&- bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb => to bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb | [a] || `2>&- bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb` is not read
+ifbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb => [ifbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb]
+$(bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb)x bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb => [bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb] | [?] [bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb]; an expansion stands in the place of the program
+time -- a                      => [a]; by time
+nice -n5 a                     => [a]; by nice
+a | b &                        => [a] | [b]
+trap 'a; b' EXIT x             => [a] | [b] | [trap] [a; b] [EXIT] [x]
+! a | b                        => [a] | [b]
 """  # noqa: E501
 """Line => its parts, `|` between them: words in brackets (`!` for one that stays a single word),
 what it sets, wrappers, redirects, folders other than the first, problem; then that of the line,

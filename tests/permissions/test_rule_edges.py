@@ -727,6 +727,31 @@ def test_a_deny_rule_for_a_line(command: str, deny: str, reached: bool) -> None:
     assert bypassed(command, deny) is not reached
 
 
+def test_a_deny_rule_for_a_tool_with_a_path_is_about_that_tool_alone() -> None:
+    search = Call("Grep", {}, "read", read("sub/a").touched, "Read")
+    for deny, kind in (
+        ("Grep(sub/**)", "deny"),
+        ("Grep(other/**)", "allow"),
+        ("Grep", "deny"),
+        ("Read(sub/**)", "deny"),
+        ("Read", "deny"),
+        ("Glob(sub/**)", "allow"),
+        ("Edit(sub/**)", "allow"),
+        ("Write(sub/**)", "allow"),
+    ):
+        assert verdict(search, deny=deny).kind == kind, deny
+    for deny, kind in (
+        ("Write(sub/**)", "deny"),
+        ("Edit(sub/**)", "deny"),
+        ("Edit", "deny"),
+        ("MultiEdit(sub/**)", "deny"),
+        ("Read(sub/**)", "allow"),
+        ("Write", "allow"),
+    ):
+        edit = write("sub/a", tool="MultiEdit")
+        assert verdict(edit, deny=deny, mode="acceptEdits").kind == kind, deny
+
+
 def test_the_sandbox_hides_files_so_that_a_line_need_not_be_read() -> None:
     for command, kind in (("a" * 30_001, "allow"), ("frob .e*", "allow"), ("frob .env", "deny")):
         call = msgspec.structs.replace(bash(command, confined=True), masked=True)
