@@ -625,7 +625,7 @@ def test_a_server_is_removed_where_it_stands(desk: Desk) -> None:
     project = desk.person.project / ".mcp.json"
     desk.person.write(desk.own, a={"command": "x"}, b={"command": "x"})
     desk.person.write_project(a={"command": "y"})
-    assert desk.run("remove", "a")[2] == f"removed MCP server a from {project}\n"
+    assert desk.run("remove", "a") == (0, "", f"removed MCP server a from {project}\n")
     assert desk.run("remove", "a")[2] == f"removed MCP server a from {desk.own}\n"
     assert (desk.stored(desk.own), desk.stored(project)) == ({"b": {"command": "x"}}, {})
 

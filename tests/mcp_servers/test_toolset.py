@@ -394,6 +394,8 @@ def test_a_question_of_a_server_is_announced() -> None:
             }
             server.say(id="q", method="elicitation/create", params=question)
             await until(lambda: place.announced)
+            await until(lambda: place.host.notices)
+            assert place.host.notices[0].startswith("MCP server s asks: Who? (type /mcp answer s")
             place.tools.questions.decline("s")
             await until(lambda: server.replies)
             assert place.announced == [
