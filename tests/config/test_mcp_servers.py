@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from longrein.agent.messages import UserMessage
-from longrein.config.trusted_folders import left_out_files, trust_preview
+from longrein.app.run_context import read_run_context
+from longrein.config.trusted_folders import TrustedFolders, left_out_files, trust_preview
 from longrein.events import SettingsError, Text, UsageError
-from longrein.extensions.mcp.mcp_command import describe
+from longrein.extensions.mcp.mcp_command import describe, mcp
 from longrein.extensions.mcp.server_config import McpServer, OAuthOptions, token_path
 from longrein.extensions.mcp.server_confinement import _environment_programs
 from longrein.extensions.mcp.server_files import (
@@ -27,6 +28,7 @@ from longrein.extensions.mcp.server_files import (
 )
 from longrein.extensions.mcp.servers import ServerView
 from longrein.extensions.mcp.session_part import _prompt_line, _split_words
+from longrein.options import Options
 from longrein.settings_schema import Settings
 
 ENVIRON = {"PORT": "", "TOKEN": "t0ken", "HOST": "h"}
@@ -442,3 +444,218 @@ def test_an_environment_names_its_interpreters(
         (tmp_path / "pyvenv.cfg").write_text(config)
     found = _environment_programs(f"{tmp_path}/bin/server")
     assert found == [os.path.join(tmp_path, name) for name in programs]
+
+
+# --- The command `longrein mcp` -------------------------------------------------------------------
+
+
+class Desk:
+    """Runs actions of `longrein mcp` in this process; keeps what they print."""
+
+    def __init__(self, person: Person, capfd: pytest.CaptureFixture[str]) -> None:
+        self.person, self._capfd = person, capfd
+        self.own = person.home / ".config/longrein/mcp.json"
+        self.environ = {**person.environ, "PATH": "/usr/bin:/bin"}
+        settings = person.home / ".config/longrein/config.toml"
+        settings.write_text('[sandbox]\nmode = "off"\n')
+
+    def run(self, *words: str, trust: bool = True, **flags: Any) -> tuple[int, str, str]:
+        options = Options(state_dir=str(self.person.state))
+        project = str(self.person.project)
+        trusted = TrustedFolders().with_folder(project, str(self.person.home))
+        place = read_run_context(
+            options,
+            self.environ,
+            folder=project,
+            trusted=trusted if trust else TrustedFolders(),
+        )
+        code = mcp(place, words, **flags)
+        out, err = self._capfd.readouterr()
+        return code, out, err.replace("longrein: ", "")
+
+    def refused(self, *words: str, **flags: Any) -> str:
+        with pytest.raises(UsageError) as raised:
+            self.run(*words, **flags)
+        return str(raised.value)
+
+    def stored(self, path: Path) -> Any:
+        return json.loads(path.read_text())["mcpServers"]
+
+
+@pytest.fixture
+def desk(person: Person, capfd: pytest.CaptureFixture[str]) -> Desk:
+    return Desk(person, capfd)
+
+
+def test_servers_are_listed_with_their_state(desk: Desk) -> None:
+    none = "no MCP server is configured; add one with `longrein mcp add NAME -- COMMAND…`\n"
+    assert desk.run() == (0, "", none)
+    assert json.loads(desk.run("list", json=True)[1]) == []
+    desk.person.write(
+        desk.own,
+        a={"command": "x", "args": ["--token=sk-ant-api03-" + "a" * 40]},
+        web={"type": "http", "url": "https://x/"},
+        off={"command": "y", "disabled": True},
+        wrong={"command": "${NOT_SET}"},
+        odd={"command": "z", "colour": 1},
+    )
+    desk.person.write_project(web={"command": "evil"}, b={"command": "b"})
+    code, out, err = desk.run("list")
+    assert code == 0
+    rows = out.splitlines()
+    assert [row.split()[0] for row in rows] == ["a", "web", "off", "wrong", "odd", "b"]
+    assert rows[0].startswith("a      stdio  x --token=")
+    assert "sk-ant-api03-aaaa" not in out
+    assert rows[0].endswith("mcp.json), as you: no sandbox is used here")
+    assert rows[1].endswith("mcp.json)")
+    assert rows[1].startswith("web    http   https://x/  user (")
+    assert rows[2].endswith("  [disabled]")
+    assert "[it needs the variable NOT_SET, which is not set; set it" in rows[3]
+    assert rows[5].endswith("  [not approved: longrein mcp approve]")
+    assert "MCP server odd: ignored: colour" in err
+    untrusted = desk.run("list", trust=False)[1].splitlines()
+    assert untrusted[5].endswith("  [this folder is not trusted: longrein trust]")
+    rows = json.loads(desk.run("list", json=True)[1])
+    assert [(row["name"], row["sandbox"], row["problem"]) for row in rows[:3]] == [
+        ("a", "network", ""),
+        ("web", "", ""),
+        ("off", "network", "disabled"),
+    ]
+    assert set(rows[0]) == {
+        *("name", "transport", "address", "scope", "source", "sandbox", "problem")
+    }
+
+
+def test_a_server_is_shown_without_its_secrets(desk: Desk) -> None:
+    desk.person.write(
+        desk.own,
+        a={"command": "x", "env": {"KEY": "hidden"}},
+        w={"type": "http", "url": "https://x/", "headers": {"X-Key": "hidden"}, "disabled": True},
+    )
+    code, out, _ = desk.run("get", "a")
+    source = "user (~/.config/longrein/mcp.json)"
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            "name       a",
+            f"scope      {source}",
+            "transport  stdio",
+            "address    x",
+            "env        KEY=…",
+            "runs       as you: no sandbox is used here",
+        ],
+    )
+    assert desk.run("get", "w")[1].splitlines()[2:] == [
+        "transport  http",
+        "address    https://x/",
+        "header     X-Key: …",
+        "problem    disabled",
+    ]
+
+
+def test_a_server_is_added_to_the_file_of_its_scope(desk: Desk) -> None:
+    own, project = desk.own, desk.person.project / ".mcp.json"
+    told = f"added MCP server a in {own}; `longrein mcp test a` tries it\n"
+    assert desk.run("add", "a", "npx", "-y", "x") == (0, "", told)
+    assert desk.run("add", "a", "y")[2].startswith("replaced MCP server a in ")
+    desk.run("add", "b", "x", env=["A=1", "B = c=d "], sandbox="off")
+    desk.run("add", "h", "https://x/", header=["X-A: b:c"])
+    desk.run("add", "e", "http://x/", transport="sse")
+    desk.run("add-json", "j", '{"command": "x", "args": ["y"]}')
+    assert desk.stored(own) == {
+        "a": {"type": "stdio", "command": "y", "args": []},
+        "b": {
+            "type": "stdio",
+            "command": "x",
+            "args": [],
+            "env": {"A": "1", "B": "c=d"},
+            "sandbox": "off",
+        },
+        "h": {"type": "http", "url": "https://x/", "headers": {"X-A": "b:c"}},
+        "e": {"type": "sse", "url": "http://x/"},
+        "j": {"command": "x", "args": ["y"]},
+    }
+    desk.run("add", "p", "x", scope="project", sandbox="off")
+    assert desk.stored(project) == {"p": {"type": "stdio", "command": "x", "args": []}}
+    assert json.loads(desk.run("list", json=True)[1])[-1]["sandbox"] == "off"  # and approved
+    desk.run("add", "v", "${NOT_SET}")
+    assert "v" in desk.stored(own)
+
+
+@pytest.mark.parametrize(
+    ("words", "flags", "told"),
+    [
+        (("fly",), {}, "longrein mcp: there is no 'fly'; there are list, get, add,"),
+        (("list", "x"), {}, "longrein mcp list does not know what to do with 'x'"),
+        (("get",), {}, "which server? longrein mcp get NAME; there are a"),
+        (("get", "a", "b"), {}, "which server? longrein mcp get NAME; there are a"),
+        (("get", "x"), {}, "there is no MCP server 'x'; there are a"),
+        (("add", "x"), {}, "longrein mcp add NAME -- COMMAND…, or longrein mcp add --transport"),
+        (("add", "x", "https://x/", "y"), {}, "longrein mcp add does not know what to do with 'y'"),
+        (("add", "x", "y"), {"env": ["A"]}, "--env 'A': write NAME=VALUE"),
+        (("add", "x", "http://y"), {"header": ["A"]}, "--header 'A': write NAME:VALUE"),
+        (("add", "a__b", "x"), {}, "the name 'a__b' may hold letters, digits, - and single _"),
+        (("add", "x", "y"), {"transport": "http"}, "MCP server x: a server of type http needs"),
+        (("add-json", "x"), {}, "longrein mcp add-json NAME"),
+        (("add-json", "x", "{"), {}, "the entry is not valid JSON: "),
+        (("add-json", "x", "[]"), {}, "MCP server x: its entry is not an object"),
+        (("remove",), {}, "longrein mcp remove NAME"),
+        (("remove", "x"), {}, "there is no MCP server 'x' in scope local or project or user"),
+        (("remove", "a"), {"scope": "project"}, "there is no MCP server 'a' in scope project; it"),
+        (("approve", "x"), {}, "the project has no MCP server 'x'; it has p"),
+        (("approve",), {"sandbox": "off"}, "which server? longrein mcp approve NAME --sandbox off"),
+        (("approve",), {"trust": False}, "{project} is not trusted: longrein trust"),
+        (("reset-project-choices", "x"), {}, "longrein mcp reset-project-choices does not know"),
+        (("login", "a"), {}, "MCP server a: a stdio server needs no login"),
+        (("login", "p"), {}, "MCP server p: not approved: longrein mcp approve"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    desk: Desk, words: tuple[str, ...], flags: dict[str, Any], told: str
+) -> None:
+    desk.person.write(desk.own, a={"command": "x"})
+    desk.person.write_project(p={"command": "x"})
+    before = desk.own.read_text()
+    found = desk.refused(*words, **flags)
+    assert found.startswith(told.format(project=desk.person.project)), found
+    assert desk.own.read_text() == before
+
+
+def test_a_server_is_removed_where_it_stands(desk: Desk) -> None:
+    project = desk.person.project / ".mcp.json"
+    desk.person.write(desk.own, a={"command": "x"}, b={"command": "x"})
+    desk.person.write_project(a={"command": "y"})
+    assert desk.run("remove", "a") == (0, "", f"removed MCP server a from {project}\n")
+    assert desk.run("remove", "a")[2] == f"removed MCP server a from {desk.own}\n"
+    assert (desk.stored(desk.own), desk.stored(project)) == ({"b": {"command": "x"}}, {})
+
+
+def test_servers_of_the_project_are_approved_and_asked_about_again(desk: Desk) -> None:
+    desk.person.write_project(p={"command": "x", "args": ["y"]}, q={"command": "z"})
+    assert desk.run("approve", "p") == (0, "", "approved MCP server p: x y\n")
+    assert desk.person.names() == {"p": "project"}
+    assert desk.run("approve")[2] == "approved MCP server p: x y\napproved MCP server q: z\n"
+    told = "the project's MCP servers are asked about again\n"
+    assert desk.run("reset-project-choices") == (0, "", told)
+    assert desk.person.names() == {}
+
+
+def test_a_stored_login_is_removed(desk: Desk) -> None:
+    desk.person.write(desk.own, w={"type": "http", "url": "https://x/"})
+    assert desk.run("logout", "w") == (0, "", "no login at MCP server w is stored\n")
+    server = McpServer("w", url="https://x/")
+    path = Path(token_path(server, f"{desk.person.state}/mcp_tokens"))
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    told = "the login at MCP server w is removed from this machine\n"
+    assert desk.run("logout", "w") == (0, "", told)
+    assert not path.exists()
+
+
+def test_servers_that_cannot_be_used_fail_a_test_without_being_started(desk: Desk) -> None:
+    assert desk.run("test") == (0, "", "")
+    desk.person.write(desk.own, off={"command": "y", "disabled": True}, w={"command": "${NOT_SET}"})
+    code, out, _ = desk.run("test")
+    assert (code, out.splitlines()[0]) == (1, "off: disabled")
+    assert out.splitlines()[1].startswith("w: it needs the variable NOT_SET")
+    assert desk.run("test", "off")[:2] == (1, "off: disabled\n")

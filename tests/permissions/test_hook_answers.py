@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 
-from longrein.permissions.hook_protocol import EVENTS, NO_REASON, HookAnswer, read_answer
+from longrein.permissions.hook_protocol import (
+    EVENTS,
+    NO_REASON,
+    Hook,
+    HookAnswer,
+    hook_line,
+    matcher_problem,
+    matches,
+    merge_answers,
+    read_answer,
+)
 
 LONG = 200_000
 REFUSED = {
@@ -174,3 +184,89 @@ def test_fields_for_another_event_count_for_nothing() -> None:
 def test_a_long_text_is_cut(over: int) -> None:
     found = read_answer("Stop", 2, "", "x" * (LONG + over))
     assert found.reason == "x" * LONG + "\n… (cut)" * over
+
+
+def test_a_matcher_chooses_tools_and_sources() -> None:
+    for matcher, names, expected in (
+        ("", "Bash", True),
+        ("*", "Bash", True),
+        ("Bash", "Bash", True),
+        ("Bash", "BashOutput", False),
+        ("bash", "Bash", False),
+        ("Edit|Write", "Write", True),
+        ("Edit, Write", "Write", True),
+        ("Edit,", "", False),
+        ("Edit|Write", "Read", False),
+        ("Edit", "Write Edit", True),
+        ("mcp__.*", "mcp__s__x", True),
+        ("Ed.t", "MultiEdit", True),
+        ("^Ed.t", "MultiEdit Edit", True),
+        ("^Ed.t", "MultiEdit", False),
+        ("(", "Bash", False),
+    ):
+        hook = Hook("PreToolUse", "x", "file", matcher)
+        assert matches(hook, "PreToolUse", names.split()) is expected, (matcher, names)
+        assert not matches(hook, "PostToolUse", names.split())
+    assert matches(Hook("Stop", "x", "file", "Bash"), "Stop", ())
+    assert not matches(Hook("SessionStart", "x", "file", "resume"), "SessionStart", ("startup",))
+
+
+def test_a_wrong_matcher_is_named() -> None:
+    for matcher in ("", "*", "Edit|Write", "mcp__.*"):
+        assert matcher_problem(matcher) == ""
+    for matcher in ("(", "**", "[a"):
+        assert matcher_problem(matcher) == f"the matcher {matcher!r} is no regular expression"
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({}, "PreToolUse: ./guard.sh"),
+        ({"matcher": "Bash"}, "PreToolUse Bash: ./guard.sh"),
+        ({"condition": "Bash(rm *)"}, "PreToolUse if Bash(rm *): ./guard.sh"),
+        ({"matcher": "Bash", "condition": "Bash(x)"}, "PreToolUse Bash if Bash(x): ./guard.sh"),
+        ({"words": ("a", "b c")}, "PreToolUse: a b c"),
+        ({"kind": "prompt"}, "PreToolUse: prompt: ./guard.sh"),
+        ({"kind": "agent"}, "PreToolUse: agent: ./guard.sh"),
+        ({"kind": "http"}, "PreToolUse: ./guard.sh"),
+    ],
+)
+def test_a_hook_is_told_in_a_line(fields: dict[str, Any], line: str) -> None:
+    assert hook_line(Hook("PreToolUse", "./guard.sh", "file", **fields)) == line
+
+
+def test_of_several_answers_the_strictest_counts() -> None:
+    order = ("none", "allow", "ask", "block", "deny", "stop")
+    for at, strict in enumerate(order):
+        for weak in order[: at + 1]:
+            pair = HookAnswer(weak, "weak"), HookAnswer(strict, "strict")
+            for answers in (pair, pair[::-1]):
+                found = merge_answers(answers)
+                assert found.decision == strict
+                both = "\n".join(one.reason for one in answers)
+                assert found.reason == (both if weak == strict else "strict")
+    assert merge_answers(()) == HookAnswer()
+
+
+def test_texts_of_several_answers_are_joined_and_the_last_change_counts() -> None:
+    first = HookAnswer("allow", "", "c", "m", "p", {"a": 1}, "x")
+    second = HookAnswer("allow", "", "d", "m", "", {"a": 2}, ["y"])
+    assert merge_answers([first, second, HookAnswer()]) == HookAnswer(
+        "allow", "", "c\nd", "m", "p", {"a": 2}, ["y"]
+    )
+    for decision in ("deny", "stop"):
+        assert merge_answers([first, HookAnswer(decision)]).updated_input is None
+    assert merge_answers([first, HookAnswer("block")]).updated_input == {"a": 1}
+
+
+def test_an_output_that_is_no_json_is_ignored_and_that_is_said() -> None:
+    for output in ("{", "{'a': 1}", "{" * 100_000):
+        found = read_answer("PreToolUse", 0, output, "")
+        assert found.decision == "none"
+        assert found.problem.startswith("its output begins with { but is no JSON (")
+        assert found.problem.endswith("); it was ignored")
+
+
+def test_a_long_decision_is_shown_in_part() -> None:
+    found = answer("PreToolUse", extra("PreToolUse", permissionDecision="x" * 70))
+    assert found.reason == f"a hook answered '{'x' * 60}', which is no decision"

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 import pytest
 
 from longrein.permissions import Rules
-from longrein.permissions.network_hosts import Target, canonical_host, entry_problem, judge_host
+from longrein.permissions.network_hosts import (
+    Target,
+    canonical_host,
+    entry_problem,
+    is_public,
+    judge_host,
+    matches_entry,
+)
 from longrein.settings_schema import MODES
 
 
@@ -155,3 +162,90 @@ def test_s063_only_the_settings_open_addresses_that_are_not_public(wanted: str) 
 )
 def test_entries_that_cover_nothing_are_a_problem(entry: str, good: bool) -> None:
     assert (entry_problem(entry) == "") is good
+
+
+def test_an_address_is_public_if_the_whole_internet_reaches_it() -> None:
+    public = """
+        1.1.1.1 8.8.8.8 2606:4700::1111 ::ffff:1.1.1.1 64:ff9b::101:101
+    """
+    private = """
+        10.0.0.1 127.0.0.1 169.254.169.254 192.168.0.1 0.0.0.0 224.0.0.1 239.1.1.1 255.255.255.255
+        240.0.0.1 ::1 :: fe80::1 fec0::1 fc00::1 ff02::1 ff0e::1 ::ffff:10.0.0.1 64:ff9b::a00:1
+        64:ff9b:1::101:101 2002:101:101:: 2001:0:101:101:: fe80::1%eth0 2606:4700::1111%1 x 1.1.1
+    """
+    for addresses, expected in ((public, True), (private, False)):
+        for address in addresses.split():
+            assert is_public(address) is expected, address
+
+
+def test_a_host_has_one_way_to_be_written() -> None:
+    def read(written: str) -> str:
+        try:
+            return canonical_host(written)
+        except ValueError:
+            return ""
+
+    label = "a" * 63
+    for written, host in (
+        ("Example.COM.", "example.com"),
+        ("[::1]", "::1"),
+        ("[::0:1]", "::1"),
+        ("[::1", ""),
+        ("::1]", ""),
+        ("[fe80::1%eth0]", ""),
+        ("1.2.3.4", "1.2.3.4"),
+        ("127.1", ""),
+        ("0x7f.1", ""),
+        (label, label),
+        (label + "a", ""),
+        (f"{label}.{label}.{label}.{'a' * 61}", f"{label}.{label}.{label}.{'a' * 61}"),
+        (f"{label}.{label}.{label}.{'a' * 62}", ""),
+        ("-a", ""),
+        ("a-", ""),
+        ("", ""),
+    ):
+        assert read(written) == host, written
+
+
+ENTRY_ROWS = """
+example.com      => example.com:443 example.com:80
+example.com      != example.com:22 www.example.com:443 10.0.0.1:443
+example.com:22   => example.com:22
+example.com:22   != example.com:443
+*.example.com    => www.example.com:443 a.b.example.com:80
+*.example.com    != example.com:443 xexample.com:443
+*.example.com.   => www.example.com:443
+*.1              != 10.0.0.1:443
+10.0.0.0/8       => 10.1.2.3:443
+10.0.0.0/8       != 11.0.0.1:443 example.com:443
+10.0.0.0/8:22    => 10.1.2.3:22
+[::1]            => ::1:443
+[::1]:22         => ::1:22
+[::1]:22         != ::1:443
+ask              != ask:443
+a b              != example.com:443
+10.0.0.0/x       != 10.1.2.3:443
+"""
+
+
+def test_what_an_entry_covers() -> None:
+    for row in ENTRY_ROWS.strip().splitlines():
+        entry, sign, wanted = row[:17].strip(), row[17:19], row[20:].split()
+        for one in wanted:
+            host, _, port = one.rpartition(":")
+            assert matches_entry(entry, Target(host, int(port))) is (sign == "=>"), (entry, one)
+    assert matches_entry("example.com", Target("example.com", 22), any_port=True)
+    assert not matches_entry("example.com:23", Target("example.com", 22), any_port=True)
+
+
+def test_why_an_entry_covers_nothing() -> None:
+    names = "ask * example.com example.com:65535 *.example.com"
+    addresses = "10.0.0.0/8 10.0.0.0/8:22 [::1]:22 1.2.3.4"
+    for entry in f"{names} {addresses}".split():
+        assert entry_problem(entry) == "", entry
+    assert entry_problem("https://example.com") == (
+        "it is an address of a page: write the host alone"
+    )
+    assert entry_problem("example.com:65536") == "the port is above 65535"
+    for entry in ("example.com/x", "10.0.0.0/33", "10.0.0.1/8", "1.2.3", "a b", "[::1", "fc00::/x"):
+        assert entry_problem(entry).startswith("write a host (example.com), all names"), entry

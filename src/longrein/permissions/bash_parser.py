@@ -478,15 +478,13 @@ class _Reader:
         """Read a statement in the present folders; return the folders after it."""
         here = self.folders
         match node.type:
-            case "program":
-                return self.sequence(node)
             case "list" if len(node.children) == 3:
                 return self.two(*node.children)
             case "pipeline":
                 for child in node.named_children:
                     self.folders = here
                     self.statement(child)
-            case "subshell":
+            case "program" | "subshell":
                 self.sequence(node)
             case "negated_command" if len(node.children) == 2:
                 succeeded, failed = self.statement(node.children[1])
@@ -512,9 +510,8 @@ class _Reader:
         for child in node.named_children:
             self.folders = _either(*self.statement(child))
 
-    def sequence(self, node: Any) -> _Outcome:
+    def sequence(self, node: Any) -> None:
         """Read statements that run one after another."""
-        outcome = self.folders, self.folders
         for child, after in pairwise([*node.children, None]):
             if child.type in _SEPARATORS:
                 continue
@@ -523,7 +520,6 @@ class _Reader:
             if after is not None and after.type == "&":
                 outcome = here, here
             self.folders = _either(*outcome)
-        return outcome
 
     def two(self, first: Any, operator: Any, second: Any) -> _Outcome:
         """Read `first && second` or `first || second`."""

@@ -52,6 +52,8 @@ again.
 """
 CLOSE_S = 2.0
 """Longest wait for a connection to close."""
+CLOSED = "Connection closed"
+"""The SDK's error for a request on a connection that has ended."""
 WRONG_VERSION = "Unsupported protocol version from the server: "
 """Beginning of the SDK's error for a version that it does not know."""
 
@@ -360,7 +362,7 @@ class McpConnection:
         except (McpFailure, asyncio.CancelledError):
             raise
         except MCPError as error:
-            if ended.is_set() or error.code == types.CONNECTION_CLOSED:
+            if ended.is_set() or self._is_lost(error):
                 ended.set()
                 raise McpFailure(_lost(kind)) from None
             self._answered = True
@@ -378,6 +380,13 @@ class McpConnection:
             if not request.done():
                 request.cancel()
                 await asyncio.wait([request], timeout=CLOSE_S)
+
+    def _is_lost(self, error: MCPError) -> bool:
+        """Return True for an error of the SDK about the connection. Servers use its code for errors
+        of their own, which over HTTP cannot be told apart.
+        """
+        is_own = self.server.transport in ("stdio", "sdk") and error.message != CLOSED
+        return error.code == types.CONNECTION_CLOSED and not is_own
 
     async def _connected(self) -> tuple[Client, asyncio.Event]:
         """Return the client, after connecting again where necessary. Raises `McpFailure`."""
