@@ -1,6 +1,7 @@
 """Subagents with `location: fleet`: in processes of this machine, and on the nodes of a Ray."""
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.timeouts import wait_until
 PARENT = "11111111-1111-4111-8111-111111111111"
 FAR = {"description": "works elsewhere", "prompt": "You are far.", "location": "fleet"}
 ACT = "echo new > a.txt; chmod 755 a.txt; ln -s a.txt link; printf 'a\\0b' > bytes; rm gone.txt"
+COMMIT = "git add -A; git -c user.name=a -c user.email=a@b.c commit -qm a"
 TREE = "test -x a.txt && test -L link && test ! -e gone.txt && test $(wc -c < bytes) = 3"
 
 
@@ -125,6 +127,34 @@ def test_its_report_and_its_changes_come_back(fleet: FleetHarness) -> None:
     assert list((parent.cli.state / "fleets").iterdir()) == [], "nothing stays"
 
 
+@pytest.mark.parametrize(
+    ("act", "names", "message"),
+    [
+        ("echo x > kept/a; echo x > kept/b; touch $'\\xe9'", {"a", "?"}, ""),
+        ("git init -q in; touch in/a; echo x > a.txt", {"a.txt"}, "does not have a commit"),
+        (f"git init -q in; touch in/a; cd in; {COMMIT}; touch ../b", {"b"}, "repository inside"),
+        ("rm -r .git; echo x > a.txt", set(), "bad object"),
+    ],
+    ids=["ignored", "begun", "inner", "unknown"],
+)
+def test_no_change_is_lost(fleet: FleetHarness, act: str, names: set[str], message: str) -> None:
+    """What git ignores comes back where it was committed. What no patch can tell stays."""
+    parent = Parent(fleet)
+    (parent.repository / "kept").mkdir()
+    (parent.repository / "kept/a").touch()
+    fleet.git(parent.repository, "add", "-A")
+    (parent.repository / ".gitignore").write_text("kept/\n")
+    fleet.git(parent.repository, "add", "-A")
+    fleet.git(parent.repository, "commit", "-q", "-m", "fourth")
+    fleet.plays(parent=[delegates(), says("Well.")], far=[calls(bash(act)), says("Done.")])
+    parent.run("parent")
+    assert parent.end.status == ("failed" if message else "done")
+    assert {Path(path).name for path in parent.end.files} == names
+    _, said, folder = parent.end.message.partition("what it has changed is in ")
+    assert message in parent.end.message
+    assert bool(message) == bool(said) == os.path.isdir(folder)
+
+
 @pytest.mark.parametrize("fleet", ["files", "postgresql"], indirect=True)
 def test_a_killed_session_goes_on_with_a_subagent_that_goes_on(fleet: FleetHarness) -> None:
     parent = Parent(fleet)
@@ -159,6 +189,8 @@ def test_it_can_be_stopped(fleet: FleetHarness) -> None:
     assert running.end(b"").code == 0
     assert parent.end.status == "interrupted"
     assert parent.end.cost_usd > 0
+    folder = parent.end.message.partition("what it has changed is in ")[2]
+    assert acts(Path(folder)) == ["first", "wait"], "it is told, and not removed"
     assert parent.cli.wait_survivors() == []
 
 

@@ -46,6 +46,8 @@ class SubagentOutcome(msgspec.Struct, frozen=True):
     """Status where its log does not tell it."""
     message: str = ""
     """Why, for `status`."""
+    kept: str = ""
+    """Folder with changes that are not in the patch; '' for none."""
 
 
 class SubagentHost(Protocol):

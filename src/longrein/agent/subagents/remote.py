@@ -97,7 +97,8 @@ async def _work(
         one.problem = f"its changes do not fit into {order.tree.path} and are in {patch}: {why}"
         return
     one.finished = await finish_worktree(workspace, order.tree, session)
-    host.forget(one.started.child)
+    if not one.outcome.kept:
+        host.forget(one.started.child)
 
 
 def remote_ended(one: RemoteSubagent, error: BaseException | None) -> tuple[SubagentEnded, str]:
@@ -105,8 +106,11 @@ def remote_ended(one: RemoteSubagent, error: BaseException | None) -> tuple[Suba
     outcome = one.outcome
     one.problem = one.problem or (f"{type(error).__name__}: {error}" if error else "")
     ended, whole = end_of_task(one, fold(outcome.entries), outcome.entries, {}, one.elapsed_s)
-    if one.problem or ended.status != "failed":
-        return ended, whole
-    status = outcome.status or ("interrupted" if one.stopped else "failed")
-    message = ended.message or outcome.message
+    status = ended.status
+    if status == "failed" and not one.problem:
+        status = outcome.status or ("interrupted" if one.stopped else "failed")
+    kept = f"what it has changed is in {outcome.kept}" if outcome.kept else ""
+    if outcome.kept and status == "done":
+        status = "failed"
+    message = "; ".join(filter(None, (ended.message or outcome.message, kept)))
     return msgspec.structs.replace(ended, status=status, message=message), whole

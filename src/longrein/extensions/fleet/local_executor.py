@@ -148,7 +148,7 @@ class LocalExecutor(TaskExecutor):
             problem = problem or await self._set_up(folder, task.setup)
             if self._sources and not problem:  # on another machine the setup may make other files
                 self._bring_tree(attempt.session, folder, is_new=True, first=True)
-            problem = problem or await folder.finish()
+            problem = problem or await folder.finish(task.base)
             if problem:
                 return TaskEnded(task.id, "setup failed", problem, attempt.session)
         outcome, cause, message = await self._agent(attempt, folder, is_new=is_new)
@@ -178,7 +178,8 @@ class LocalExecutor(TaskExecutor):
         """Write the patch and run the check of an attempt whose agent has ended."""
         has_changes, problem = await folder.write_patch()
         patch = f"{attempt.path}/{PATCH}" if has_changes else ""
-        end = msgspec.structs.replace(end, patch=patch, message=end.message or problem)
+        message = "; ".join(filter(None, (end.message, problem)))
+        end = msgspec.structs.replace(end, patch=patch, message=message)
         if attempt.task.tests and end.cause in ("done", "limit"):
             return await self._test(attempt.task, folder, end)
         if end.cause == "done" and attempt.task.check:

@@ -17,10 +17,17 @@ from longrein.agent.subagent_host import SubagentOrder, SubagentOutcome
 from longrein.app.run_context import CLOCK, RunContext
 from longrein.atomic_file import replace_file
 from longrein.events import Entry, LongreinError, SessionUnknown
-from longrein.extensions.fleet.attempt_folder import PATCH
+from longrein.extensions.fleet.attempt_folder import INCOMPLETE, PATCH, READY, WORK
 from longrein.extensions.fleet.executor import Attempt, TaskExecutor
 from longrein.extensions.fleet.fleet_log import fleet_folder
-from longrein.extensions.fleet.fleet_state import OUTAGES, OUTAGES_MAX, Engine, TaskEnded
+from longrein.extensions.fleet.fleet_state import (
+    OUTAGES,
+    OUTAGES_MAX,
+    UNCOUNTED,
+    Cause,
+    Engine,
+    TaskEnded,
+)
 from longrein.extensions.fleet.fleet_tasks import PROMPT_BYTES_MAX, Task, TaskLimits
 from longrein.extensions.fleet.local_executor import RATES, STORE, LocalExecutor
 from longrein.permissions import Rules
@@ -30,6 +37,8 @@ from longrein.workspace import Worktree
 
 OUTAGE_S = 2.0
 """Wait after the first outage, doubled with each further one."""
+UNPATCHED: tuple[Cause, ...] = (*UNCOUNTED, "setup failed")
+"""Causes of ends without a patch."""
 MODES = ("plan", "dontAsk")
 """Modes of the parent that a subagent keeps. In any other it edits its copy without asking."""
 
@@ -51,15 +60,24 @@ class FleetHost:
         attempt = self._attempt(order)
         await self._make_session(order)
         end = None if halt.is_set() else await self._run_until(attempt, halt)
-        patch = os.path.join(self._folder, attempt.path, PATCH)
-        has_changes = end is not None and end.patch and os.path.exists(patch)
-        outcome = SubagentOutcome(
-            await self._entries(attempt.session), patch if has_changes else ""
-        )
-        if end is None or end.cause == "done":
+        outcome = SubagentOutcome(await self._entries(attempt.session), kept=self._kept(attempt))
+        if end is None:
             return outcome
+        if end.cause not in UNPATCHED and INCOMPLETE not in end.message:
+            outcome = msgspec.structs.replace(outcome, kept="")
+        patch = os.path.join(self._folder, attempt.path, PATCH)
+        if end.patch and os.path.exists(patch):
+            outcome = msgspec.structs.replace(outcome, patch=patch)
+        if end.cause == "done":
+            return msgspec.structs.replace(outcome, message=end.message)
         status: Literal["limit", "failed"] = "limit" if end.cause == "limit" else "failed"
         return msgspec.structs.replace(outcome, status=status, message=end.message or end.cause)
+
+    def _kept(self, attempt: Attempt) -> str:
+        """Return the folder on this machine in which an attempt has begun its work; '' for none."""
+        folder = os.path.join(self._folder, attempt.path)
+        begun = os.path.exists(os.path.join(folder, READY))
+        return os.path.join(folder, WORK) if begun else ""
 
     def forget(self, session: str) -> None:
         """See `SubagentHost.forget`."""
