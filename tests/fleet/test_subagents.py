@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from longrein.app.run_context import use_store_at
-from longrein.events import Opened, Replied, SubagentEnded, SubagentStarted
+from longrein.events import Opened, Replied, SubagentEnded, SubagentStarted, UserSpoke
 from longrein.extensions.fleet.subagent_host import moved_rules
 from longrein.permissions import Rules
 from longrein.workspace import Worktree
@@ -231,6 +231,28 @@ def test_it_may_do_what_its_parent_may(
     assert [status for status, _ in parent.cli.results(parent.child)] == [status]
 
 
+@pytest.mark.parametrize("flags", [("--tools", "Agent,Read"), ("--disallowedTools", "Write(//**)")])
+def test_it_has_no_tool_that_its_parent_lacks(fleet: FleetHarness, flags: tuple[str, ...]) -> None:
+    parent = Parent(fleet)
+    write = call("Write", file_path="b.txt", content="x")
+    fleet.plays(parent=[delegates(), says("Well.")], far=[calls(write), says("Done.")])
+    parent.run(*flags, "parent")
+    assert [status for status, _ in parent.cli.results(parent.child)] == ["denied"]
+
+
+def test_its_task_attaches_no_files(fleet: FleetHarness) -> None:
+    """The parent's model has written the task, and may not read what it likes."""
+    parent = Parent(fleet)
+    secret = fleet.folder / "secret.txt"
+    secret.write_text("It is open sesame.\n")
+    fleet.plays(parent=[delegates(f"far: see @{secret}"), says("Well.")], far=[says("Done.")])
+    parent.run("parent")
+    spoken = [one.event for one in parent.cli.entries(parent.child)]
+    (task,) = (one for one in spoken if isinstance(one, UserSpoke))
+    assert f"@{secret}" in str(task.parts)
+    assert "sesame" not in str(task.parts)
+
+
 def test_what_it_may_spend_is_its_share(fleet: FleetHarness) -> None:
     parent = Parent(fleet)
     steps = [calls(bash(f"seq {number} 4000")) for number in range(50)]
@@ -331,14 +353,24 @@ def test_tasks_of_a_fleet_hold_no_place_that_their_subagents_need(
         ("Edit(~/b)", "Edit(~/b)"),
         ("Edit(/a)", "Edit(/sub/a)"),
         ("Edit(a/b)", "Edit(/sub/a/b)"),
-        ("Edit(*.md)", "Edit(*.md)"),
-        ("Edit(build/)", "Edit(build/)"),
+        ("Edit(./a)", "Edit(/sub/a)"),
+        ("Edit(*.md)", "Edit(/sub/**/*.md)"),
+        ("Edit(build/)", "Edit(/sub/**/build/)"),
+        ("Edit(//*/top/a)", "Edit(/a)"),
+        ("Edit(//**/sub/**)", "Edit(/**/sub/**)"),
+        ("Edit(//R/Top/a)", "Edit(/a)"),
+        ("Edit(//r)", "Edit(/**)"),
+        ("Edit(~/**)", "Edit(/**)"),
+        ("Edit (//r/top)", "Edit(/**)"),
+        ("Ed*(//r/top/a)", "Ed*(/a)"),
+        ("Edit(//link/a)", "Edit(/a)"),
     ],
 )
 def test_rules_of_paths_hold_in_the_copy(rule: str, moved: str) -> None:
-    """The session works in the folder `sub` of the repository."""
+    """The session works in the folder `sub` of the repository, which it calls by a link, too."""
+    base = "/link/sub" if "link" in rule else "/r/top/sub"
     tree = Worktree("/state/trees/one", "longrein/one", "0" * 40, "/r/top", "sub")
-    rules = Rules((rule,), (rule,), (rule,), base="/r/top/sub", home="/r")
+    rules = Rules((rule,), (rule,), (rule,), base=base, home="/r")
     assert moved_rules(rules, tree) == {
         "allow": [moved],
         "ask": [rule, moved],

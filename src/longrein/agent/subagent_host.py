@@ -29,8 +29,10 @@ class SubagentOrder(msgspec.Struct, frozen=True):
     mode: str
     """Permission mode. Nobody answers questions: what would be asked is refused."""
     rules: Rules
+    tools: tuple[str, ...]
+    """Tools that it may use, all of its parent."""
     refused: tuple[str, ...]
-    """Tools that it may not use."""
+    """Further tools of its parent, which it may not use."""
     tree: Worktree
     """Worktree on this machine that gets its changes."""
 

@@ -153,6 +153,11 @@ def _document_tools(tools: Iterable[Tool], added: Collection[Tool]) -> list[Tool
     ]
 
 
+def builtin_names() -> list[str]:
+    """Return the names of all built-in tools."""
+    return [tool.spec.name for tool in _builtin((), None)]
+
+
 def _chosen_tools(
     kinds: Sequence[SubagentType], flag: str | None, named: Sequence[str] | None
 ) -> tuple[Sequence[str] | None, str]:
@@ -241,7 +246,7 @@ def _kinds_and_tools(
 def _check_names(tools: Sequence[Tool]) -> None:
     """Raise `UsageError` when two tools have one name, of which only one could be called."""
     taken: set[str] = set()
-    builtin = {tool.spec.name for tool in _builtin((), None)}
+    builtin = builtin_names()
     for tool in tools:
         name = tool.spec.name
         if name in taken:

@@ -53,6 +53,9 @@ def remote_subagent(
     )
     policy.worktree = folder
     spawns = last.grant is not None and last.grant.depth > 0 and bool(kind.spawns)
+    tools = session.deps.tools
+    refused = refused_tools(kind, tools, spawns=spawns)
+    refused += [name for name, tool in tools.items() if tool.withdrawn]
     one.order = SubagentOrder(
         first_entry(last, policy, 0),
         f"{folder.words_elsewhere}\n\n{last.task}",
@@ -60,7 +63,8 @@ def remote_subagent(
         last.model or session.deps.model.name,
         narrower(session.mode, kind.mode) if kind.mode else session.mode,
         session.rules,
-        tuple(refused_tools(kind, session.deps.tools, spawns=spawns)),
+        tuple(name for name in tools if name not in refused),
+        tuple(dict.fromkeys(refused)),
         folder,
     )
     return one
