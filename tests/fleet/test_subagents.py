@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ FAR = {"description": "works elsewhere", "prompt": "You are far.", "location": "
 ACT = "echo new > a.txt; chmod 755 a.txt; ln -s a.txt link; printf 'a\\0b' > bytes; rm gone.txt"
 COMMIT = "git add -A; git -c user.name=a -c user.email=a@b.c commit -qm a"
 TREE = "test -x a.txt && test -L link && test ! -e gone.txt && test $(wc -c < bytes) = 3"
+
+KILLED_AT_THE_END = """
+import os
+from longrein.agent.subagents import remote
+remote.remote_ended = lambda *_: os.kill(os.getpid(), 9)
+from longrein.__main__ import main
+main()
+"""
 
 
 class Parent:
@@ -170,6 +179,31 @@ def test_a_killed_session_goes_on_with_a_subagent_that_goes_on(fleet: FleetHarne
     assert parent.branch_passes(f"{TREE} && test $(wc -l < acts.log) = 2"), "no step ran twice"
     told = [status for status, _ in parent.cli.results(parent.child)]
     assert told.count("interrupted") == 1
+
+
+def test_one_whose_end_was_not_noted_is_done(fleet: FleetHarness) -> None:
+    """It has changed nothing, so that its worktree is gone already."""
+    parent = Parent(fleet)
+    fleet.plays(parent=[delegates(), says("Well.")], far=[says("Nothing to do.")])
+    command, parent.cli.command = parent.cli.command, [sys.executable, "-c", KILLED_AT_THE_END]
+    assert parent.start("parent").end().code == -signal.SIGKILL
+    parent.cli.command = command
+    parent.run("--resume", PARENT)
+    assert (parent.end.status, parent.end.report) == ("done", "Nothing to do.")
+    assert parent.end.cost_usd > 0
+
+
+def test_what_it_has_cost_is_known_without_its_type(fleet: FleetHarness) -> None:
+    parent = Parent(fleet)
+    fleet.plays(parent=[delegates(), says("Well."), says("So.")], far=waits(fleet))
+    running = parent.start("parent")
+    wait_until(lambda: acts(parent.work) == ["first", "wait"])
+    running.send(signal.SIGKILL)
+    running.end()
+    done = parent.cli.run("-p", "--resume", PARENT, cwd=parent.repository)
+    assert done.code == 0, done.err
+    assert (parent.end.status, parent.end.message) == ("failed", "the type far is gone")
+    assert parent.end.cost_usd > 0
 
 
 def test_it_can_be_stopped(fleet: FleetHarness) -> None:

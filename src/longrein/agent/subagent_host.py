@@ -38,10 +38,8 @@ class SubagentOrder(msgspec.Struct, frozen=True):
 
 
 class SubagentOutcome(msgspec.Struct, frozen=True):
-    """What came of an order."""
+    """What came of an order, beside the log of its session."""
 
-    entries: Sequence[Entry] = ()
-    """The log of its session."""
     patch: str = ""
     """File with its changes, as `git diff --binary` writes them; '' for none."""
     status: Literal["", "limit", "failed"] = ""
@@ -62,6 +60,10 @@ class SubagentHost(Protocol):
         Cancelled, it ends what runs: the subagent goes on with the next call. Raises
         `LongreinError`.
         """
+        ...
+
+    async def entries(self, session: str) -> Sequence[Entry]:
+        """Return the log of a subagent. Raises `LongreinError`."""
         ...
 
     def forget(self, session: str) -> None:

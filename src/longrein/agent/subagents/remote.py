@@ -4,6 +4,9 @@ Such a subagent has a session of its own, and a worktree here that gets its chan
 keeps what it was granted and allowed at its start.
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 import msgspec
 
 from longrein.agent.dependencies import below, narrower
@@ -12,9 +15,9 @@ from longrein.agent.session import Session
 from longrein.agent.subagent_host import SubagentHost, SubagentOrder, SubagentOutcome
 from longrein.agent.subagents.shared_state import StartedSubagent, SubagentTree
 from longrein.agent.subagents.spawn import LiveParentPolicy, first_entry, refused_tools
-from longrein.agent.subagents.subagent_report import end_of_task
+from longrein.agent.subagents.subagent_report import LastTask, end_of_task
 from longrein.context import fold
-from longrein.events import LongreinError, SubagentEnded, SubagentStarted
+from longrein.events import Entry, LongreinError, SubagentEnded, SubagentStarted
 from longrein.tools import SubagentType
 from longrein.workspace import Workspace, finish_worktree, read_worktree, take_patch
 
@@ -26,8 +29,10 @@ class RemoteSubagent(StartedSubagent):
         super().__init__(seq, started)
         self.host: SubagentHost | None = None
         self.order: SubagentOrder | None = None
-        """None for one with a `problem`."""
+        """None for one that can do no more, with the `problem`."""
         self.outcome = SubagentOutcome()
+        self.entries: Sequence[Entry] = ()
+        """Its log, once it has ended."""
         self.elapsed_s = 0.0
 
 
@@ -39,14 +44,14 @@ def remote_subagent(
     """
     one = RemoteSubagent(seq, last)
     folder = read_worktree(last.worktree)
-    if kind is None or folder is None:
-        gone = f"its worktree {last.worktree}" if kind else f"the type {last.kind}"
-        one.problem = f"{gone} is gone"
-        return one
     try:
         one.host = tree.host(last.location)
     except LongreinError as error:
         one.problem = str(error)
+        return one
+    if kind is None or folder is None:
+        gone = f"its worktree {last.worktree}" if kind else f"the type {last.kind}"
+        one.problem = f"{gone} is gone"
         return one
     policy = LiveParentPolicy(
         session, tree, last.child, below(session.state.label, f"a{seq}"), last.kind
@@ -80,6 +85,9 @@ async def run_remote(parent: Session, one: RemoteSubagent, tree: SubagentTree) -
     try:
         if one.host is not None and one.order is not None:
             await _work(one, one.host, one.order, workspace, session)
+        if one.host is not None:
+            with suppress(LongreinError):
+                one.entries = await one.host.entries(one.started.child)
     finally:
         one.elapsed_s = parent.deps.clock.mono_s() - began_s
         tree.slots.leave()
@@ -94,22 +102,30 @@ async def _work(
 ) -> None:
     try:
         one.outcome = await host.run(order, one.halt)
-    except LongreinError as error:
+    except (LongreinError, OSError) as error:
         one.problem = str(error)
     patch = one.outcome.patch
     if patch and (why := await take_patch(workspace, order.tree, patch, session)):
         one.problem = f"its changes do not fit into {order.tree.path} and are in {patch}: {why}"
         return
     one.finished = await finish_worktree(workspace, order.tree, session)
-    if not one.outcome.kept:
+    if not (one.problem or one.outcome.kept):
         host.forget(one.started.child)
 
 
 def remote_ended(one: RemoteSubagent, error: BaseException | None) -> tuple[SubagentEnded, str]:
-    """Build the `SubagentEnded` of a finished subagent, and the handle of its last text."""
+    """Build the `SubagentEnded` of a finished subagent, and the handle of its last text.
+
+    One that had ended before a crash needs neither its worktree, which goes when it is unchanged,
+    nor its type.
+    """
     outcome = one.outcome
+    if one.order is None and LastTask(one.entries).reason:
+        one.problem = ""
     one.problem = one.problem or (f"{type(error).__name__}: {error}" if error else "")
-    ended, whole = end_of_task(one, fold(outcome.entries), outcome.entries, {}, one.elapsed_s)
+    ended, whole = end_of_task(one, fold(one.entries), one.entries, {}, one.elapsed_s)
+    if one.finished is None:  # the files of its log are those of its copy
+        ended = msgspec.structs.replace(ended, files=())
     status = ended.status
     if status == "failed" and not one.problem:
         status = outcome.status or ("interrupted" if one.stopped else "failed")

@@ -7,7 +7,7 @@ clones the commit that the worktree was made from; what it changed comes back as
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -63,7 +63,7 @@ class FleetHost:
         attempt = self._attempt(order)
         await self._make_session(order)
         end = None if halt.is_set() else await self._run_until(attempt, halt)
-        outcome = SubagentOutcome(await self._entries(attempt.session), kept=self._kept(attempt))
+        outcome = SubagentOutcome(kept=self._kept(attempt))
         if end is None:
             return outcome
         if end.cause not in UNPATCHED and INCOMPLETE not in end.message:
@@ -81,6 +81,11 @@ class FleetHost:
         folder = os.path.join(self._folder, attempt.path)
         begun = os.path.exists(os.path.join(folder, READY))
         return os.path.join(folder, WORK) if begun else ""
+
+    async def entries(self, session: str) -> Sequence[Entry]:
+        """See `SubagentHost.entries`."""
+        reader = HistoryReader(self._place.state_dir, session)
+        return await reader.reading(lambda history: list(history.entries()))
 
     def forget(self, session: str) -> None:
         """See `SubagentHost.forget`."""
@@ -118,7 +123,7 @@ class FleetHost:
         """Make the session of a subagent, unless it was begun before."""
         state_dir, session = self._place.state_dir, order.opened.session
         with suppress(SessionUnknown):
-            if await self._entries(session):
+            if await self.entries(session):
                 return
         log = await open_log(state_dir, session, create=True, wall_us=CLOCK.wall_us)
         try:
@@ -126,10 +131,6 @@ class FleetHost:
             await asyncio.wrap_future(log.append([first], flush=True))
         finally:
             await log.close()
-
-    async def _entries(self, session: str) -> list[Entry]:
-        reader = HistoryReader(self._place.state_dir, session)
-        return await reader.reading(lambda history: list(history.entries()))
 
     async def _run_until(self, attempt: Attempt, halt: asyncio.Event) -> TaskEnded | None:
         """Run an attempt; return its end, None if it was stopped."""
