@@ -130,6 +130,7 @@ def test_its_report_and_its_changes_come_back(fleet: FleetHarness) -> None:
     opened = child[0].event
     assert isinstance(opened, Opened)
     assert (opened.label, opened.kind) == ("a9", "far")
+    assert opened.one_shot, "lists show it apart from the user's sessions"
     assert ended.steps == 2
     assert 0 < ended.cost_usd < parent.spent_usd
     assert "it said so" in parent.cli.results(PARENT)[-1][1], "Recall reads its log"

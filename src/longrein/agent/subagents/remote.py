@@ -15,7 +15,7 @@ from longrein.agent.session import Session
 from longrein.agent.subagent_host import SubagentHost, SubagentOrder, SubagentOutcome
 from longrein.agent.subagents.shared_state import StartedSubagent, SubagentTree
 from longrein.agent.subagents.spawn import LiveParentPolicy, first_entry, refused_tools
-from longrein.agent.subagents.subagent_report import LastTask, end_of_task
+from longrein.agent.subagents.subagent_report import STATUS, LastTask, end_of_task
 from longrein.context import fold
 from longrein.events import Entry, LongreinError, SubagentEnded, SubagentStarted
 from longrein.tools import SubagentType
@@ -120,7 +120,7 @@ def remote_ended(one: RemoteSubagent, error: BaseException | None) -> tuple[Suba
     nor its type.
     """
     outcome = one.outcome
-    if one.order is None and LastTask(one.entries).reason:
+    if one.order is None and STATUS.get(LastTask(one.entries).reason) in ("done", "limit"):
         one.problem = ""
     one.problem = one.problem or (f"{type(error).__name__}: {error}" if error else "")
     ended, whole = end_of_task(one, fold(one.entries), one.entries, {}, one.elapsed_s)

@@ -127,7 +127,8 @@ class FleetHost:
                 return
         log = await open_log(state_dir, session, create=True, wall_us=CLOCK.wall_us)
         try:
-            first = Entry(1, CLOCK.wall_us(), order.opened)
+            opened = msgspec.structs.replace(order.opened, one_shot=True)
+            first = Entry(1, CLOCK.wall_us(), opened)
             await asyncio.wrap_future(log.append([first], flush=True))
         finally:
             await log.close()
