@@ -3,7 +3,7 @@ paths.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from unicodedata import normalize
@@ -264,7 +264,7 @@ class PathPattern:
         return states
 
 
-def _name_pattern(text: str, loose: bool) -> re.Pattern[str]:
+def name_pattern(text: str, loose: bool) -> re.Pattern[str]:
     """Compile one name of a pattern. The atomic groups around what follows a `*` keep matching
     linear.
     """
@@ -287,7 +287,7 @@ def path_pattern(pattern: str, base: str, home: str, loose: bool) -> PathPattern
 
     `loose`, for deny and ask: ignores case (match `folded` paths), and `a/**` also matches `a`.
     """
-    root, rest, anchored = _rooted(pattern, base, home)
+    root, rest, anchored = rooted(pattern, base, home)
     if root is None:
         return None
     folder_only = rest.endswith("/") and not loose
@@ -298,42 +298,12 @@ def path_pattern(pattern: str, base: str, home: str, loose: bool) -> PathPattern
     if not rest:
         return PathPattern(root, [], below=folder_only)
     *names, last = rest.split("/")
-    parts = [None if name == "**" else _name_pattern(name, loose) for name in names]
+    parts = [None if name == "**" else name_pattern(name, loose) for name in names]
     deep = [] if anchored or names else [None]
-    return PathPattern(root, [*deep, *parts, _name_pattern(last, loose)], below=folder_only)
+    return PathPattern(root, [*deep, *parts, name_pattern(last, loose)], below=folder_only)
 
 
-def patterns_below(pattern: str, folder: str, base: str, home: str) -> list[str]:
-    """Return what a path pattern matches below `folder`, as patterns that start with `/` there.
-
-    Example: `//srv/*/app/keys` matches `/keys` below `/srv/eu/app`. Letter case does not count.
-    """
-    root, rest, anchored = _rooted(pattern, base, home)
-    if root is None:
-        return []
-    names = [re.sub(r"([\\*?\[])", r"\\\1", name) for name in root.split("/") if name]
-    own = [name for name in rest.split("/") if name]
-    names += own if anchored or len(own) > 1 else ["**", *own]
-    states = {0}
-    for name in filter(None, folder.split("/")):
-        states = {after for state in states for after in _states_after(names, state, name)}
-    end = "/" * rest.endswith("/")
-    left = ["/".join(names[state:]) for state in sorted(states)]
-    return [f"/{one}{end}" if one else "/**" for one in left]
-
-
-def _states_after(names: Sequence[str], state: int, name: str) -> Iterator[int]:
-    """Yield how many of the `names` of a pattern are over after one more name of a path."""
-    if state == len(names):
-        yield state  # all below a match is matched
-    elif names[state] == "**":
-        yield state
-        yield from _states_after(names, state + 1, name)
-    elif _name_pattern(folded(names[state]), loose=True).fullmatch(folded(name)):
-        yield state + 1
-
-
-def _rooted(pattern: str, base: str, home: str) -> tuple[str | None, str, bool]:
+def rooted(pattern: str, base: str, home: str) -> tuple[str | None, str, bool]:
     """Return (root folder, rest of the pattern, whether the rest starts exactly there)."""
     pattern = pattern.strip()
     if pattern.startswith("//"):

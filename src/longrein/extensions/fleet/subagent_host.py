@@ -15,7 +15,7 @@ import msgspec
 
 from longrein.agent.shared_rate_limit import SharedRates
 from longrein.agent.subagent_host import SubagentOrder, SubagentOutcome
-from longrein.app.model_offer import builtin_names
+from longrein.app.model_offer import built_in
 from longrein.app.run_context import CLOCK, RunContext
 from longrein.atomic_file import replace_file
 from longrein.events import Entry, LongreinError, SessionUnknown
@@ -33,7 +33,8 @@ from longrein.extensions.fleet.fleet_state import (
 from longrein.extensions.fleet.fleet_tasks import PROMPT_BYTES_MAX, Task, TaskLimits
 from longrein.extensions.fleet.local_executor import RATES, STORE, LocalExecutor
 from longrein.permissions import Rules
-from longrein.permissions.rules import PATH_RULES, parse_rule, patterns_below
+from longrein.permissions.patterns_below import patterns_below
+from longrein.permissions.rules import PATH_RULES, parse_rule
 from longrein.store import HistoryReader, open_log
 from longrein.tools.tool_search import MCP_PREFIX
 from longrein.workspace import Worktree
@@ -183,7 +184,7 @@ class FleetHost:
 def _refused_tools(order: SubagentOrder) -> Iterator[str]:
     """Yield the tools that a subagent may not use of those that a node can have."""
     yield from order.refused
-    for name in builtin_names():
+    for name in (tool.spec.name for tool in built_in((), None)):
         if name not in order.tools and name not in order.refused:
             yield name
     if not any(name.startswith(MCP_PREFIX) for name in order.tools):
