@@ -1,15 +1,17 @@
 """Subagents with `location: fleet`: in processes of this machine, and on the nodes of a Ray."""
 
 import json
+import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from longrein.app.run_context import use_store_at
-from longrein.events import Opened, Replied, SubagentEnded, SubagentStarted
+from longrein.events import Opened, Replied, SubagentEnded, SubagentStarted, UserSpoke
 from longrein.extensions.fleet.subagent_host import moved_rules
 from longrein.permissions import Rules
 from longrein.workspace import Worktree
@@ -22,7 +24,16 @@ from tests.timeouts import wait_until
 PARENT = "11111111-1111-4111-8111-111111111111"
 FAR = {"description": "works elsewhere", "prompt": "You are far.", "location": "fleet"}
 ACT = "echo new > a.txt; chmod 755 a.txt; ln -s a.txt link; printf 'a\\0b' > bytes; rm gone.txt"
+COMMIT = "git add -A; git -c user.name=a -c user.email=a@b.c commit -qm a"
 TREE = "test -x a.txt && test -L link && test ! -e gone.txt && test $(wc -c < bytes) = 3"
+
+KILLED_AT_THE_END = """
+import os
+from longrein.agent.subagents import remote
+remote.remote_ended = lambda *_: os.kill(os.getpid(), 9)
+from longrein.__main__ import main
+main()
+"""
 
 
 class Parent:
@@ -119,6 +130,7 @@ def test_its_report_and_its_changes_come_back(fleet: FleetHarness) -> None:
     opened = child[0].event
     assert isinstance(opened, Opened)
     assert (opened.label, opened.kind) == ("a9", "far")
+    assert opened.one_shot, "lists show it apart from the user's sessions"
     assert ended.steps == 2
     assert 0 < ended.cost_usd < parent.spent_usd
     assert "it said so" in parent.cli.results(PARENT)[-1][1], "Recall reads its log"
@@ -127,6 +139,34 @@ def test_its_report_and_its_changes_come_back(fleet: FleetHarness) -> None:
     assert "left out" not in page.err
     text = parent.cli.run("export", PARENT, "--format", "markdown").text
     assert text.count("it said so") > 1, "its log is in exports"
+
+
+@pytest.mark.parametrize(
+    ("act", "names", "message"),
+    [
+        ("echo x > kept/a; echo x > kept/b; touch $'\\xe9'", {"a", "?"}, ""),
+        ("git init -q in; touch in/a; echo x > a.txt", {"a.txt"}, "does not have a commit"),
+        (f"git init -q in; touch in/a; cd in; {COMMIT}; touch ../b", {"b"}, "repository inside"),
+        ("rm -r .git; echo x > a.txt", set(), "bad object"),
+    ],
+    ids=["ignored", "begun", "inner", "unknown"],
+)
+def test_no_change_is_lost(fleet: FleetHarness, act: str, names: set[str], message: str) -> None:
+    """What git ignores comes back where it was committed. What no patch can tell stays."""
+    parent = Parent(fleet)
+    (parent.repository / "kept").mkdir()
+    (parent.repository / "kept/a").touch()
+    fleet.git(parent.repository, "add", "-A")
+    (parent.repository / ".gitignore").write_text("kept/\n")
+    fleet.git(parent.repository, "add", "-A")
+    fleet.git(parent.repository, "commit", "-q", "-m", "fourth")
+    fleet.plays(parent=[delegates(), says("Well.")], far=[calls(bash(act)), says("Done.")])
+    parent.run("parent")
+    assert parent.end.status == ("failed" if message else "done")
+    assert {Path(path).name for path in parent.end.files} == names
+    _, said, folder = parent.end.message.partition("what it has changed is in ")
+    assert message in parent.end.message
+    assert bool(message) == bool(said) == os.path.isdir(folder)
 
 
 @pytest.mark.parametrize("fleet", ["files", "postgresql"], indirect=True)
@@ -146,6 +186,31 @@ def test_a_killed_session_goes_on_with_a_subagent_that_goes_on(fleet: FleetHarne
     assert told.count("interrupted") == 1
 
 
+def test_one_whose_end_was_not_noted_is_done(fleet: FleetHarness) -> None:
+    """It has changed nothing, so that its worktree is gone already."""
+    parent = Parent(fleet)
+    fleet.plays(parent=[delegates(), says("Well.")], far=[says("Nothing to do.")])
+    command, parent.cli.command = parent.cli.command, [sys.executable, "-c", KILLED_AT_THE_END]
+    assert parent.start("parent").end().code == -signal.SIGKILL
+    parent.cli.command = command
+    parent.run("--resume", PARENT)
+    assert (parent.end.status, parent.end.report) == ("done", "Nothing to do.")
+    assert parent.end.cost_usd > 0
+
+
+def test_what_it_has_cost_is_known_without_its_type(fleet: FleetHarness) -> None:
+    parent = Parent(fleet)
+    fleet.plays(parent=[delegates(), says("Well."), says("So.")], far=waits(fleet))
+    running = parent.start("parent")
+    wait_until(lambda: acts(parent.work) == ["first", "wait"])
+    running.send(signal.SIGKILL)
+    running.end()
+    done = parent.cli.run("-p", "--resume", PARENT, cwd=parent.repository)
+    assert done.code == 0, done.err
+    assert (parent.end.status, parent.end.message) == ("failed", "the type far is gone")
+    assert parent.end.cost_usd > 0
+
+
 def test_it_can_be_stopped(fleet: FleetHarness) -> None:
     parent = Parent(fleet)
     fleet.plays(parent=[delegates(), says("Well.")], far=waits(fleet))
@@ -163,6 +228,8 @@ def test_it_can_be_stopped(fleet: FleetHarness) -> None:
     assert running.end(b"").code == 0
     assert parent.end.status == "interrupted"
     assert parent.end.cost_usd > 0
+    folder = parent.end.message.partition("what it has changed is in ")[2]
+    assert acts(Path(folder)) == ["first", "wait"], "it is told, and not removed"
     assert parent.cli.wait_survivors() == []
 
 
@@ -201,6 +268,28 @@ def test_it_may_do_what_its_parent_may(
     denied = f"Edit(/{parent.repository}/a.txt),Bash(curl *)"
     parent.run("--permission-mode", mode, "--disallowedTools", denied, "parent", fields=fields)
     assert [status for status, _ in parent.cli.results(parent.child)] == [status]
+
+
+@pytest.mark.parametrize("flags", [("--tools", "Agent,Read"), ("--disallowedTools", "Write(//**)")])
+def test_it_has_no_tool_that_its_parent_lacks(fleet: FleetHarness, flags: tuple[str, ...]) -> None:
+    parent = Parent(fleet)
+    write = call("Write", file_path="b.txt", content="x")
+    fleet.plays(parent=[delegates(), says("Well.")], far=[calls(write), says("Done.")])
+    parent.run(*flags, "parent")
+    assert [status for status, _ in parent.cli.results(parent.child)] == ["denied"]
+
+
+def test_its_task_attaches_no_files(fleet: FleetHarness) -> None:
+    """The parent's model has written the task, and may not read what it likes."""
+    parent = Parent(fleet)
+    secret = fleet.folder / "secret.txt"
+    secret.write_text("It is open sesame.\n")
+    fleet.plays(parent=[delegates(f"far: see @{secret}"), says("Well.")], far=[says("Done.")])
+    parent.run("parent")
+    spoken = [one.event for one in parent.cli.entries(parent.child)]
+    (task,) = (one for one in spoken if isinstance(one, UserSpoke))
+    assert f"@{secret}" in str(task.parts)
+    assert "sesame" not in str(task.parts)
 
 
 def test_what_it_may_spend_is_its_share(fleet: FleetHarness) -> None:
@@ -303,14 +392,24 @@ def test_tasks_of_a_fleet_hold_no_place_that_their_subagents_need(
         ("Edit(~/b)", "Edit(~/b)"),
         ("Edit(/a)", "Edit(/sub/a)"),
         ("Edit(a/b)", "Edit(/sub/a/b)"),
-        ("Edit(*.md)", "Edit(*.md)"),
-        ("Edit(build/)", "Edit(build/)"),
+        ("Edit(./a)", "Edit(/sub/a)"),
+        ("Edit(*.md)", "Edit(/sub/**/*.md)"),
+        ("Edit(build/)", "Edit(/sub/**/build/)"),
+        ("Edit(//*/top/a)", "Edit(/a)"),
+        ("Edit(//**/sub/**)", "Edit(/**/sub/**)"),
+        ("Edit(//R/Top/a)", "Edit(/a)"),
+        ("Edit(//r)", "Edit(/**)"),
+        ("Edit(~/**)", "Edit(/**)"),
+        ("Edit (//r/top)", "Edit(/**)"),
+        ("Ed*(//r/top/a)", "Ed*(/a)"),
+        ("Edit(//link/a)", "Edit(/a)"),
     ],
 )
 def test_rules_of_paths_hold_in_the_copy(rule: str, moved: str) -> None:
-    """The session works in the folder `sub` of the repository."""
+    """The session works in the folder `sub` of the repository, which it calls by a link, too."""
+    base = "/link/sub" if "link" in rule else "/r/top/sub"
     tree = Worktree("/state/trees/one", "longrein/one", "0" * 40, "/r/top", "sub")
-    rules = Rules((rule,), (rule,), (rule,), base="/r/top/sub", home="/r")
+    rules = Rules((rule,), (rule,), (rule,), base=base, home="/r")
     assert moved_rules(rules, tree) == {
         "allow": [moved],
         "ask": [rule, moved],

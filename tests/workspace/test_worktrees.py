@@ -3,6 +3,7 @@ the conflicts named.
 """
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from longrein.workspace import (
     open_workspace,
     read_worktree,
     remove_worktree,
+    take_patch,
 )
 from longrein.workspace.git_worktrees import MergeResult
 from tests.workspace.conftest import CommandHarness
@@ -41,6 +43,10 @@ def git(folder: Path | str, *args: str) -> str:
         *args,
     ]
     return subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def run(folder: Path | str, command: str) -> None:
+    subprocess.run(command, shell=True, cwd=folder, check=True)
 
 
 @pytest.fixture
@@ -462,3 +468,60 @@ async def test_what_was_done_on_another_branch_in_it_is_merged_too(
     assert "kept on commit " in finished.text
     assert (await trees.merge(tree)).done
     assert (repo / "a.txt").read_text().splitlines()[4] == "theirs"
+
+
+# --- Changes that were made elsewhere -------------------------------------------------------------
+
+TWICE = "c\n" * 9 + "X\n" + "c\n" * 40
+
+
+@pytest.mark.parametrize(
+    ("act", "before", "name"),
+    [
+        ("echo new > a.txt", "", "a.txt"),
+        ("chmod 755 a.txt", "", "a.txt"),
+        ("sed -i '30i X' twice", "", "twice"),
+        ("touch empty", "", "empty"),
+        ("echo new > local.env", "", "local.env"),
+        ("echo new > a.txt; echo more > b.txt", "echo new > a.txt; echo half > b.txt", "a.txt"),
+        ("rm -r sub; ln -s /etc sub", "rm -r sub", "sub"),
+    ],
+    ids=["text", "mode", "again", "empty", "ignored", "half", "link"],
+)
+async def test_a_patch_is_taken_once_and_completely(
+    trees: Trees, repo: Path, act: str, before: str, name: str
+) -> None:
+    """`again`: the change is there in another place of the file. `half`: git was killed."""
+    (repo / "twice").write_text(TWICE)
+    git(repo, "add", ".")
+    git(repo, "commit", "-q", "-m", "second")
+    (repo / ".git/info/exclude").write_text("*.env\n")
+    tree = await trees.make()
+    copy, patch = repo.parent / "copy", repo.parent / "changes.patch"
+    git(repo, "clone", "-q", str(repo), str(copy))
+    run(copy, act)
+    git(copy, "add", "--all")
+    patch.write_text(git(copy, "diff", "--cached", "--binary"))
+    run(tree.path, before)
+    for _ in range(2):
+        assert await take_patch(trees.space, tree, str(patch)) == ""
+        assert git(tree.path, "write-tree") == git(copy, "write-tree")
+        assert git(tree.path, "status", "--porcelain") == ""
+    finished = await trees.finish(tree)
+    assert finished.kept
+    assert str(repo / name) in finished.files
+
+
+async def test_a_patch_that_cannot_be_taken_says_why(trees: Trees, repo: Path) -> None:
+    tree, patch = await trees.make(), repo.parent / "changes.patch"
+    patch.write_text("--- a/../out\n+++ b/../out\n@@ -0,0 +1 @@\n+x\n")
+    assert "invalid path" in await take_patch(trees.space, tree, str(patch))
+    shutil.rmtree(tree.path)
+    assert "git does not answer" in await take_patch(trees.space, tree, str(patch))
+
+
+async def test_names_that_are_no_text_are_told_as_text(trees: Trees, repo: Path) -> None:
+    tree = await trees.make()
+    (Path(tree.path) / os.fsdecode(b"\xe9")).touch()
+    finished = await trees.finish(tree)
+    assert finished.files == (str(repo / "?"),)

@@ -29,23 +29,25 @@ class SubagentOrder(msgspec.Struct, frozen=True):
     mode: str
     """Permission mode. Nobody answers questions: what would be asked is refused."""
     rules: Rules
+    tools: tuple[str, ...]
+    """Tools that it may use, all of its parent."""
     refused: tuple[str, ...]
-    """Tools that it may not use."""
+    """Further tools of its parent, which it may not use."""
     tree: Worktree
     """Worktree on this machine that gets its changes."""
 
 
 class SubagentOutcome(msgspec.Struct, frozen=True):
-    """What came of an order."""
+    """What came of an order, beside the log of its session."""
 
-    entries: Sequence[Entry] = ()
-    """The log of its session."""
     patch: str = ""
     """File with its changes, as `git diff --binary` writes them; '' for none."""
     status: Literal["", "limit", "failed"] = ""
     """Status where its log does not tell it."""
     message: str = ""
     """Why, for `status`."""
+    kept: str = ""
+    """Folder with changes that are not in the patch; '' for none."""
 
 
 class SubagentHost(Protocol):
@@ -58,6 +60,10 @@ class SubagentHost(Protocol):
         Cancelled, it ends what runs: the subagent goes on with the next call. Raises
         `LongreinError`.
         """
+        ...
+
+    async def entries(self, session: str) -> Sequence[Entry]:
+        """Return the log of a subagent. Raises `LongreinError`."""
         ...
 
     def forget(self, session: str) -> None:

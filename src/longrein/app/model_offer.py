@@ -51,7 +51,7 @@ def with_plugins(run_context: RunContext, additions: Additions) -> Additions:
     settings = run_context.settings
     if not settings.plugins and not session_points():
         return additions
-    known = [tool.spec.name for tool in (*_builtin((), None), *additions.tools)]
+    known = [tool.spec.name for tool in (*built_in((), None), *additions.tools)]
     plugins = load_plugins(settings.plugins, known, settings.providers)
     return msgspec.structs.replace(
         additions, tools=(*plugins.tools, *additions.tools), plugins=plugins
@@ -121,7 +121,7 @@ def _skills(
     return library, catalogue(found), note
 
 
-def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> list[Tool]:
+def built_in(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> list[Tool]:
     """Return the built-in tools named in `chosen`, in their usual order; all for None.
 
     Raises `UsageError` for an unknown name.
@@ -163,7 +163,7 @@ def _chosen_tools(
     """
     if named is not None or flag is None or flag.strip() == "default":
         return named, ""
-    tools = {tool.spec.name: tool for tool in _builtin(kinds, None)}
+    tools = {tool.spec.name: tool for tool in built_in(kinds, None)}
     wanted = [own_name(name.strip(), tools) for name in flag.split(",") if name.strip()]
     missing = ", ".join(name for name in wanted if name not in tools and name != WEB_SEARCH.name)
     note = f"--tools: there is no {missing}; there are {', '.join(tools)}" if missing else ""
@@ -222,11 +222,11 @@ def _kinds_and_tools(
     chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
     offered = [
         tool
-        for tool in _builtin(kinds, chosen)
+        for tool in built_in(kinds, chosen)
         if chosen is not None or tool.spec.name not in without
     ]
     _check_names((*offered, *additions.tools))
-    deny = _rules(run_context, (*_builtin(kinds, None), *additions.tools)).deny
+    deny = _rules(run_context, (*built_in(kinds, None), *additions.tools)).deny
     tools = [
         msgspec.structs.replace(tool, withdrawn=True)
         if denies_every_call(deny, tool.spec.name, tool.rule_name)
@@ -241,7 +241,7 @@ def _kinds_and_tools(
 def _check_names(tools: Sequence[Tool]) -> None:
     """Raise `UsageError` when two tools have one name, of which only one could be called."""
     taken: set[str] = set()
-    builtin = {tool.spec.name for tool in _builtin((), None)}
+    builtin = {tool.spec.name for tool in built_in((), None)}
     for tool in tools:
         name = tool.spec.name
         if name in taken:

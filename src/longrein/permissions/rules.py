@@ -264,7 +264,7 @@ class PathPattern:
         return states
 
 
-def _name_pattern(text: str, loose: bool) -> re.Pattern[str]:
+def name_pattern(text: str, loose: bool) -> re.Pattern[str]:
     """Compile one name of a pattern. The atomic groups around what follows a `*` keep matching
     linear.
     """
@@ -287,7 +287,7 @@ def path_pattern(pattern: str, base: str, home: str, loose: bool) -> PathPattern
 
     `loose`, for deny and ask: ignores case (match `folded` paths), and `a/**` also matches `a`.
     """
-    root, rest, anchored = _rooted(pattern, base, home)
+    root, rest, anchored = rooted(pattern, base, home)
     if root is None:
         return None
     folder_only = rest.endswith("/") and not loose
@@ -298,12 +298,12 @@ def path_pattern(pattern: str, base: str, home: str, loose: bool) -> PathPattern
     if not rest:
         return PathPattern(root, [], below=folder_only)
     *names, last = rest.split("/")
-    parts = [None if name == "**" else _name_pattern(name, loose) for name in names]
+    parts = [None if name == "**" else name_pattern(name, loose) for name in names]
     deep = [] if anchored or names else [None]
-    return PathPattern(root, [*deep, *parts, _name_pattern(last, loose)], below=folder_only)
+    return PathPattern(root, [*deep, *parts, name_pattern(last, loose)], below=folder_only)
 
 
-def _rooted(pattern: str, base: str, home: str) -> tuple[str | None, str, bool]:
+def rooted(pattern: str, base: str, home: str) -> tuple[str | None, str, bool]:
     """Return (root folder, rest of the pattern, whether the rest starts exactly there)."""
     pattern = pattern.strip()
     if pattern.startswith("//"):

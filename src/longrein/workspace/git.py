@@ -116,6 +116,7 @@ WRITES = frozenset(
         "commit",
         "commit-tree",
         "merge-tree",
+        "read-tree",
         "reset",
         "update-ref",
         "worktree",

@@ -184,7 +184,7 @@ async def make_worktree(
     if known is not None and known.made:
         return known
     missing = await git.status(root) or []
-    shown = tuple(name.encode(errors="replace").decode() for name in missing[:SHOWN_MAX])
+    shown = tuple(map(_as_text, missing[:SHOWN_MAX]))
     prefix = os.path.relpath(os.path.realpath(cwd), os.path.realpath(root))
     start = await git.commit_of(root)
     tree = Worktree(
@@ -268,19 +268,38 @@ async def finish_worktree(
         ]
         left = await git.failure_to_add(tree.path, "--all") or await git.failure(tree.path, *words)
     files = await git.changed_files(tree.path, tree.root, tree.start, "HEAD")
-    return FinishedWorktree(True, await _kept_text(git, tree, left), files)
+    shown = tuple(map(_as_text, files))
+    return FinishedWorktree(True, _as_text(await _kept_text(git, tree, left)), shown)
 
 
 async def take_patch(workspace: Workspace, tree: Worktree, patch: str, session: str = "") -> str:
-    """Apply a file of changes since the worktree's first commit, unless it has been applied
+    """Commit a file of changes since the worktree's first commit, unless that has been done
     already, completely or not at all; '' on success, else why not.
+
+    The commit is made before the folder changes, so that a call after a crash begins anew.
     """
-    git, words = _Git(workspace, session), ("apply", "--whitespace=nowarn")
-    if await git.commit_of(tree.path) != tree.start:
-        return ""  # it was committed before
-    if not await git.failure(tree.path, *words, "--reverse", "--check", patch):
-        return ""
-    return await git.failure(tree.path, *words, patch)
+    git, index = _Git(workspace, session), f"{tree.path}.index"
+    head = await git.commit_of(tree.path)
+    if head != tree.start:
+        return "" if head else f"git does not answer in {tree.path}"
+    try:
+        if why := await git.failure(tree.path, "read-tree", tree.start, index=index):
+            return why
+        words = ("apply", "--cached", "--whitespace=nowarn", patch)
+        if why := await git.failure(tree.path, *words, index=index):
+            return why
+        code, said = await git.run(tree.path, "write-tree", index=index)
+        if code:
+            return one_line(said)
+    finally:
+        with suppress(OSError):
+            os.unlink(index)
+    name = said.decode("ascii").strip()
+    commit = (*AUTHOR, "commit-tree", "-p", tree.start, "-m", f"Changes of {tree.branch}", name)
+    code, said = await git.run(tree.path, *commit)
+    if code:
+        return one_line(said)
+    return await git.failure(tree.path, "reset", "--quiet", "--hard", said.decode("ascii").strip())
 
 
 async def remove_worktree(
@@ -434,6 +453,11 @@ async def _kept_text(git: _Git, tree: Worktree, left: str) -> str:
         "changes are in the way, "
         f"longrein worktrees merge {os.path.basename(tree.path)}{note}"
     )
+
+
+def _as_text(name: str) -> str:
+    """Replace the bytes of a name that are not UTF-8, which no log can hold."""
+    return name.encode(errors="replace").decode()
 
 
 def one_line(said: bytes) -> str:

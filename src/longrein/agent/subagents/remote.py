@@ -4,6 +4,9 @@ Such a subagent has a session of its own, and a worktree here that gets its chan
 keeps what it was granted and allowed at its start.
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 import msgspec
 
 from longrein.agent.dependencies import below, narrower
@@ -12,9 +15,9 @@ from longrein.agent.session import Session
 from longrein.agent.subagent_host import SubagentHost, SubagentOrder, SubagentOutcome
 from longrein.agent.subagents.shared_state import StartedSubagent, SubagentTree
 from longrein.agent.subagents.spawn import LiveParentPolicy, first_entry, refused_tools
-from longrein.agent.subagents.subagent_report import end_of_task
+from longrein.agent.subagents.subagent_report import STATUS, LastTask, end_of_task
 from longrein.context import fold
-from longrein.events import LongreinError, SubagentEnded, SubagentStarted
+from longrein.events import Entry, LongreinError, SubagentEnded, SubagentStarted
 from longrein.tools import SubagentType
 from longrein.workspace import Workspace, finish_worktree, read_worktree, take_patch
 
@@ -26,8 +29,10 @@ class RemoteSubagent(StartedSubagent):
         super().__init__(seq, started)
         self.host: SubagentHost | None = None
         self.order: SubagentOrder | None = None
-        """None for one with a `problem`."""
+        """None for one that can do no more, with the `problem`."""
         self.outcome = SubagentOutcome()
+        self.entries: Sequence[Entry] = ()
+        """Its log, once it has ended."""
         self.elapsed_s = 0.0
 
 
@@ -39,20 +44,23 @@ def remote_subagent(
     """
     one = RemoteSubagent(seq, last)
     folder = read_worktree(last.worktree)
-    if kind is None or folder is None:
-        gone = f"its worktree {last.worktree}" if kind else f"the type {last.kind}"
-        one.problem = f"{gone} is gone"
-        return one
     try:
         one.host = tree.host(last.location)
     except LongreinError as error:
         one.problem = str(error)
+        return one
+    if kind is None or folder is None:
+        gone = f"its worktree {last.worktree}" if kind else f"the type {last.kind}"
+        one.problem = f"{gone} is gone"
         return one
     policy = LiveParentPolicy(
         session, tree, last.child, below(session.state.label, f"a{seq}"), last.kind
     )
     policy.worktree = folder
     spawns = last.grant is not None and last.grant.depth > 0 and bool(kind.spawns)
+    tools = session.deps.tools
+    refused = refused_tools(kind, tools, spawns=spawns)
+    refused += [name for name, tool in tools.items() if tool.withdrawn]
     one.order = SubagentOrder(
         msgspec.structs.replace(first_entry(last, policy, 0), one_shot=True),
         f"{last.task}\n\n{folder.words_elsewhere}",
@@ -60,7 +68,8 @@ def remote_subagent(
         last.model or session.deps.model.name,
         narrower(session.mode, kind.mode) if kind.mode else session.mode,
         session.rules,
-        tuple(refused_tools(kind, session.deps.tools, spawns=spawns)),
+        tuple(name for name in tools if name not in refused),
+        tuple(dict.fromkeys(refused)),
         folder,
     )
     return one
@@ -76,6 +85,9 @@ async def run_remote(parent: Session, one: RemoteSubagent, tree: SubagentTree) -
     try:
         if one.host is not None and one.order is not None:
             await _work(one, one.host, one.order, workspace, session)
+        if one.host is not None:
+            with suppress(LongreinError):
+                one.entries = await one.host.entries(one.started.child)
     finally:
         one.elapsed_s = parent.deps.clock.mono_s() - began_s
         tree.slots.leave()
@@ -90,23 +102,35 @@ async def _work(
 ) -> None:
     try:
         one.outcome = await host.run(order, one.halt)
-    except LongreinError as error:
+    except (LongreinError, OSError) as error:
         one.problem = str(error)
     patch = one.outcome.patch
     if patch and (why := await take_patch(workspace, order.tree, patch, session)):
         one.problem = f"its changes do not fit into {order.tree.path} and are in {patch}: {why}"
         return
     one.finished = await finish_worktree(workspace, order.tree, session)
-    host.forget(one.started.child)
+    if not (one.problem or one.outcome.kept):
+        host.forget(one.started.child)
 
 
 def remote_ended(one: RemoteSubagent, error: BaseException | None) -> tuple[SubagentEnded, str]:
-    """Build the `SubagentEnded` of a finished subagent, and the handle of its last text."""
+    """Build the `SubagentEnded` of a finished subagent, and the handle of its last text.
+
+    One that had ended before a crash needs neither its worktree, which goes when it is unchanged,
+    nor its type.
+    """
     outcome = one.outcome
+    if one.order is None and STATUS.get(LastTask(one.entries).reason) in ("done", "limit"):
+        one.problem = ""
     one.problem = one.problem or (f"{type(error).__name__}: {error}" if error else "")
-    ended, whole = end_of_task(one, fold(outcome.entries), outcome.entries, {}, one.elapsed_s)
-    if one.problem or ended.status != "failed":
-        return ended, whole
-    status = outcome.status or ("interrupted" if one.stopped else "failed")
-    message = ended.message or outcome.message
+    ended, whole = end_of_task(one, fold(one.entries), one.entries, {}, one.elapsed_s)
+    if one.finished is None:  # the files of its log are those of its copy
+        ended = msgspec.structs.replace(ended, files=())
+    status = ended.status
+    if status == "failed" and not one.problem:
+        status = outcome.status or ("interrupted" if one.stopped else "failed")
+    kept = f"what it has changed is in {outcome.kept}" if outcome.kept else ""
+    if outcome.kept and status == "done":
+        status = "failed"
+    message = "; ".join(filter(None, (ended.message or outcome.message, kept)))
     return msgspec.structs.replace(ended, status=status, message=message), whole

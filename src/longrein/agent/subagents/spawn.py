@@ -108,7 +108,12 @@ def _refused(tool: Tool, kind: str) -> Tool:
         raise ToolError(text)
 
     return msgspec.structs.replace(
-        tool, access="none", run=refuse, together=lambda _: True, paths=lambda _: ()
+        tool,
+        access="none",
+        run=refuse,
+        together=lambda _: True,
+        paths=lambda _: (),
+        withdrawn=True,
     )
 
 

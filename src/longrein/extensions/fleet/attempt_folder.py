@@ -16,14 +16,25 @@ GIT_BYTES_MAX = 1 << 20
 READY = "ready"
 """File that is there once the copy and its setup are complete."""
 PATCH, IMAGE = "changes.patch", "image"
+INCOMPLETE = "the patch is not complete"
+"""Begin of the message of an attempt whose patch lacks some of its changes."""
 WORK, TESTS, SOURCES = "work", "tests", "sources.tar"
 _FILLED = ("dev", "proc", "tmp")
 """Folders of an image that a sandbox fills."""
-_SNAPSHOT = 'git init --quiet && git add -A && git write-tree > "$GIT_DIR/base-tree"'
-_DIFF = (
-    "git add -A && git diff --cached --binary --no-ext-diff --no-textconv "
-    '"$(cat "$GIT_DIR/base-tree")" > "$FLEET_PATCH"'
+_SNAPSHOT = (
+    'git init --quiet && if [ -n "$FLEET_BASE" ]; then git read-tree "$FLEET_BASE"; fi '
+    '&& git add -A && git write-tree > "$GIT_DIR/base-tree"'
 )
+"""Files of the base revision are compared even where git ignores them."""
+_DIFF = """
+git add -A --ignore-errors; problem=$?
+base=$(cat "$GIT_DIR/base-tree")
+git diff --cached --binary --no-ext-diff --no-textconv "$base" > "$FLEET_PATCH" || exit
+if git diff --cached --raw "$base" | grep -q '^:[0-7]* 160000 '; then
+  echo "what lies in a repository inside is not in it"; exit 1
+fi
+exit $problem
+"""
 
 
 class CommandResult(msgspec.Struct, frozen=True):
@@ -154,11 +165,11 @@ class AttemptFolder:
         os.unlink(packed)
         return problem
 
-    async def finish(self) -> str:
+    async def finish(self, base: str) -> str:
         """Remember what is in `work` now, so that the changes of the agent can be told; return
-        the problem.
+        the problem. `base`: see `copy`.
         """
-        problem = (await self._compare(_SNAPSHOT)).problem
+        problem = (await self._compare(_SNAPSHOT, {"FLEET_BASE": base})).problem
         if not problem:
             with open(os.path.join(self.path, READY), "xb"):
                 pass
@@ -168,9 +179,8 @@ class AttemptFolder:
         """Write the changes since `finish`; return whether there are any, and the problem."""
         path = os.path.join(self.path, PATCH)
         result = await self._compare(_DIFF, {"FLEET_PATCH": path})
-        if result.problem:
-            return False, f"the patch could not be made: {result.problem}"
-        return os.path.getsize(path) > 0, ""
+        has_changes = os.path.exists(path) and os.path.getsize(path) > 0
+        return has_changes, result.problem and f"{INCOMPLETE}: {result.problem}"
 
     async def _compare(self, command: str, variables: Mapping[str, str] = {}) -> CommandResult:
         """Run git on a git folder of our own: the one in `work` belongs to the agent.

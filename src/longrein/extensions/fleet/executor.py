@@ -23,6 +23,8 @@ class Attempt(msgspec.Struct, frozen=True):
     """Permission mode of the agent."""
     flags: tuple[str, ...] = ()
     """Further flags of `longrein`."""
+    is_typed: bool = True
+    """True if the user has written the prompt: `@name` in it attaches a file."""
 
     @property
     def path(self) -> str:

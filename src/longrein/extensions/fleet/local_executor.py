@@ -5,6 +5,7 @@ ends, also after `kill -9`.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
@@ -14,6 +15,7 @@ import msgspec
 
 from longrein.app.execution import sandbox_in
 from longrein.app.run_context import CLOCK, RunContext, use_store_at
+from longrein.atomic_file import replace_file
 from longrein.events import CheckpointTaken, LongreinError, SessionUnknown
 from longrein.extensions.fleet.attempt_folder import (
     PATCH,
@@ -50,6 +52,7 @@ GRACE_S = 5.0
 CLOSED_S = 20.0
 """Longest wait for the process of a killed fleet to leave its session."""
 OUTPUT, SETUP_LOG, CHECK_LOG = "output.jsonl", "setup.log", "check.log"
+PROMPT = "prompt"
 RATES = "rates.json"
 """File by which the attempts share the limits and the waits of the provider."""
 TAIL_BYTES = 4_000
@@ -148,7 +151,7 @@ class LocalExecutor(TaskExecutor):
             problem = problem or await self._set_up(folder, task.setup)
             if self._sources and not problem:  # on another machine the setup may make other files
                 self._bring_tree(attempt.session, folder, is_new=True, first=True)
-            problem = problem or await folder.finish()
+            problem = problem or await folder.finish(task.base)
             if problem:
                 return TaskEnded(task.id, "setup failed", problem, attempt.session)
         outcome, cause, message = await self._agent(attempt, folder, is_new=is_new)
@@ -178,7 +181,8 @@ class LocalExecutor(TaskExecutor):
         """Write the patch and run the check of an attempt whose agent has ended."""
         has_changes, problem = await folder.write_patch()
         patch = f"{attempt.path}/{PATCH}" if has_changes else ""
-        end = msgspec.structs.replace(end, patch=patch, message=end.message or problem)
+        message = "; ".join(filter(None, (end.message, problem)))
+        end = msgspec.structs.replace(end, patch=patch, message=message)
         if attempt.task.tests and end.cause in ("done", "limit"):
             return await self._test(attempt.task, folder, end)
         if end.cause == "done" and attempt.task.check:
@@ -265,12 +269,12 @@ class LocalExecutor(TaskExecutor):
         outcome = session_outcome(state_dir, attempt.session)
         if outcome.reason in ENDS:  # the fleet or the node was killed before this was noted
             return outcome, ENDS[outcome.reason], outcome.message
-        words = ["--session-id", attempt.session, "--", attempt.task.prompt]
+        words, prompt = ["--session-id", attempt.session], attempt.task.prompt
         if outcome.exists:
             words = ["--resume", attempt.session]
-            prompt = GO_ON if outcome.is_asked else attempt.task.prompt
-            words += ["--", prompt] if outcome.reason or not outcome.is_asked else []
-        result = await self._longrein(attempt, folder, words)
+        if outcome.is_asked:
+            prompt = GO_ON if outcome.reason else ""
+        result = await self._longrein(attempt, folder, words, prompt)
         outcome = session_outcome(state_dir, attempt.session)
         cause, message = judge(result, outcome)
         return outcome, cause, message
@@ -304,7 +308,7 @@ class LocalExecutor(TaskExecutor):
                 raise LongreinError(f"the files are not as on the other machine: {left[0]}")
 
     async def _longrein(
-        self, attempt: Attempt, folder: AttemptFolder, words: list[str]
+        self, attempt: Attempt, folder: AttemptFolder, words: list[str], prompt: str
     ) -> CommandResult:
         task, limits = attempt.task, attempt.task.limits
         flags = ["-p", "--output-format", "stream-json", "--permission-mode", attempt.mode]
@@ -319,8 +323,14 @@ class LocalExecutor(TaskExecutor):
             "LONGREIN_RATES": self._rates,
         }
         environ |= {"LONGREIN_SANDBOX_IMAGE": folder.image} if folder.image else {}
-        argv = [sys.executable, "-P", "-m", "longrein", *flags, *words]
-        spec = CommandSpec(argv, folder.work, environ)
+        command: str | list[str] = [sys.executable, "-P", "-m", "longrein", *flags, *words]
+        if prompt and attempt.is_typed:
+            command = [*command, "--", prompt]
+        elif prompt:
+            path = os.path.join(folder.path, PROMPT)
+            replace_file(path, [prompt.encode()], durable=False)
+            command = f"exec {shlex.join(command)} < {shlex.quote(path)}"
+        spec = CommandSpec(command, folder.work, environ)
         timeout_s = limits.seconds or AGENT_S_MAX
         return await self._run_into(os.path.join(folder.path, OUTPUT), spec, timeout_s)
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.agent.session import retrieve_error
 from longrein.agent.shared_rate_limit import shared_rates
 from longrein.app.execution import sandbox_in
 from longrein.app.run_context import RunContext
@@ -106,6 +107,9 @@ class RayExecutor(TaskExecutor):
             return done.end
         except asyncio.CancelledError:
             self._ray.cancel(ref)
+            gone = asyncio.wrap_future(ref.future())
+            await asyncio.wait((gone,), timeout=CANCEL_S)  # until then its session grows
+            gone.add_done_callback(retrieve_error)
             raise
         except self._ray.exceptions.RayTaskError as error:
             problem = f"a fault of longrein: {str(error).strip().rpartition(chr(10))[2]}"

@@ -7,6 +7,7 @@ clones the commit that the worktree was made from; what it changed comes back as
 import asyncio
 import os
 import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -14,22 +15,34 @@ import msgspec
 
 from longrein.agent.shared_rate_limit import SharedRates
 from longrein.agent.subagent_host import SubagentOrder, SubagentOutcome
+from longrein.app.model_offer import built_in
 from longrein.app.run_context import CLOCK, RunContext
 from longrein.atomic_file import replace_file
 from longrein.events import Entry, LongreinError, SessionUnknown
-from longrein.extensions.fleet.attempt_folder import PATCH
+from longrein.extensions.fleet.attempt_folder import INCOMPLETE, PATCH, READY, WORK
 from longrein.extensions.fleet.executor import Attempt, TaskExecutor
 from longrein.extensions.fleet.fleet_log import fleet_folder
-from longrein.extensions.fleet.fleet_state import OUTAGES, OUTAGES_MAX, Engine, TaskEnded
+from longrein.extensions.fleet.fleet_state import (
+    OUTAGES,
+    OUTAGES_MAX,
+    UNCOUNTED,
+    Cause,
+    Engine,
+    TaskEnded,
+)
 from longrein.extensions.fleet.fleet_tasks import PROMPT_BYTES_MAX, Task, TaskLimits
 from longrein.extensions.fleet.local_executor import RATES, STORE, LocalExecutor
 from longrein.permissions import Rules
-from longrein.permissions.rules import PATH_RULES
+from longrein.permissions.patterns_below import patterns_below
+from longrein.permissions.rules import PATH_RULES, parse_rule
 from longrein.store import HistoryReader, open_log
+from longrein.tools.tool_search import MCP_PREFIX
 from longrein.workspace import Worktree
 
 OUTAGE_S = 2.0
 """Wait after the first outage, doubled with each further one."""
+UNPATCHED: tuple[Cause, ...] = (*UNCOUNTED, "setup failed")
+"""Causes of ends without a patch."""
 MODES = ("plan", "dontAsk")
 """Modes of the parent that a subagent keeps. In any other it edits its copy without asking."""
 
@@ -51,15 +64,29 @@ class FleetHost:
         attempt = self._attempt(order)
         await self._make_session(order)
         end = None if halt.is_set() else await self._run_until(attempt, halt)
-        patch = os.path.join(self._folder, attempt.path, PATCH)
-        has_changes = end is not None and end.patch and os.path.exists(patch)
-        outcome = SubagentOutcome(
-            await self._entries(attempt.session), patch if has_changes else ""
-        )
-        if end is None or end.cause == "done":
+        outcome = SubagentOutcome(kept=self._kept(attempt))
+        if end is None:
             return outcome
+        if end.cause not in UNPATCHED and INCOMPLETE not in end.message:
+            outcome = msgspec.structs.replace(outcome, kept="")
+        patch = os.path.join(self._folder, attempt.path, PATCH)
+        if end.patch and os.path.exists(patch):
+            outcome = msgspec.structs.replace(outcome, patch=patch)
+        if end.cause == "done":
+            return msgspec.structs.replace(outcome, message=end.message)
         status: Literal["limit", "failed"] = "limit" if end.cause == "limit" else "failed"
         return msgspec.structs.replace(outcome, status=status, message=end.message or end.cause)
+
+    def _kept(self, attempt: Attempt) -> str:
+        """Return the folder on this machine in which an attempt has begun its work; '' for none."""
+        folder = os.path.join(self._folder, attempt.path)
+        begun = os.path.exists(os.path.join(folder, READY))
+        return os.path.join(folder, WORK) if begun else ""
+
+    async def entries(self, session: str) -> Sequence[Entry]:
+        """See `SubagentHost.entries`."""
+        reader = HistoryReader(self._place.state_dir, session)
+        return await reader.reading(lambda history: list(history.entries()))
 
     def forget(self, session: str) -> None:
         """See `SubagentHost.forget`."""
@@ -84,20 +111,20 @@ class FleetHost:
         mode = order.mode if order.mode in MODES else "acceptEdits"
         rules = msgspec.json.encode({"permissions": moved_rules(order.rules, order.tree)}).decode()
         flags = ["--system-prompt", order.system, "--settings", rules]
-        flags += ["--disallowedTools", ",".join(order.refused)] if order.refused else []
+        flags += ["--disallowedTools", ",".join(_refused_tools(order))]
         if max(len(word.encode()) for word in (order.prompt, *flags)) > PROMPT_BYTES_MAX:
             raise LongreinError(
                 f"its task, system text or rules have more than {PROMPT_BYTES_MAX} bytes"
             )
         tree = order.tree
         task = Task(session, order.prompt, tree.root, tree.start, order.model, limits)
-        return Attempt(task, 1, session, mode=mode, flags=tuple(flags))
+        return Attempt(task, 1, session, mode=mode, flags=tuple(flags), is_typed=False)
 
     async def _make_session(self, order: SubagentOrder) -> None:
         """Make the session of a subagent, unless it was begun before."""
         state_dir, session = self._place.state_dir, order.opened.session
         with suppress(SessionUnknown):
-            if await self._entries(session):
+            if await self.entries(session):
                 return
         log = await open_log(state_dir, session, create=True, wall_us=CLOCK.wall_us)
         try:
@@ -105,10 +132,6 @@ class FleetHost:
             await asyncio.wrap_future(log.append([first], flush=True))
         finally:
             await log.close()
-
-    async def _entries(self, session: str) -> list[Entry]:
-        reader = HistoryReader(self._place.state_dir, session)
-        return await reader.reading(lambda history: list(history.entries()))
 
     async def _run_until(self, attempt: Attempt, halt: asyncio.Event) -> TaskEnded | None:
         """Run an attempt; return its end, None if it was stopped."""
@@ -157,6 +180,16 @@ class FleetHost:
         return executor
 
 
+def _refused_tools(order: SubagentOrder) -> Iterator[str]:
+    """Yield the tools that a subagent may not use of those that a node can have."""
+    yield from order.refused
+    for name in (tool.spec.name for tool in built_in((), None)):
+        if name not in order.tools and name not in order.refused:
+            yield name
+    if not any(name.startswith(MCP_PREFIX) for name in order.tools):
+        yield f"{MCP_PREFIX}*"
+
+
 # --- Rules ----------------------------------------------------------------------------------------
 
 
@@ -165,24 +198,24 @@ def moved_rules(rules: Rules, tree: Worktree) -> dict[str, list[str]]:
     there, and as it is written, too.
     """
     allow, ask, deny = (
-        [_moved(rule, rules, tree) for rule in some]
+        [moved for rule in some for moved in _moved(rule, rules, tree) or [rule]]
         for some in (rules.allow, rules.ask, rules.deny)
     )
     return {"allow": allow, "ask": [*rules.ask, *ask], "deny": [*rules.deny, *deny]}
 
 
-def _moved(rule: str, rules: Rules, tree: Worktree) -> str:
-    """Return a rule with the pattern of a path that lies in `tree.root` seen from there."""
-    name, _, pattern = rule.removesuffix(")").partition("(")
-    if name not in PATH_RULES or not pattern:
-        return rule
-    if pattern.startswith("//"):
-        path = pattern[1:]
-    elif pattern.startswith("~/"):
-        path = rules.home + pattern[1:]
-    elif "/" in pattern.rstrip("/"):
-        path = os.path.join(rules.base, pattern.lstrip("/"))
-    else:
-        return rule  # of a name, in any folder
-    inside = path.removeprefix(f"{tree.root}/")
-    return rule if inside == path else f"{name}(/{inside})"
+def _moved(text: str, rules: Rules, tree: Worktree) -> list[str]:
+    """Return the rules that hold below `tree.root`, seen from there; none for a rule that names no
+    path there.
+    """
+    rule = parse_rule(text)
+    is_of_path = rule.tool in PATH_RULES or rule.tool.endswith("*")
+    if rule.problem or not rule.spec or not is_of_path:
+        return []
+    as_written = rules.base.removesuffix(f"/{tree.prefix}") if tree.prefix else rules.base
+    found = [
+        pattern
+        for folder in dict.fromkeys((tree.root, as_written))
+        for pattern in patterns_below(rule.spec, folder, rules.base, rules.home)
+    ]
+    return [f"{rule.tool}({pattern})" for pattern in dict.fromkeys(found)]
