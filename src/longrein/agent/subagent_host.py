@@ -66,7 +66,7 @@ class SubagentHost(Protocol):
         """Return the log of a subagent. Raises `LongreinError`."""
         ...
 
-    def forget(self, session: str) -> None:
+    async def forget(self, session: str) -> None:
         """Remove what was kept of a subagent whose outcome has been taken over."""
         ...
 

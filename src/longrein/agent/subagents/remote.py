@@ -62,15 +62,15 @@ def remote_subagent(
     refused = refused_tools(kind, tools, spawns=spawns)
     refused += [name for name, tool in tools.items() if tool.withdrawn]
     one.order = SubagentOrder(
-        msgspec.structs.replace(first_entry(last, policy, 0), one_shot=True),
-        f"{last.task}\n\n{folder.words_elsewhere}",
-        subagent_system(kind),
-        last.model or session.deps.model.name,
-        narrower(session.mode, kind.mode) if kind.mode else session.mode,
-        session.rules,
-        tuple(name for name in tools if name not in refused),
-        tuple(dict.fromkeys(refused)),
-        folder,
+        opened=msgspec.structs.replace(first_entry(last, policy, 0), one_shot=True),
+        prompt=f"{last.task}\n\n{folder.words_elsewhere}",
+        system=subagent_system(kind),
+        model=last.model or session.deps.model.name,
+        mode=narrower(session.mode, kind.mode) if kind.mode else session.mode,
+        rules=session.rules,
+        tools=tuple(name for name in tools if name not in refused),
+        refused=tuple(dict.fromkeys(refused)),
+        tree=folder,
     )
     return one
 
@@ -110,7 +110,7 @@ async def _work(
         return
     one.finished = await finish_worktree(workspace, order.tree, session)
     if not (one.problem or one.outcome.kept):
-        host.forget(one.started.child)
+        await host.forget(one.started.child)
 
 
 def remote_ended(one: RemoteSubagent, error: BaseException | None) -> tuple[SubagentEnded, str]:

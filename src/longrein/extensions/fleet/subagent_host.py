@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -36,6 +37,7 @@ from longrein.permissions import Rules
 from longrein.permissions.patterns_below import patterns_below
 from longrein.permissions.rules import PATH_RULES, parse_rule
 from longrein.store import HistoryReader, open_log
+from longrein.store.daemon_threads import run_in_thread
 from longrein.tools.tool_search import MCP_PREFIX
 from longrein.workspace import Worktree
 
@@ -88,9 +90,11 @@ class FleetHost:
         reader = HistoryReader(self._place.state_dir, session)
         return await reader.reading(lambda history: list(history.entries()))
 
-    def forget(self, session: str) -> None:
+    async def forget(self, session: str) -> None:
         """See `SubagentHost.forget`."""
-        shutil.rmtree(os.path.join(self._folder, "tasks", session), ignore_errors=True)
+        folder = os.path.join(self._folder, "tasks", session)
+        gone = run_in_thread(partial(shutil.rmtree, folder, ignore_errors=True), "forget")
+        await asyncio.wrap_future(gone)
 
     async def close(self) -> None:
         """See `SubagentHost.close`."""
