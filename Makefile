@@ -180,7 +180,7 @@ race: .venv/library  ## race the context engine in loops of others: raw openai, 
 trust: .venv/ready  ## measure permissions, sandbox and secrets: fuzzed commands, racers, escapes, payloads, canaries
 	$(PY) -m benchmarks.trust $(SESSIONS)
 
-fleet: .venv/library  ## measure fleets: killed Ray nodes, overhead, money, quota, cost a session; FLEET='--kills 3 --only kills'
+fleet: .venv/library  ## measure fleets: killed Ray nodes, overhead, money, quota, cost a session, the store; FLEET='--kills 3 --only kills'
 	$(PY) -m benchmarks.fleet $(FLEET)
 
 mutants: .venv/ready  ## count the one-line bugs that the suite notices in what keeps files and machine safe; SEEDS=N of them, SEED=N

@@ -1,15 +1,19 @@
-"""Measures of fleets: kills of Ray nodes, overhead of Ray, money, quota, cost a session, and a
-simulation of large fleets in virtual time: `python -m benchmarks.fleet`.
+"""Measures of fleets: kills of Ray nodes, overhead of Ray, money, quota, cost a session, a store
+that stops, writers that are paused, and a simulation of large fleets in virtual time:
+`python -m benchmarks.fleet`.
 """
 
 import argparse
 import asyncio
 import os
 import random
+import re
 import resource
+import signal
 import statistics
 import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,10 +22,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
-from tests.e2e.harness import CliHarness, bash, calls, fails, says
+import psutil
+from tests.e2e.harness import CliHarness, RunningCommand, bash, calls, fails, says
 from tests.fleet.harness import FleetHarness
 from tests.fleet.ray_cluster import RayCluster
+from tests.support.postgresql import Server, running_server
+from tests.timeouts import wait_until
 
+from longrein.app.run_context import use_store_at
 from longrein.extensions.fleet import fleet_state
 from longrein.extensions.fleet.fleet_tasks import Task, TaskLimits
 
@@ -154,7 +162,7 @@ def empty_tasks() -> Row:
         import ray
 
         place = read_run_context(Options())
-        executor = await open_ray(place, "/tmp", Engine("ray"), 1)
+        executor = await open_ray(place, "/tmp", Engine("ray"), "rates")
         try:
             work = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(echo)
             times = list[float]()
@@ -250,6 +258,53 @@ def sessions(given: argparse.Namespace) -> list[Row]:
     return rows
 
 
+def in_store(given: argparse.Namespace) -> list[Row]:
+    """The same with the sessions in one PostgreSQL, with the time of a commit there."""
+    costs = dict[int, float]()
+    for count in (10, given.sessions):
+        with fleet_in_folder() as fleet, running_server() as server:
+            address = f"{server.new_schema()}%20-clog_min_duration_statement%3D0"
+            steps = [calls(bash("echo act >> acts.log"))] * LONG_STEPS
+            fleet.plays(step=[*steps, says("Done.")])
+            path = fleet.tasks(*({"id": f"t{n}", "prompt": "step"} for n in range(count)))
+            before, served = cpu_s(), server_cpu_s(server)
+            words = ("--concurrency", str(given.concurrency), "--store", address)
+            done = fleet.fleet("run", path, *words)
+            served = server_cpu_s(server) - served
+            costs[count] = (cpu_s() - before + served) / count
+            size = store_bytes(server)
+            commits = commits_ms(server)
+    steps_in_all = count * (LONG_STEPS + 1)
+    got = (
+        f"CPU {costs[10]:.2f} s → {costs[count]:.2f} s ({costs[count] / costs[10] - 1:+.0%}), "
+        f"PostgreSQL {served / steps_in_all * 1e3:.1f} ms and {size / steps_in_all / 1e3:.1f} kB a "
+        f"step, {len(commits) / steps_in_all:.1f} commits a step, p99 "
+        f"{commits[len(commits) * 99 // 100]:.1f} ms, {steps_in_all / done.seconds:.1f} steps/s"
+    )
+    what = f"the same in one PostgreSQL, from 10 to {count}"
+    return [Row(what, got, "flat ± 15 %", abs(costs[count] / costs[10] - 1) <= FLAT)]
+
+
+def server_cpu_s(server: Server) -> float:
+    """CPU of a server and of its processes that have ended."""
+    return sum(psutil.Process(server.pid).cpu_times()[:4])
+
+
+def store_bytes(server: Server) -> int:
+    """Size of its tables and indexes."""
+    query = (
+        "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' AND "
+        "relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname LIKE 'test_%')"
+    )
+    return int(server.run(query.replace("%", "%%"))[0][0])
+
+
+def commits_ms(server: Server) -> list[float]:
+    """Times of its commits, sorted."""
+    said = (server.folder / "output").read_text(errors="replace")
+    return sorted(map(float, re.findall(r"duration: ([0-9.]+) ms .*: COMMIT", said)))
+
+
 def cpu_s() -> float:
     """CPU of the processes that were started and have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -276,6 +331,92 @@ def fold_us(count: int) -> float:
         name = running.pop(0)
         fleet_state.fold(state, fleet_state.TaskEnded(name, "done", "", name, 0.5))
         events += 2
+
+
+# --- A store that stops, and writers that are paused ----------------------------------------------
+
+STORE_TASKS, STORE_STEPS, STEP_S, DOWN_S, BACK_S = 50, 8, 1.0, 3.0, 5.0
+"""Tasks and steps, the length of a step, and the times of a store that stops."""
+WRITERS = 20
+
+
+def restart(_given: argparse.Namespace) -> list[Row]:
+    """Crash PostgreSQL while tasks run, start it again, and time their next commits."""
+    found = Counter[str]()
+    with fleet_in_folder() as fleet, running_server() as server:
+        address = server.new_schema()
+        use_store_at(str(fleet.cli.state), address)
+        roots = f"{address.rpartition('%3D')[2]}.roots"
+        steps = [calls(bash(f"echo {n} >> acts.log; sleep {STEP_S}")) for n in range(STORE_STEPS)]
+        fleet.plays(step=[*steps, says("Done.")])
+        path = fleet.tasks(*({"id": f"t{n}", "prompt": "step"} for n in range(STORE_TASKS)))
+        words = ("--concurrency", str(STORE_TASKS), "--store", address)
+        running = fleet.cli.start("fleet", "run", path, *words)
+        folder = fleet.cli.state / "fleets/tasks/tasks"
+        wait_until(lambda: len(list(folder.glob("*/1/work/acts.log"))) == STORE_TASKS)
+        before = dict(server.run(f"SELECT root, writes FROM {roots}"))
+        server.stop()
+        time.sleep(DOWN_S)
+        server.start()
+        back_s, first_s = time.monotonic(), dict[object, float]()
+        while len(first_s) < STORE_TASKS and running.process.poll() is None:
+            for root, writes in server.run(f"SELECT root, writes FROM {roots}"):
+                if writes > before.get(root, 0):
+                    first_s.setdefault(root, time.monotonic() - back_s)
+            time.sleep(0.05)
+        running.end(limit_s=600)
+        for task, result in fleet.results(store=address).items():
+            found["done" if result["cause"] == "done" else "unfinished"] += 1
+            statuses = [status for status, _ in fleet.cli.results(result["session"])]
+            acts = (folder / task / "1/work/acts.log").read_text().split()
+            found["lost"] += statuses.count("ok") != STORE_STEPS
+            found["twice"] += len(acts) - len(set(acts))
+    times = sorted(first_s.values())
+    got = (
+        f"{dict(found)}; next commit after {statistics.median(times):.1f} s, at last "
+        f"{times[-1]:.1f} s (a step takes {STEP_S:g} s)"
+    )
+    met = found["done"] == STORE_TASKS and not found["lost"] + found["twice"]
+    what = f"PostgreSQL killed for {DOWN_S:g} s during {STORE_TASKS} tasks"
+    return [Row(what, got, f"0 lost, ≤ {BACK_S:g} s", met and times[-1] <= BACK_S)]
+
+
+def paused(_given: argparse.Namespace) -> list[Row]:
+    """Stop writers (SIGSTOP), go on in their sessions elsewhere, and let them continue."""
+    found = Counter[str]()
+    with fleet_in_folder() as fleet, running_server() as server:
+        address = server.new_schema()
+        fleet.cli.env["LONGREIN_STORE"] = address
+        use_store_at(str(fleet.cli.state), address)
+        go = f"echo wait >> acts.log; until [ -e {fleet.cli.project}/go ]; do sleep 0.1; done"
+        fleet.plays(step=[calls(bash(go)), says("Done.")])
+        writers = dict[str, RunningCommand]()
+        for _ in range(WRITERS):
+            session = str(uuid.uuid4())
+            words = ("-p", "--permission-mode", "bypassPermissions", "--session-id", session)
+            writers[session] = fleet.cli.start(*words, "step", cwd=fleet.plain)
+        wait_until(lambda: acts_in(fleet.plain) == WRITERS)
+        for writer in writers.values():
+            writer.send(signal.SIGSTOP)
+        fleet.cli.go()
+        elsewhere = ("-p", "--state-dir", str(fleet.cli.folder / "elsewhere"), "--resume")
+        for session, writer in writers.items():
+            while (done := fleet.cli.run(*elsewhere, session, cwd=fleet.plain)).code == 1:
+                time.sleep(1)  # the lease holds
+            before = fleet.cli.entries(session)
+            writer.send(signal.SIGCONT)
+            ended = writer.end()
+            refused = "which has taken it over" in ended.err and ended.err.count("\n") == 1
+            same = fleet.cli.entries(session) == before
+            found["refused" if refused and same and done.code == 0 else "written"] += 1
+    what = f"{WRITERS} paused writers come back after their leases passed on"
+    return [Row(what, f"{found['refused']} refused", "all", found["refused"] == WRITERS)]
+
+
+def acts_in(folder: Path) -> int:
+    """Lines of the acts that commands have noted in a folder."""
+    path = folder / "acts.log"
+    return len(path.read_text().split()) if path.exists() else 0
 
 
 # --- Large fleets in virtual time -----------------------------------------------------------------
@@ -340,6 +481,9 @@ MEASURES: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
     "budget": budget,
     "quota": quota,
     "sessions": sessions,
+    "store": in_store,
+    "restart": restart,
+    "paused": paused,
 }
 NEED_RAY = ("kills", "overhead")
 

@@ -61,9 +61,10 @@ class FleetHarness:
         """Run `longrein fleet WORDS`."""
         return self.cli.run("fleet", *words)
 
-    def results(self, name: str = "tasks") -> dict[str, dict[str, Any]]:
-        """Result of each task."""
-        lines = self.fleet("results", name).out.splitlines()
+    def results(self, name: str = "tasks", store: str = "") -> dict[str, dict[str, Any]]:
+        """Result of each task. `store`: address of its store."""
+        words = ("--store", store) if store else ()
+        lines = self.fleet("results", name, *words).out.splitlines()
         return {one["id"]: one for one in map(json.loads, lines)}
 
     def causes(self, name: str = "tasks") -> dict[str, str]:

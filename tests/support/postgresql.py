@@ -76,6 +76,12 @@ class Server:
         """Address of its database."""
         return f"postgresql://longrein@127.0.0.1:{self.port}/postgres"
 
+    @property
+    def pid(self) -> int:
+        """Process id of the server."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it, and wait until it answers."""
         options = {
