@@ -104,7 +104,7 @@ class SharedRateLimit(RateLimit):
         if provider not in self._providers:  # its gap is over; its other times are not
             self._providers[provider] = known
             known.gap_s, known.refusal = 0.0, None
-        for name, tokens in _counted(outcome).items():
+        for name, tokens in _tokens_by_limit(outcome).items():
             if limit := getattr(rates.limits, name):
                 since_s = max(now_s, known.filled_s.get(name, 0.0))
                 known.filled_s[name] = since_s + MINUTE_S * tokens / limit
@@ -129,7 +129,7 @@ class SharedRateLimit(RateLimit):
         return results[-1]
 
 
-def _counted(outcome: Replied | AskFailed) -> dict[str, int]:
+def _tokens_by_limit(outcome: Replied | AskFailed) -> dict[str, int]:
     """Return the tokens of a reply that count for each limit of `Rates`."""
     if isinstance(outcome, AskFailed):
         return {}
