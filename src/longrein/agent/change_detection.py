@@ -10,6 +10,7 @@ import asyncio
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -214,25 +215,11 @@ async def tell_project_start(session: Session) -> None:
     if not git_folder or not deps.workspace.resolve(f"{git_folder}/index", "/").kind:
         return
     session.commit(flush=False)
+    git_lines = partial(_lines, deps.workspace, session.process_session)
     status, files, commits = await asyncio.gather(
-        _lines(
-            deps.workspace,
-            session.process_session,
-            "status",
-            "--porcelain=v1",
-            "--branch",
-            "--no-renames",
-            "-z",
-        ),
-        _lines(deps.workspace, session.process_session, "ls-files", "-z"),
-        _lines(
-            deps.workspace,
-            session.process_session,
-            "log",
-            "-z",
-            f"-{COMMITS_MAX}",
-            "--format=%h %s",
-        ),
+        git_lines("status", "--porcelain=v1", "--branch", "--no-renames", "-z"),
+        git_lines("ls-files", "-z"),
+        git_lines("log", "-z", f"-{COMMITS_MAX}", "--format=%h %s"),
     )
     parts = []
     if len(status) > 1:

@@ -38,7 +38,7 @@ class SubagentOrder(msgspec.Struct, frozen=True):
 
 
 class SubagentOutcome(msgspec.Struct, frozen=True):
-    """What came of an order, beside the log of its session."""
+    """Outcome of an order, beside the log of its session."""
 
     patch: str = ""
     """File with its changes, as `git diff --binary` writes them; '' for none."""

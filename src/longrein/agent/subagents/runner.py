@@ -35,7 +35,7 @@ from longrein.agent.subagents.remote import (
     remote_subagent,
     run_remote,
 )
-from longrein.agent.subagents.shared_state import ActiveSubagent, StartedSubagent, SubagentTree
+from longrein.agent.subagents.shared_state import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.spawn import (
     AGENT,
     LiveParentPolicy,
@@ -146,7 +146,8 @@ async def _work(one: ActiveSubagent) -> None:
 # --- Subagents of a session -----------------------------------------------------------------------
 
 
-Place = StartedSubagent | SubagentState | str
+AnySubagent = ActiveSubagent | RemoteSubagent
+Place = AnySubagent | SubagentState | str
 """A job that works, or was done before a crash, or the reason why it cannot run."""
 
 
@@ -156,9 +157,9 @@ class SubagentRunner(Subagents):
     def __init__(self, open_host: Callable[[str], SubagentHost] = no_host) -> None:
         """`open_host`: see `SubagentTree`."""
         self._open_host = open_host
-        self._mine: dict[str, StartedSubagent] = {}
+        self._mine: dict[str, AnySubagent] = {}
         """Subagents of this session that are not over, by session."""
-        self._aside: dict[str, StartedSubagent] = {}
+        self._aside: dict[str, AnySubagent] = {}
         """Those that run in the background."""
         self._leaving: dict[str, asyncio.Task[None]] = {}
         """Sessions of finished subagents that are being closed."""
@@ -254,16 +255,12 @@ class SubagentRunner(Subagents):
                 raise
             halted = True  # they are in the log, so each must record its end
         for one in places:
-            if isinstance(one, StartedSubagent):
+            if isinstance(one, AnySubagent):
                 self._launch(one)
                 if halted:
                     one.stop()
         await self._wait(
-            [
-                one
-                for one in places
-                if isinstance(one, StartedSubagent) and not one.started.background
-            ],
+            [one for one in places if isinstance(one, AnySubagent) and not one.started.background],
             call,
         )
         return places
@@ -307,12 +304,12 @@ class SubagentRunner(Subagents):
                 places[index] = self._keep(self._open(planned, start))
         return [places[index] for index, _ in jobs]
 
-    def _open(self, planned: Plan, start: tuple[int, SubagentStarted]) -> StartedSubagent:
+    def _open(self, planned: Plan, start: tuple[int, SubagentStarted]) -> AnySubagent:
         if planned.kind.location:
             return remote_subagent(self.session, self.tree, planned.kind, *start)
         return start_subagent(self.session, self.tree, planned, start)
 
-    def _rejoin(self, now: SubagentState) -> StartedSubagent:
+    def _rejoin(self, now: SubagentState) -> AnySubagent:
         """Resume a subagent that worked when the session was left."""
         known = self._mine.get(now.started.child)
         if known is not None:
@@ -327,7 +324,7 @@ class SubagentRunner(Subagents):
         child.deps.limits = limits_under(deps.limits, now.started.grant, child.state)
         return self._keep(working)
 
-    def _keep(self, one: StartedSubagent) -> StartedSubagent:
+    def _keep(self, one: AnySubagent) -> AnySubagent:
         child = one.started.child
         self._mine[child] = one
         if isinstance(one, ActiveSubagent):
@@ -376,19 +373,18 @@ class SubagentRunner(Subagents):
 
     # --- working ----------------------------------------------------------------------------------
 
-    def _launch(self, one: StartedSubagent) -> None:
+    def _launch(self, one: AnySubagent) -> None:
         """Start the asyncio task of a subagent."""
         if one.task is None:
             if isinstance(one, ActiveSubagent):
                 work = run_subagent(self.session, one, self.tree.slots)
             else:
-                assert isinstance(one, RemoteSubagent)
                 work = run_remote(self.session, one, self.tree)
             one.task = asyncio.ensure_future(work)
             one.task.add_done_callback(retrieve_error)
             one.task.add_done_callback(lambda _done: self.session.poke())
 
-    async def _wait(self, those: Sequence[StartedSubagent], call: str) -> None:
+    async def _wait(self, those: Sequence[AnySubagent], call: str) -> None:
         """Wait for subagents. Interrupted, they end with what they have; closed, they resume
         later.
         """
@@ -426,7 +422,7 @@ class SubagentRunner(Subagents):
             elif not back and not self._waiting:
                 slots.force()
 
-    def _ended(self, one: StartedSubagent) -> tuple[SubagentEnded, str]:
+    def _ended(self, one: AnySubagent) -> tuple[SubagentEnded, str]:
         """Return a subagent's end and the handle of its last text, and forget the subagent."""
         error = one.task.exception() if one.task is not None and not one.task.cancelled() else None
         child = one.started.child
@@ -434,7 +430,6 @@ class SubagentRunner(Subagents):
             known.pop(child, None)
         if isinstance(one, RemoteSubagent):
             return remote_ended(one, error)
-        assert isinstance(one, ActiveSubagent)
         state = one.session.state
         if error is not None and not isinstance(error, LongreinError):
             text = f"longrein failed inside: {type(error).__name__}: {error}"

@@ -127,8 +127,9 @@ class FleetHost:
     async def _make_session(self, order: SubagentOrder) -> None:
         """Make the session of a subagent, unless it was begun before."""
         state_dir, session = self._place.state_dir, order.opened.session
+        reader = HistoryReader(state_dir, session)
         with suppress(SessionUnknown):
-            if await self.entries(session):
+            if await reader.reading(lambda history: history.opening_entry()):
                 return
         log = await open_log(state_dir, session, create=True, wall_us=CLOCK.wall_us)
         try:
