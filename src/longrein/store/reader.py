@@ -4,7 +4,7 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import msgspec
 
@@ -274,31 +274,32 @@ class Reader:
         self._state_dir = state_dir
         self._source = source or read_connection(self.folder)
         self._spans = [*spans, (number, SEQ_MAX)] if spans or number == ROOT else []
-        self._elsewhere: list[Reader] = []
-        """Open logs of subagents that have a database of their own."""
+        self._others: list[Reader] = []
 
-    def session_reader(self, number: int, spans: Sequence[Span] = ()) -> "Reader":
+    def session_reader(self, number: int, spans: Sequence[Span] = ()) -> Self:
         """Return a reader of session `number` in the same database, on the same connection."""
-        return Reader(self._state_dir, self.session, number, source=self._source, spans=spans)
+        return type(self)(self._state_dir, self.session, number, source=self._source, spans=spans)
 
-    def subagent(self, session: str) -> "Reader | None":
+    def subagent(self, session: str) -> Self | None:
         """Return a reader of the log of a subagent, in this database or, where another process has
         run it, of its own. None when it is gone. Closed with this one.
         """
         if number := self.number_of(session):
             return self.session_reader(number)
-        with contextlib.suppress(SessionUnknown):
-            found = Reader(self._state_dir, session)
-            self._elsewhere.append(found)
-            if self.has_started(found):
-                return found
-        return None
+        found, own = self.other(session), self.opened()
+        opened = found.opened() if found is not None else None
+        parent = opened.parent if opened is not None else None
+        is_own = own is not None and parent is not None and parent.session == own.session
+        return found if is_own else None
 
-    def has_started(self, subagent: "Reader") -> bool:
-        """Return True if the log of `subagent` names this session as its parent."""
-        own, other = self.opened(), subagent.opened()
-        parent = other.parent if other is not None else None
-        return own is not None and parent is not None and parent.session == own.session
+    def other(self, session: str) -> Self | None:
+        """Return a reader of another root session, closed with this one; None when it is gone."""
+        try:
+            found = type(self)(self._state_dir, session)
+        except SessionUnknown:
+            return None
+        self._others.append(found)
+        return found
 
     def opened(self) -> Opened | None:
         """Return the event of `opening_entry`."""
@@ -540,7 +541,7 @@ class Reader:
     def close(self) -> None:
         """Close the files. Idempotent; the next read opens them again."""
         self._source.close()
-        for other in self._elsewhere:
+        for other in self._others:
             other.close()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from longrein.events import Parent, SessionUnknown, SubagentStarted
+from longrein.events import Parent, SubagentStarted
 from longrein.store.database import ROOT
 from longrein.store.log_search import search
 from longrein.store.reader import Reader
@@ -25,11 +25,6 @@ class SessionHistory(Reader):
     """Entries and blobs of one session and its subagents, and their search. For one thread at a
     time.
     """
-
-    def __init__(self, state_dir: str, session: str, number: int = ROOT) -> None:
-        """`number`: number in the database of root `session`, as for `Reader`."""
-        super().__init__(state_dir, session, number)
-        self._others: list[SessionHistory] = []
 
     def search(self, query: str, limit: int, before: int = 0, *, own: bool = False) -> SearchResult:
         """Search this session, newest entries first.
@@ -73,7 +68,7 @@ class SessionHistory(Reader):
         for _ in range(ORIGINALS_MAX):
             if origin is None:
                 break
-            if (found := origin._own_subagent(session)) is not None:
+            if (found := origin.subagent(session)) is not None:
                 return found
             origin = origin._original()
         return None
@@ -84,22 +79,14 @@ class SessionHistory(Reader):
         """
         opener = self._opener()
         number = self.number_of(opener.session) if opener is not None and opener.call else 0
-        return self._other(self.session, number) if number else None
-
-    def _own_subagent(self, session: str) -> "SessionHistory | None":
-        number = self.number_of(session)
-        if number:
-            return self._other(self.session, number)
-        found = self._other(session)
-        return found if found is not None and self.has_started(found) else None
+        return self.session_reader(number) if number else None
 
     def _original(self) -> "SessionHistory | None":
         """Return the session that this one, or the root of this subagent, was forked from."""
         if self.number != ROOT:
-            root = self._other(self.session)
-            return root._original() if root is not None else None
+            return self.session_reader(ROOT)._original()
         opener = self._opener()
-        return self._other(opener.session) if opener is not None and not opener.call else None
+        return self.other(opener.session) if opener is not None and not opener.call else None
 
     def _opener(self) -> Parent | None:
         """Return the session and call from which this session was started, or the session it was
@@ -107,18 +94,3 @@ class SessionHistory(Reader):
         """
         opened = self.opened()
         return opened.parent if opened is not None else None
-
-    def _other(self, session: str, number: int = ROOT) -> "SessionHistory | None":
-        try:
-            found = SessionHistory(self._state_dir, session, number)
-        except SessionUnknown:
-            return None
-        self._others.append(found)
-        return found
-
-    def close(self) -> None:
-        """Close the files. Idempotent."""
-        super().close()
-        for other in self._others:
-            other.close()
-        self._others = []
