@@ -41,7 +41,8 @@ GROUPS = {
 
 HEAD = """\
 # Imports inside functions: CPU in milliseconds that each spares a start; -1 where a package is not
-# installed, 0 where it spares one of the supervisor. By `python -m benchmarks.lazy_imports`."""
+# installed, 0 where it spares one of the supervisor, help or a usage error. By `python -m
+# benchmarks.lazy_imports`."""
 
 
 def cost_ms(module: str) -> float | None:

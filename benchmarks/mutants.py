@@ -85,11 +85,16 @@ def measure():
     context = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
     found = coverage.Coverage(data_file=os.environ["MUTANTS_MAP"], data_suffix=True,
                               source_pkgs=["longrein"], context=context)
+    told = ("module-not-imported", "module-not-measured", "no-data-collected")
+    found.set_option("run:disable_warnings", told)
     leave_at_once = os._exit
 
     def save():
         found.stop()
-        found.save()
+        try:
+            found.save()
+        except Exception:
+            pass
 
     def leave(code):
         try:
@@ -111,7 +116,8 @@ runpy.run_module = run_module
 measure()
 """
 """Module that each interpreter of a copy imports at its start; a fork of `tests.support.forked`
-begins with `run_module`.
+begins with `run_module`. It says nothing, because tests look at what a command prints, and in a
+sandbox it cannot save.
 """
 FORKING = "forked.py"
 """Process whose forks are measured, and which is not measured itself."""

@@ -35,13 +35,6 @@ from longrein.frontends import first_frame  # noqa: E402
 
 first_frame.open_frame(sys.argv[1:], os.environ)
 
-# msgspec takes `get_type_hints` from typing where there is no typing_extensions, which costs three
-# times as much as msgspec itself
-sys.modules["typing_extensions"] = None  # type: ignore[assignment]
-import msgspec  # noqa: E402, F401
-
-del sys.modules["typing_extensions"]
-
 from longrein import cli  # noqa: E402
 
 GC_THRESHOLD = 50_000
@@ -52,6 +45,12 @@ about 40,000.
 
 def load_app() -> cli.App:
     """Import what all commands need but help, version and usage errors."""
+    # msgspec takes `get_type_hints` from typing where there is no typing_extensions, which costs
+    # three times as much as msgspec itself
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+    import msgspec  # noqa: F401
+
+    del sys.modules["typing_extensions"]
     import longrein.entry_points
 
     first_frame.poll()

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import msgspec
-
 from longrein import __version__
 from longrein.events import LongreinError, ModelUnknown, UsageError
 from longrein.frontends import first_frame
@@ -84,8 +82,8 @@ def _run(parsed: Parsed, load_app: Callable[[], App]) -> int:
         return load_app().run_print(options)
     prompt = clean(parsed.words[0]) if parsed.words else ""
     if not options.print:
-        return load_app().run_interactive(msgspec.structs.replace(options, prompt=prompt))
-    options = msgspec.structs.replace(options, typed=prompt)
+        return load_app().run_interactive(options._replace(prompt=prompt))
+    options = options._replace(typed=prompt)
     resumes = options.continue_newest or options.resume is not None
     if options.input_format == "text":
         prompt = with_stdin(
@@ -93,7 +91,7 @@ def _run(parsed: Parsed, load_app: Callable[[], App]) -> int:
         )
     if not prompt.strip() and not resumes and options.input_format == "text":
         raise UsageError('the prompt is empty: write longrein -p "…" or pipe text in')
-    return load_app().run_print(msgspec.structs.replace(options, prompt=prompt))
+    return load_app().run_print(options._replace(prompt=prompt))
 
 
 def with_stdin(prompt: str, read: Callable[[float | None], bytes], *, needed: bool) -> str:

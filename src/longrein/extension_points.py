@@ -9,9 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, Literal
-
-import msgspec
+from typing import Any, Literal, NamedTuple
 
 COMMANDS_DOOR = "longrein.commands"
 TOOLS_DOOR = "longrein.tools"
@@ -59,7 +57,7 @@ FOLDER = os.path.join(os.path.dirname(__file__), "extensions")
 ENTRY_POINTS_FILE = "entry_points.txt"
 
 
-class Point(msgspec.Struct, frozen=True):
+class Point(NamedTuple):
     """A part that an extension adds."""
 
     extension: str
@@ -151,7 +149,7 @@ FlagKind = Literal["switch", "word", "text", "maybe", "rules", "words", "count",
 """
 
 
-class Flag(msgspec.Struct, frozen=True):
+class Flag(NamedTuple):
     """A flag."""
 
     names: tuple[str, ...]
@@ -196,7 +194,7 @@ HELP = flag("-h --help", "show this page and exit")
 JSON = flag("--json", "one JSON array")
 
 
-class Command(msgspec.Struct, frozen=True):
+class Command(NamedTuple):
     """`longrein` itself or one of its subcommands."""
 
     name: str

@@ -15,6 +15,8 @@ def names_at_first_use(package: str, modules: Mapping[str, str]) -> Callable[[st
     def get(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        found = getattr(import_module(homes[name]), name)
+        setattr(import_module(package), name, found)  # Python would ask twice for each import
+        return found
 
     return get

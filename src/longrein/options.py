@@ -5,14 +5,11 @@ parser, the help, the completion, the man page and the docs are made of them.
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import groupby
-from typing import Annotated, Any, Literal
-from uuid import UUID
+from typing import Annotated, Any, Literal, NamedTuple
 
-import msgspec
-
+from longrein.choices import BACKGROUND_MODES, MODE_TEXTS, PROFILES
 from longrein.events import UsageError
 from longrein.extension_points import HELP, STATE_DIR, Flag, flag
-from longrein.settings_schema import BACKGROUND_MODES, MODE_TEXTS, PROFILES
 
 BYPASS = "bypassPermissions"
 MODES = ("default", "acceptEdits", "plan", "auto", "dontAsk", BYPASS)
@@ -25,7 +22,7 @@ _permission = partial(flag, group="What it may do")
 _model = partial(flag, group="Model and instructions")
 
 
-class Options(msgspec.Struct, frozen=True):
+class Options(NamedTuple):
     """The options of a run, passed from `cli` to `app`. A field without a flag is not an option.
 
     '', 0 and () mean not given: settings apply. `prompt` is the first message; `resume` is '' to
@@ -325,7 +322,7 @@ class Options(msgspec.Struct, frozen=True):
 def _flags() -> Iterator[Flag]:
     for name, annotation in Options.__annotations__.items():
         for made in getattr(annotation, "__metadata__", ()):
-            yield msgspec.structs.replace(made, field=name)
+            yield made._replace(field=name)
     yield flag("-v --version", "show the version and exit")
     yield HELP
 
@@ -446,6 +443,8 @@ def _not_tokens(text: str) -> str:
 
 
 def _is_uuid(text: str) -> bool:
+    from uuid import UUID
+
     try:
         return str(UUID(text)) == text.lower()
     except ValueError:

@@ -36,6 +36,7 @@ from longrein.agent import (
 )
 from longrein.app import Additions, App, AppSession
 from longrein.app.run_context import read_run_context
+from longrein.choices import MODES, PermissionMode
 from longrein.events import (
     AnyPart,
     Entry,
@@ -53,7 +54,6 @@ from longrein.frontends.stdio import say
 from longrein.frontends.subcommands import MAIN
 from longrein.models import Model
 from longrein.options import Options
-from longrein.settings_schema import MODES, PermissionMode
 from longrein.tools import TaskView, Tool
 
 T = TypeVar("T")
@@ -217,7 +217,7 @@ class Session:
         '' for what settings and environment offer. `instructions` come after longrein's system
         prompt, `system_prompt` in its place. `tools` come after the built-in ones; `mcp_servers`
         has entries as in `mcpServers` of an `.mcp.json`, by name; `builtin_tools` names the
-        built-in ones to offer, () for none. `permission_mode` is one of `settings_schema.MODES`;
+        built-in ones to offer, () for none. `permission_mode` is one of `choices.MODES`;
         `allow` and `deny` are permission rules such as `Bash(make test)`. `trust` uses the
         settings, subagent types and instruction files of the folder, which otherwise are read only
         where the user trusts it. `max_turns` limits the requests for one message, `max_budget_usd`

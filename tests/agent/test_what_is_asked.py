@@ -12,9 +12,10 @@ from longrein.agent import Answer, OpenSession
 from longrein.agent.current_rules import current_rules
 from longrein.agent.permission_check import call_verdict
 from longrein.agent.session import Approvals, Session
+from longrein.choices import MODE_TEXTS, MODES
 from longrein.events import PermissionAsked
 from longrein.permissions import Rules
-from longrein.settings_schema import MODE_TEXTS, MODES, SandboxOptions
+from longrein.settings_schema import SandboxOptions
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rung import Rung
 from tests.agent.disk_harness import DiskHarness, Script

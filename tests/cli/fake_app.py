@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from longrein.options import Options
 
 
@@ -36,7 +34,7 @@ class FakeApp:
 def given(options: Options) -> dict[str, Any]:
     """Return the fields that differ from their defaults."""
     return {
-        name: getattr(options, name)
-        for name, default in msgspec.to_builtins(Options(), builtin_types=(tuple,)).items()
-        if getattr(options, name) != (tuple(default) if isinstance(default, list) else default)
+        name: value
+        for (name, value), default in zip(options._asdict().items(), Options(), strict=True)
+        if value != default
     }

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.events import marker, redact, redactor
-from longrein.events.redact import _PLACES, TOKENS, _suspects, _token, secret_forms
+from longrein.events import marker, redactor
+from longrein.events.redact import _PLACES, TOKENS, _suspects, _token, redact, secret_forms
 
 NONCE = "5ca1ab1e"
 RED = "\x00"  # Stands for one marker in the tables below

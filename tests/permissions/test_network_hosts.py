@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from longrein.choices import MODES
 from longrein.permissions import Rules
 from longrein.permissions.network_hosts import (
     Target,
@@ -13,7 +14,6 @@ from longrein.permissions.network_hosts import (
     judge_host,
     matches_entry,
 )
-from longrein.settings_schema import MODES
 
 
 def target(text: str) -> Target:

@@ -11,11 +11,12 @@ from longrein.agent.concurrency_limits import RateLimit
 from longrein.agent.extension_part import ExtensionPart
 from longrein.agent.session_part import ParentPolicy, PartFactory, SessionPart
 from longrein.agent.shared_files import FileWriters, PathLocks
+from longrein.choices import MODES
 from longrein.context import Budget, Decision, decide
 from longrein.events import Entry, PrefixSet
 from longrein.models import Clock, Model
 from longrein.permissions import Rules
-from longrein.settings_schema import MODES, Limits, TaskOptions, ToolOptions
+from longrein.settings_schema import Limits, TaskOptions, ToolOptions
 from longrein.store import HistoryReader, HookFiles
 from longrein.tools import GoalPort, SubagentType, Tool
 from longrein.workspace import MemoryUse, Workspace

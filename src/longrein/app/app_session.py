@@ -128,7 +128,7 @@ class AppSession:
         context = self.app.context
         if thinking is not None:
             options = context.options
-            options = msgspec.structs.replace(options, thinking="", max_thinking_tokens=thinking)
+            options = options._replace(thinking="", max_thinking_tokens=thinking)
             context = msgspec.structs.replace(context, options=options)
 
         def choose(name: str) -> ModelOptions:

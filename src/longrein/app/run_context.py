@@ -146,7 +146,7 @@ def read_run_context(
     state = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
     options = _with_files(options)
     plugins = tuple(_folder(written, "--plugin-dir") for written in options.plugin_dirs)
-    options = msgspec.structs.replace(options, plugin_dirs=plugins) if plugins else options
+    options = options._replace(plugin_dirs=plugins) if plugins else options
     known = read_trusted(state) if trusted is None else trusted
     trusted = known if _uses(options, "project") else TrustedFolders()
     if options.trust:
@@ -258,7 +258,7 @@ def _settings(
     """Load the settings; a flag may name a model without its provider. `given`: those of
     `--settings`.
     """
-    flags = {name: getattr(options, name) for name in options.__struct_fields__}
+    flags = {name: getattr(options, name) for name in options._fields}
     named = {field: flags.pop(field) for field in ("model", "fallback_model")}
     if given is not None:
         named["model"] = named["model"] or given.model
@@ -289,13 +289,10 @@ def _settings(
 def _with_files(options: Options) -> Options:
     """Replace the flags that name files of instructions by their texts. Raises `UsageError`."""
     if path := options.system_prompt_file:
-        options = msgspec.structs.replace(
-            options, system_prompt=_text_of(path, "--system-prompt-file")
-        )
+        options = options._replace(system_prompt=_text_of(path, "--system-prompt-file"))
     if path := options.append_system_prompt_file:
-        options = msgspec.structs.replace(
-            options, append_system_prompt=_text_of(path, "--append-system-prompt-file")
-        )
+        text = _text_of(path, "--append-system-prompt-file")
+        options = options._replace(append_system_prompt=text)
     return options
 
 

@@ -4,8 +4,8 @@ a provider.
 
 import re
 
-from longrein.events import redact
 from longrein.events.escape import plain_name
+from longrein.events.redact import redact
 
 _FOLDERS = frozenset(
     (

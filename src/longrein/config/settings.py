@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from longrein.choices import MODES
 from longrein.config.claude_settings import OtherSettings, read_own, read_project
 from longrein.config.instructions import leads_out, project_root
 from longrein.config.model_choice import resolved
@@ -37,7 +38,7 @@ from longrein.config.user_environment import project_file, user_file
 from longrein.events import SettingsError
 from longrein.events.escape import nearest
 from longrein.permissions import check_rule
-from longrein.settings_schema import MODES, SANDBOX_MODES, Settings
+from longrein.settings_schema import SANDBOX_MODES, Settings
 from longrein.store.session_folder import passwords_in
 
 SEED_LIMITS: Mapping[tuple[str, ...], Any] = {

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.choices import MODES
 from longrein.config.frontmatter import split_frontmatter
 from longrein.config.hook_files import hooks_in_head
 from longrein.config.instructions import folders_between, project_root
@@ -22,7 +23,6 @@ from longrein.config.user_environment import config_dir, read_bounded
 from longrein.events import UsageError, decode_json
 from longrein.events.escape import one_line, shortened
 from longrein.permissions import escape
-from longrein.settings_schema import MODES
 from longrein.tools import SubagentType, Tool, own_name, own_tools
 
 PROJECT_FOLDERS = (".longrein/agents", ".agents/agents", ".claude/agents")

@@ -8,11 +8,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from longrein.workspace.files import READING, read_up_to
-from longrein.workspace.supervisor.openat import open_real
-
 
 def environment() -> dict[str, str]:
     """Return the environment variables of this process. Nothing else in longrein reads them."""
@@ -148,6 +143,9 @@ def read_bounded(path: str, bytes_max: int, *, exact: bool = False) -> bytes:
     """
     try:
         _check(os.stat(path), path, bytes_max)  # before opening: opening a device can have effects
+        from longrein.workspace.files import READING, read_up_to
+        from longrein.workspace.supervisor.openat import open_real
+
         descriptor = open_real(path, READING) if exact else os.open(path, READING | os.O_CLOEXEC)
     except ValueError:
         raise FileNotFoundError(errno.ENOENT, "the path holds a NUL", path) from None
@@ -186,6 +184,8 @@ def parse_table(data: bytes, *, toml: bool = False, comments: bool = False) -> d
 
     With `comments`, JSON may hold comments, and commas before a closing bracket.
     """
+    import msgspec
+
     try:
         text = data.decode("utf-8-sig")
         if toml:

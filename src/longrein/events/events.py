@@ -508,7 +508,7 @@ class ModeSet(Event, frozen=True):
     """New permission mode."""
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
-    mode: str  # One of `settings_schema.MODES`
+    mode: str  # One of `choices.MODES`
 
 
 class CwdSet(Event, frozen=True):

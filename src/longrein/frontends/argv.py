@@ -8,23 +8,21 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from longrein.events import UsageError
 from longrein.events.escape import nearest, shortened
 from longrein.extension_points import Command, Flag
 from longrein.frontends.subcommands import MAIN, NOT_YET, WITHOUT_EFFECT
 
 
-class Parsed(msgspec.Struct):
+class Parsed:
     """Parsed argv."""
 
-    command: Command
-    """The command."""
-    values: dict[str, Any]
-    """Field of a flag -> value, for the flags given."""
-    words: list[str]
-    """Positional words."""
+    def __init__(self) -> None:
+        self.command = MAIN
+        self.values: dict[str, Any] = {}
+        """Field of a flag -> value, for the flags given."""
+        self.words: list[str] = []
+        """Positional words."""
 
 
 def parse(argv: Sequence[str]) -> Parsed:
@@ -33,7 +31,7 @@ def parse(argv: Sequence[str]) -> Parsed:
     `--flag VALUE`, `--flag=VALUE`, `-x VALUE`, `-xVALUE` and joined switches are read; `--` ends
     the flags; a word with a blank in it that starts with `-` is no flag.
     """
-    parsed = Parsed(MAIN, {}, [])
+    parsed = Parsed()
     rest = list(reversed(argv))
     while rest:
         token = rest.pop()

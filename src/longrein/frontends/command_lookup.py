@@ -3,8 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import msgspec
-
 from longrein.config import environment, home_folder, named_plugins
 from longrein.events import LongreinError, UsageError
 from longrein.extension_points import (
@@ -85,9 +83,7 @@ def _with_formats(command: Command, points: Iterable[Point]) -> Command:
     formats = [point.name for point in points if point.door == EXPORTERS_DOOR]
     choices = tuple(dict.fromkeys((OWN_FORMATS[0], *formats, *OWN_FORMATS[1:])))
     format_flag, *others = command.flags
-    return msgspec.structs.replace(
-        command, flags=(msgspec.structs.replace(format_flag, choices=choices), *others)
-    )
+    return command._replace(flags=(format_flag._replace(choices=choices), *others))
 
 
 def _installed_points() -> Iterator[Point]:
@@ -114,7 +110,7 @@ def _loaded(point: Point) -> Command:
         )
     if HELP in command.flags:
         return command
-    return msgspec.structs.replace(command, flags=(*command.flags, HELP))
+    return command._replace(flags=(*command.flags, HELP))
 
 
 # --- Words that are no commands -------------------------------------------------------------------

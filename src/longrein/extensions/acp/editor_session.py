@@ -9,12 +9,12 @@ from longrein.agent import InboxMessage, SessionUpdate, SetMode, SetModel, UserM
 from longrein.agent.extension_part import user_answer
 from longrein.app import AppSession
 from longrein.app.user_requests import mode_message
+from longrein.choices import MODE_TEXTS, MODES
 from longrein.events import AnyPart, Entry, LongreinError, Rewound, UsageError
 from longrein.extensions.acp import editor_commands, editor_questions
 from longrein.extensions.acp.tool_calls import Update
 from longrein.extensions.acp.updates import StreamSource, UpdateStream, chunk, notice
 from longrein.frontends.stdio import say
-from longrein.settings_schema import MODE_TEXTS, MODES
 from longrein.steps import (
     BreakStep,
     CallStep,

@@ -196,7 +196,7 @@ def with_initialize(options: Options, given: Initialize) -> Options:
         ):
             raise UsageError("initialize: agents must be an object of name -> fields")
         changed["agents"] = json.dumps(_merged_agents(options.agents, agents))
-    return msgspec.structs.replace(options, **changed)
+    return options._replace(**changed)
 
 
 def _merged_agents(flag: str, agents: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -25,6 +25,7 @@ from longrein.agent import (
 from longrein.agent.extension_part import SlashCommand
 from longrein.agent.schedules import describe, split_when
 from longrein.app.user_requests import mode_message, pin_message, unpin_message
+from longrein.choices import MODE_TEXTS
 from longrein.config.stored_keys import ProviderKey
 from longrein.context import Budget, Report, State
 from longrein.events import Text, ToolCall, UsageError
@@ -65,7 +66,6 @@ from longrein.frontends.terminal.session_commands import SESSION_COMMANDS, rewin
 from longrein.frontends.terminal.task_rows import OPEN
 from longrein.options import MODES as EVERY_MODE
 from longrein.permissions.hook_protocol import hook_line
-from longrein.settings_schema import MODE_TEXTS
 from longrein.steps import human_text
 from longrein.steps.human_text import escape, escape_line, joined, key_argument
 from longrein.tools import SkillInfo
