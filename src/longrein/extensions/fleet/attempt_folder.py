@@ -16,8 +16,6 @@ GIT_BYTES_MAX = 1 << 20
 READY = "ready"
 """File that is there once the copy and its setup are complete."""
 PATCH, IMAGE = "changes.patch", "image"
-INCOMPLETE = "the patch is not complete"
-"""Begin of the message of an attempt whose patch lacks some of its changes."""
 WORK, TESTS, SOURCES = "work", "tests", "sources.tar"
 _FILLED = ("dev", "proc", "tmp")
 """Folders of an image that a sandbox fills."""
@@ -180,7 +178,7 @@ class AttemptFolder:
         path = os.path.join(self.path, PATCH)
         result = await self._compare(_DIFF, {"FLEET_PATCH": path})
         has_changes = os.path.exists(path) and os.path.getsize(path) > 0
-        return has_changes, result.problem and f"{INCOMPLETE}: {result.problem}"
+        return has_changes, result.problem and f"the patch is not complete: {result.problem}"
 
     async def _compare(self, command: str, variables: Mapping[str, str] = {}) -> CommandResult:
         """Run git on a git folder of our own: the one in `work` belongs to the agent.

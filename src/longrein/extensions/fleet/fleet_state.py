@@ -105,6 +105,8 @@ class TaskEnded(Event, frozen=True):
     """Reward that the tests of a Harbor task have written."""
     patch: str = ""
     """File below the fleet's folder; '' where nothing was changed."""
+    is_incomplete: bool = False
+    """True if the patch lacks changes; `message` says why."""
 
 
 class FleetPaused(Event, frozen=True):

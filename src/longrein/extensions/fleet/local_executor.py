@@ -182,7 +182,9 @@ class LocalExecutor(TaskExecutor):
         has_changes, problem = await folder.write_patch()
         patch = f"{attempt.path}/{PATCH}" if has_changes else ""
         message = "; ".join(filter(None, (end.message, problem)))
-        end = msgspec.structs.replace(end, patch=patch, message=message)
+        end = msgspec.structs.replace(
+            end, patch=patch, message=message, is_incomplete=bool(problem)
+        )
         if attempt.task.tests and end.cause in ("done", "limit"):
             return await self._test(attempt.task, folder, end)
         if end.cause == "done" and attempt.task.check:

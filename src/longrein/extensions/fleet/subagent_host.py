@@ -20,7 +20,7 @@ from longrein.app.model_offer import built_in
 from longrein.app.run_context import CLOCK, RunContext
 from longrein.atomic_file import replace_file
 from longrein.events import Entry, LongreinError, SessionUnknown
-from longrein.extensions.fleet.attempt_folder import INCOMPLETE, PATCH, READY, WORK
+from longrein.extensions.fleet.attempt_folder import PATCH, READY, WORK
 from longrein.extensions.fleet.executor import Attempt, TaskExecutor
 from longrein.extensions.fleet.fleet_log import fleet_folder
 from longrein.extensions.fleet.fleet_state import (
@@ -69,7 +69,7 @@ class FleetHost:
         outcome = SubagentOutcome(kept=self._kept(attempt))
         if end is None:
             return outcome
-        if end.cause not in UNPATCHED and INCOMPLETE not in end.message:
+        if end.cause not in UNPATCHED and not end.is_incomplete:
             outcome = msgspec.structs.replace(outcome, kept="")
         patch = os.path.join(self._folder, attempt.path, PATCH)
         if end.patch and os.path.exists(patch):
