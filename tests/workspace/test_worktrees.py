@@ -5,16 +5,19 @@ the conflicts named.
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from longrein.workspace import (
     FinishedWorktree,
+    Workspace,
     Worktree,
     finish_worktree,
+    git_worktrees,
     list_worktrees,
     make_worktree,
     merge_worktree,
@@ -252,6 +255,47 @@ async def test_what_a_crash_left_half_made_is_made_anew(trees: Trees, repo: Path
     assert list_worktrees(trees.state) == []
     assert await trees.make() == tree
     assert Path(tree.path, "a.txt").read_text() == BASE
+
+
+async def test_one_that_a_crash_left_without_a_folder_is_made(trees: Trees, repo: Path) -> None:
+    tree = await trees.make()
+    record = Path(f"{tree.path}.json")
+    git(repo, "worktree", "remove", tree.path)
+    record.write_bytes(record.read_bytes().replace(b'"made":true', b'"made":false'))
+    (repo / "a.txt").write_text("new")
+    git(repo, "commit", "-qam", "second")
+    again = await trees.make()
+    assert (again.path, again.start) == (tree.path, git(repo, "rev-parse", "HEAD").strip())
+
+
+@pytest.mark.parametrize(("half_made", "made"), [(1, True), (4, True), (5, False)])
+async def test_one_is_made_beside_another_that_is_half_made(
+    trees: Trees, repo: Path, monkeypatch: pytest.MonkeyPatch, half_made: int, made: bool
+) -> None:
+    """`half_made`: commands of git that find the other one so. It is written file by file."""
+    other = repo / ".git/worktrees/other"
+    run_git = git_worktrees.run_git
+    tried: list[str] = []
+
+    async def tries(space: Workspace, words: Sequence[str], *more: str, **how: Any) -> Any:
+        tried.extend(["add"] * ("add" in words))
+        if "add" in words and len(tried) <= half_made:
+            other.mkdir(parents=True, exist_ok=True)
+            (other / "commondir").touch()
+            for name, text in (("gitdir", f"{repo}/gone/.git"), ("HEAD", "ref: refs/heads/x")):
+                (other / name).write_text(f"{text}\n")
+        else:
+            shutil.rmtree(other, ignore_errors=True)
+        return await run_git(space, words, *more, **how)
+
+    monkeypatch.setattr(git_worktrees, "run_git", tries)
+    told = await trees.try_make(repo, "a1")
+    if made:
+        assert isinstance(told, Worktree), told
+        assert Path(told.path, "a.txt").read_text() == BASE
+    else:
+        assert "git cannot make a worktree: fatal: failed to read " in str(told)
+        assert isinstance(await trees.try_make(repo, "a1"), Worktree), "the branch is its own"
 
 
 async def test_one_that_was_never_made_leaves_nothing(trees: Trees, repo: Path) -> None:

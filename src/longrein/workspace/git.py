@@ -113,6 +113,7 @@ WRITES = frozenset(
     [
         "add",
         "apply",
+        "branch",
         "commit",
         "commit-tree",
         "merge-tree",

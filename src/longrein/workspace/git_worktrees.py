@@ -25,6 +25,9 @@ BRANCHES = "longrein/"
 LONG_S = 120.0
 """Seconds for git commands that may read or write as many files as the repository has."""
 SHOWN_MAX = 5
+TRIES = 5
+HALF_MADE = re.compile(rb"failed to read .*/commondir")
+"""What git says of a worktree that another process is making in this moment (git 2.39)."""
 AUTHOR = ("-c", "user.name=longrein", "-c", "user.email=longrein@localhost")
 """Author of commits that the user did not ask for."""
 
@@ -102,16 +105,24 @@ class _Git:
     async def run(
         self, folder: str, *words: str, also_in: Sequence[str] = (), index: str = ""
     ) -> tuple[int, bytes]:
-        """Run git in `folder`: (exit code, output). For `also_in` and `index` see `run_git`."""
-        return await run_git(
-            self.workspace,
-            words,
-            folder,
-            self._session,
-            timeout_s=GIT_TIMEOUT_S if words[0] in NO_CONTENT else LONG_S,
-            also_in=also_in,
-            index=index,
-        )
+        """Run git in `folder`: (exit code, output). For `also_in` and `index` see `run_git`.
+
+        Worktrees are made side by side, and git reads them all.
+        """
+        code, said = 0, b""
+        for _ in range(TRIES):
+            code, said = await run_git(
+                self.workspace,
+                words,
+                folder,
+                self._session,
+                timeout_s=GIT_TIMEOUT_S if words[0] in NO_CONTENT else LONG_S,
+                also_in=also_in,
+                index=index,
+            )
+            if not code or not HALF_MADE.search(said):
+                break
+        return code, said
 
     async def failure(
         self, folder: str, *words: str, also_in: Sequence[str] = (), index: str = ""
@@ -192,7 +203,8 @@ async def make_worktree(
     )
     if why := _write_record(tree):
         return f"no worktree can be made: {why}"
-    await _remove_unfinished(git, tree)
+    if known is not None or os.path.lexists(path):
+        await _remove_unfinished(git, known or tree)
     if why := await _check_out(git, tree):
         return f"git cannot make a worktree: {why}"
     try:
@@ -379,21 +391,23 @@ async def _root_of(git: _Git, cwd: str, folder: str) -> str:
 async def _check_out(git: _Git, tree: Worktree) -> str:
     """Create the branch and its files; '' on success.
 
-    The files come in a second step, in the new folder: what the configuration includes depends on
-    the folder and the branch.
+    The branch comes first: `worktree add -b` leaves it where it fails, and would find it the next
+    time. The files come in a last step, in the new folder: what the configuration includes depends
+    on the folder and the branch.
     """
-    words = ("worktree", "add", "--quiet", "--no-checkout", "-b", tree.branch, tree.path)
-    return await git.failure(tree.root, *words, tree.start) or await git.failure(
+    if why := await git.failure(tree.root, "branch", "--no-track", tree.branch, tree.start):
+        return why
+    words = ("worktree", "add", "--quiet", "--no-checkout", tree.path, tree.branch)
+    return await git.failure(tree.root, *words) or await git.failure(
         tree.path, "reset", "--quiet", "--hard"
     )
 
 
 async def _remove_unfinished(git: _Git, tree: Worktree) -> None:
-    """Remove a half-made worktree, in which nobody has worked."""
-    if os.path.lexists(tree.path):
-        words = ("worktree", "remove", "--force", tree.path)
-        await git.run(tree.root, *words, also_in=(tree.path,))
-        await git.run(tree.root, "update-ref", "-d", f"refs/heads/{tree.branch}", tree.start)
+    """Remove what there is of a half-made worktree, in which nobody has worked."""
+    words = ("worktree", "remove", "--force", tree.path)
+    await git.run(tree.root, *words, also_in=(tree.path,))
+    await git.run(tree.root, "update-ref", "-d", f"refs/heads/{tree.branch}", tree.start)
 
 
 def _write_record(tree: Worktree) -> str:
