@@ -129,16 +129,43 @@ async def test_only_calls_that_may_change_files_have_checkpoints(tmp_path: Path)
     assert not any(one.problem for one in events)
 
 
-async def test_files_that_were_ignored_then_are_not_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "users_rules", "left", "kept"),
+    [
+        ("rm .gitignore", "", ".gitignore secret", "secret"),
+        ("echo > .gitignore", "mine\n", ".gitignore secret", ".gitignore secret"),
+        ("git add -f secret", "", ".gitignore secret", "secret"),
+        ("git add -f secret; echo 2 > secret", "", ".gitignore secret", "secret"),
+        (
+            "echo new > .gitignore; echo 1 > new.c; echo 1 > new",
+            "",
+            ".gitignore new secret",
+            "secret",
+        ),
+    ],
+)
+async def test_files_that_were_ignored_then_are_not_removed(
+    tmp_path: Path, command: str, users_rules: str, left: str, kept: str
+) -> None:
     harness = CheckpointHarness(tmp_path)
+    user_git(harness.tree, "init", "-q")
     (harness.tree / ".gitignore").write_text("secret\n")
     (harness.tree / "secret").write_text("key")
-    async with harness.session(Script(*turns([[], ["rm .gitignore", "echo 1 > a"]]))) as session:
+    async with harness.session(Script(*turns([[], [command, "echo 1 > a"]]))) as session:
         await turn(session, "begin")
         await turn(session, "go on")
-        kept = await back(session, harness.ends()[0])
-        assert kept == ["secret `.gitignore` excluded it then, so it may be older"]
-        assert sorted(path.name for path in harness.tree.iterdir()) == [".gitignore", "secret"]
+        if users_rules:
+            (harness.tree / ".gitignore").write_text(users_rules)
+        preview = await session.preview_rewind(harness.ends()[0])
+        why = {".gitignore": "it was changed since by somebody else"}
+        why["secret"] = "`.gitignore` excluded it then, so it may be older"
+        named = [f"{name} {why[name]}" for name in kept.split()]
+        assert [f"{Path(put.path).name} {put.why}" for put in preview.kept] == named
+        assert await back(session, harness.ends()[0]) == named
+        found = {path.name for path in harness.tree.iterdir()} - {".git"}
+        assert found == {*left.split()}
+        rules = (harness.tree / ".gitignore").read_text()
+        assert rules == (users_rules or "secret\n")
 
 
 async def test_a_work_tree_that_a_command_removed_comes_back(tmp_path: Path) -> None:

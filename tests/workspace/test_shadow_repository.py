@@ -363,14 +363,38 @@ def test_new_contents_go_to_another_repository_once(tmp_path: Path) -> None:
         there.repository.read_pack(b"PACK, but damaged")
 
 
-def test_ignored_files_are_those_of_the_rules_of_now(tmp_path: Path) -> None:
+IGNORED = (
+    ("", "", "a.o d/a.o", ""),
+    (".gitignore=*.o", "", "a.o d/a.o a.c", "a.o d/a.o"),
+    ("", ".gitignore=*.o", "a.o", ""),
+    (".gitignore=*.o", ".gitignore-", "a.o a.c", "a.o"),
+    (".gitignore=*.o", ".gitignore=*.c", "a.o a.c", "a.o"),
+    ("d/.gitignore=/*.o", "d- d=1", "d/a.o d/d/a.o a.o", "d/a.o"),
+    ("d/.gitignore=*.o", ".gitignore=!*.o", "d/a.o", "d/a.o"),
+    (".gitignore=built", "", "built/a d/built/a built.c", "built/a d/built/a"),
+    ("alone/.gitignore=* alone/a=1", "", "alone/b", "alone/b"),
+    (".gitignore=*.o", "", ":(top)x.o new/x.o :y", ":(top)x.o new/x.o"),
+    ("", "", "above.x d/above.x a", "above.x d/above.x"),
+)
+"""Made before the first copy, made before the second; paths; those that were ignored at first."""
+
+
+@pytest.mark.parametrize(("first", "then", "paths", "ignored"), IGNORED)
+def test_ignored_files_are_those_of_the_rules_of_then(
+    tmp_path: Path, first: str, then: str, paths: str, ignored: str
+) -> None:
+    user_git(tmp_path, "init", "-q")
+    (tmp_path / ".gitignore").write_text("*.x\n")
     one = Kept(tmp_path)
-    one.act("a.o=1 d/b.o=1 c=1")
-    assert one.repository.ignored(["a.o", "d/b.o", "c"]) == set()
-    one.act(".gitignore=*.o")
-    assert one.repository.ignored(["a.o", "d/b.o", "c", "gone.o"]) == {"a.o", "d/b.o", "gone.o"}
-    with pytest.raises(CheckpointError, match="exit code 128"):
-        one.repository.ignored([f"{tmp_path}/outside"])
+    one.act(first)
+    before = one.repository.files(one.repository.take())
+    one.act(then)
+    after = one.repository.files(one.repository.take())
+    assert one.repository.ignored(paths.split(), before, after) == {*ignored.split()}
+    with pytest.raises(CheckpointError, match="is outside repository"):
+        one.repository.ignored(["../../outside"], before, after)
+    assert one.repository.ignored([], before, after) == set()
+    assert not [*one.place.glob("tmp*")]
 
 
 # --- git that fails -------------------------------------------------------------------------------
@@ -434,6 +458,21 @@ def test_an_index_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
     index.write_bytes(index.read_bytes()[:-10] + bytes(10))
     assert one.files(one.repository.take()) == ["a=2"]
     assert one.repository.touched == {"a"}
+
+
+def test_after_the_end_of_the_users_repository_the_tree_is_kept_anew(tmp_path: Path) -> None:
+    one = Kept(tmp_path)
+    one.act("a=1 d/b=1")
+    for words in ("init -q", "add -A", "-c user.name=n -c user.email=e commit -qm first"):
+        user_git(one.tree, *words.split())
+    borrowed = one.repository.take()
+    one.act(".git- a=2")
+    found = one.repository.take()
+    assert sorted(one.files(found)) == ["a=2", "d/b=1"]
+    assert one.repository.touched == {"a", "d/b"}, "nobody knows what has changed"
+    assert one.repository.has(found.tree)
+    assert not one.repository.has(borrowed.tree)
+    assert one.repository.take() == found
 
 
 def test_after_the_end_nothing_is_kept(tmp_path: Path) -> None:
