@@ -20,6 +20,7 @@ from longrein.events import (
     CheckpointTaken,
     Entry,
     Opened,
+    PrefixSet,
     Rewound,
     TaskEnded,
     TaskStarted,
@@ -77,20 +78,46 @@ async def test_the_tree_from_before_is_in_the_log_before_a_file_is_put_back(
 ) -> None:
     harness = CheckpointHarness(tmp_path)
     (harness.tree / "a").write_text("0")
-    put, stored = tree_restore._write, list[str]()
+    put, stored, flushes = tree_restore._write, list[tuple[str, bool]](), list[bool]()
 
     def write(*given: Any) -> None:
         taken = [e.event for e in harness.entries() if isinstance(e.event, CheckpointTaken)]
-        stored.append(taken[-1].when)
+        stored.append((taken[-1].when, flushes[-1]))
         put(*given)
 
     monkeypatch.setattr(tree_restore, "_write", write)
     async with harness.session(Script(*turns([[], ["echo 1 > a"]]))) as session:
         await turn(session, "begin")
         await turn(session, "go on")
+        commit = session.commit
+
+        async def noted(*, flush: bool = False, **more: Any) -> None:
+            flushes.append(flush)
+            await commit(flush=flush, **more)
+
+        session.commit = noted  # type: ignore[method-assign]
         await back(session, harness.ends()[0])
     assert (harness.tree / "a").read_text() == "0"
-    assert stored == ["rewind"]
+    assert stored == [("rewind", True)]
+    assert flushes[:2] == [True, True], "before and after"
+
+
+async def test_after_a_rewind_the_model_of_now_answers(tmp_path: Path) -> None:
+    harness = CheckpointHarness(tmp_path)
+
+    def stated() -> list[Entry]:
+        return [entry for entry in harness.entries() if isinstance(entry.event, PrefixSet)]
+
+    async with harness.session(Script(*turns([[], [], []]))) as session:
+        await turn(session, "begin")
+        session.append(session.deps.prefix(session.deps.model, "model"))
+        await turn(session, "go on")
+        *_, last = before = stated()
+        assert len(before) == 2
+        await back(session, harness.ends()[0])
+        assert stated() == before, "what was stated last is in force still"
+        assert session.state.prefix == last.event
+        assert session.state.prefix_seq == last.seq
 
 
 async def test_a_rewind_of_a_rewind_gives_the_tree_from_before(tmp_path: Path) -> None:

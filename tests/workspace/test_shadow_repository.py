@@ -13,7 +13,12 @@ import pytest
 from longrein.workspace import shadow_repository
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.shadow_repository import EMPTY_TREE, ShadowRepository
-from longrein.workspace.tree_records import CheckpointError, TreeRecord
+from longrein.workspace.tree_records import (
+    CheckpointError,
+    TreeRecord,
+    decode_records,
+    encode_records,
+)
 from tests.support.tree_operations import user_git
 
 GIT = shutil.which("git")
@@ -458,6 +463,13 @@ def test_an_index_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
     index.write_bytes(index.read_bytes()[:-10] + bytes(10))
     assert one.files(one.repository.take()) == ["a=2"]
     assert one.repository.touched == {"a"}
+
+
+def test_equal_records_have_equal_bytes() -> None:
+    one = {name: TreeRecord("t", 0o022, {"a": 0o600, "b": 0o755}) for name in "xy"}
+    other = {name: TreeRecord("t", 0o022, {"b": 0o755, "a": 0o600}) for name in "yx"}
+    assert encode_records(one) == encode_records(other)
+    assert decode_records(encode_records(one)) == other
 
 
 def test_after_the_end_of_the_users_repository_the_tree_is_kept_anew(tmp_path: Path) -> None:
