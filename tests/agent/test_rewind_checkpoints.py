@@ -27,7 +27,7 @@ from longrein.events import (
     ToolEnded,
 )
 from longrein.store import fork_log
-from longrein.workspace import shadow_repository, tree_restore
+from longrein.workspace import folder_stamps, shadow_repository, tree_restore
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError
 from tests.agent.disk_harness import SESSION, Script, call, says, turn
@@ -560,7 +560,7 @@ def test_a_new_file_is_found_though_only_changed_folders_are_listed(
         "top": "1",
     }.items():
         (tree / name).write_text(text)
-    began_ns = tree.stat().st_mtime_ns - 10**11
+    monkeypatch.setattr(folder_stamps, "SETTLED_NS", -(10**15))  # each change is old enough
     store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
     store.repository(str(tree))
     run = shadow_repository.ShadowRepository._start
@@ -573,8 +573,8 @@ def test_a_new_file_is_found_though_only_changed_folders_are_listed(
 
     def found() -> tuple[set[str], bool]:
         for folder in [path for path in tree.rglob("*") if path.is_dir()] + [tree]:
-            if folder.stat().st_mtime_ns > began_ns:  # each change is older than two seconds
-                os.utime(folder, ns=(0, folder.stat().st_mtime_ns - 10**12))
+            if folder.stat().st_mtime_ns != 10**18:  # as `touch -r` and `cp -a` set it back
+                os.utime(folder, ns=(0, 10**18))
         listed.clear()
         _, records = store.take([str(tree)])
         return set(store.repository(str(tree)).files(records[str(tree)])), any(listed)
@@ -641,7 +641,10 @@ async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(
         f"f{n}": str(n) for n in range(4)
     }
     (rewound,) = [entry.event for entry in harness.entries() if isinstance(entry.event, Rewound)]
-    assert all(put.done for put in rewound.files)
+    named = sorted((Path(put.path).name, put.done, put.removed) for put in rewound.files)
+    assert named == [*((f"f{n}", True, False) for n in range(4)), ("g", True, True)], (
+        "what was done before the kill too"
+    )
 
 
 async def test_a_fork_has_the_checkpoints_of_its_parent_and_both_go_on(tmp_path: Path) -> None:
