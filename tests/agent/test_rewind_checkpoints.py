@@ -102,6 +102,17 @@ async def test_the_tree_from_before_is_in_the_log_before_a_file_is_put_back(
     assert flushes[:2] == [True, True], "before and after"
 
 
+async def test_edits_before_the_first_command_are_undone_with_it(tmp_path: Path) -> None:
+    harness = CheckpointHarness(tmp_path)
+    commands = ["write a=1", "write b=1", "echo 2 > b; echo 2 > c"]
+    async with harness.session(Script(*turns([[], commands]))) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        assert picture(harness.tree).keys() == {"a", "b", "c"}
+        assert await back(session, harness.ends()[0]) == []
+        assert picture(harness.tree) == {}
+
+
 async def test_after_a_rewind_the_model_of_now_answers(tmp_path: Path) -> None:
     harness = CheckpointHarness(tmp_path)
 
