@@ -371,7 +371,9 @@ def test_what_was_taken_out_and_whose_place_was_written_since_is_kept_beside(
     assert (tmp_path / "file.theirs").read_bytes() == THEIRS
 
 
-def test_what_a_living_process_makes_is_left_alone(tmp_path: Path) -> None:
+def test_what_a_living_process_makes_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in (
         f".longrein-{os.getpid()}-7.tmp",
         f".longrein-{os.getpid()}.0-8.tmp",
@@ -386,6 +388,14 @@ def test_what_a_living_process_makes_is_left_alone(tmp_path: Path) -> None:
     alive = process(os.getpid())
     assert alive is not None
     assert new_temp_file().owner == f"{os.getpid()}.{alive.start}"
+
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refused)
+    (tmp_path / ".longrein-7-9.tmp").write_bytes(b"of another user")
+    assert recover_temp_files([str(tmp_path)]) == []
+    assert len(os.listdir(tmp_path)) == 4
 
 
 def test_the_first_write_to_a_folder_removes_what_dead_processes_left(path: Path) -> None:

@@ -225,6 +225,10 @@ def test_a_look_that_trusts_the_watch_finds_what_was_written(
     assert one.repository.take(trusts_watch=True).folders == ("d",)
     check("d/e=1", "d/e")
     check(".gitignore=*.a", ".gitignore a.o c.o")
+    one.act("in! look look look")
+    check("b=9", "b")
+    skipped = {"grows": "larger than 0 MB", "in": shadow_repository.INNER}
+    assert one.repository.take(trusts_watch=True).skipped == skipped
 
 
 def test_a_folder_that_no_look_has_come_to_is_found_when_it_has_a_file(
@@ -339,6 +343,27 @@ def test_the_newest_checkpoints_are_kept_within_the_space(tmp_path: Path) -> Non
     assert one.files(records[4]) != []
     assert not list(one.place.glob("objects/??")) or not list(one.place.glob("objects/??/*"))
     assert len(list(one.place.glob("objects/pack/*.pack"))) == 1
+
+
+def test_roots_share_the_space_and_what_was_dropped_is_forgotten(tmp_path: Path) -> None:
+    roots, names = [tmp_path / "x", tmp_path / "y"], list[str]()
+    store = CheckpointStore(str(tmp_path / "store"), dict(os.environ))
+    for number in range(4):
+        for root in roots:
+            root.mkdir(exist_ok=True)
+            noise = random.Random(f"{root.name}{number}").randbytes(10_000)
+            (root / "noise").write_text(noise.hex())
+        name, records = store.take([*map(str, roots)])
+        names.append(name)
+        for root, record in records.items():
+            kept = Path(store.repository(root).folder, "refs/kept", record.tree)
+            os.utime(kept, ns=(number, number))
+    assert store.shrink(1 << 20) == 0
+    largest = max(store.repository(str(root)).size_bytes() for root in roots)
+    assert store.shrink(2 * largest) == 0
+    assert store.shrink(largest + 4_000) == 4
+    assert [bool(store.records(name)) for name in names] == [False, False, True, True]
+    assert [store.load(name).keys() for name in names[2:]] == [{*map(str, roots)}] * 2
 
 
 def test_new_contents_go_to_another_repository_once(tmp_path: Path) -> None:
