@@ -106,6 +106,15 @@ def test_all_that_changed_is_as_it_was(trees: Trees) -> None:
     assert {*done.split()} == {"-" * (name in removed) + name for name in changed}
 
 
+def test_a_mode_is_restored_in_the_file_itself(trees: Trees) -> None:
+    name = trees.take("a=1")
+    os.link(trees.tree / "a", trees.folder / "outside")
+    trees.act("a:600")
+    assert trees.back(trees.plan(name)) == ("a", {})
+    assert (trees.tree / "a").samefile(trees.folder / "outside")
+    assert stat.S_IMODE((trees.folder / "outside").stat().st_mode) == 0o644
+
+
 def test_what_was_ignored_or_left_out_stays_and_is_named(
     trees: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
