@@ -259,6 +259,7 @@ def test_a_root_in_another_one_is_kept_with_it(tmp_path: Path) -> None:
     [
         ("", 0o022),
         ("a=1 a:600", 0o066),
+        ("a=1 a:666", 0o000),
         ("a=1 b=1 c=1 a:600 b:600", 0o066),
         ("a=1 b=1 c=1 a:600 b:664 c:664", 0o002),
         ("a=1 b=1 c=1 a:600 b:755 c:755", 0o066),
