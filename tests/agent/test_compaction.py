@@ -194,8 +194,13 @@ async def test_uncompact_brings_back_the_very_items(harness: DiskHarness) -> Non
         assert said_by(session.state.items) != before
         await turn(session, Uncompact())
         assert said_by(session.state.items) == before
-        await turn(session, Uncompact())
+        heard: list[str] = []
+        session.notice = heard.append  # type: ignore[method-assign]
+        for message in (Uncompact(), Uncompact(3)):
+            await turn(session, message)
     assert len(of(harness.entries(), Restored)) == 1, "the second time there is nothing to undo"
+    nothing = "there is no compaction to undo"
+    assert heard == [nothing, f"{nothing} at r3; those that can be undone: none"]
 
 
 async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction(

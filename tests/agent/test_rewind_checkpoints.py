@@ -20,13 +20,14 @@ from longrein.events import (
     CheckpointTaken,
     Entry,
     Opened,
+    PrefixSet,
     Rewound,
     TaskEnded,
     TaskStarted,
     ToolEnded,
 )
 from longrein.store import fork_log
-from longrein.workspace import shadow_repository, tree_restore
+from longrein.workspace import folder_stamps, shadow_repository, tree_restore
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError
 from tests.agent.disk_harness import SESSION, Script, call, says, turn
@@ -77,20 +78,57 @@ async def test_the_tree_from_before_is_in_the_log_before_a_file_is_put_back(
 ) -> None:
     harness = CheckpointHarness(tmp_path)
     (harness.tree / "a").write_text("0")
-    put, stored = tree_restore._write, list[str]()
+    put, stored, flushes = tree_restore._write, list[tuple[str, bool]](), list[bool]()
 
     def write(*given: Any) -> None:
         taken = [e.event for e in harness.entries() if isinstance(e.event, CheckpointTaken)]
-        stored.append(taken[-1].when)
+        stored.append((taken[-1].when, flushes[-1]))
         put(*given)
 
     monkeypatch.setattr(tree_restore, "_write", write)
     async with harness.session(Script(*turns([[], ["echo 1 > a"]]))) as session:
         await turn(session, "begin")
         await turn(session, "go on")
+        commit = session.commit
+
+        async def noted(*, flush: bool = False, **more: Any) -> None:
+            flushes.append(flush)
+            await commit(flush=flush, **more)
+
+        session.commit = noted  # type: ignore[method-assign]
         await back(session, harness.ends()[0])
     assert (harness.tree / "a").read_text() == "0"
-    assert stored == ["rewind"]
+    assert stored == [("rewind", True)]
+    assert flushes[:2] == [True, True], "before and after"
+
+
+async def test_edits_before_the_first_command_are_undone_with_it(tmp_path: Path) -> None:
+    harness = CheckpointHarness(tmp_path)
+    commands = ["write a=1", "write b=1", "echo 2 > b; echo 2 > c"]
+    async with harness.session(Script(*turns([[], commands]))) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        assert picture(harness.tree).keys() == {"a", "b", "c"}
+        assert await back(session, harness.ends()[0]) == []
+        assert picture(harness.tree) == {}
+
+
+async def test_after_a_rewind_the_model_of_now_answers(tmp_path: Path) -> None:
+    harness = CheckpointHarness(tmp_path)
+
+    def stated() -> list[Entry]:
+        return [entry for entry in harness.entries() if isinstance(entry.event, PrefixSet)]
+
+    async with harness.session(Script(*turns([[], [], []]))) as session:
+        await turn(session, "begin")
+        session.append(session.deps.prefix(session.deps.model, "model"))
+        await turn(session, "go on")
+        *_, last = before = stated()
+        assert len(before) == 2
+        await back(session, harness.ends()[0])
+        assert stated() == before, "what was stated last is in force still"
+        assert session.state.prefix == last.event
+        assert session.state.prefix_seq == last.seq
 
 
 async def test_a_rewind_of_a_rewind_gives_the_tree_from_before(tmp_path: Path) -> None:
@@ -129,16 +167,43 @@ async def test_only_calls_that_may_change_files_have_checkpoints(tmp_path: Path)
     assert not any(one.problem for one in events)
 
 
-async def test_files_that_were_ignored_then_are_not_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "users_rules", "left", "kept"),
+    [
+        ("rm .gitignore", "", ".gitignore secret", "secret"),
+        ("echo > .gitignore", "mine\n", ".gitignore secret", ".gitignore secret"),
+        ("git add -f secret", "", ".gitignore secret", "secret"),
+        ("git add -f secret; echo 2 > secret", "", ".gitignore secret", "secret"),
+        (
+            "echo new > .gitignore; echo 1 > new.c; echo 1 > new",
+            "",
+            ".gitignore new secret",
+            "secret",
+        ),
+    ],
+)
+async def test_files_that_were_ignored_then_are_not_removed(
+    tmp_path: Path, command: str, users_rules: str, left: str, kept: str
+) -> None:
     harness = CheckpointHarness(tmp_path)
+    user_git(harness.tree, "init", "-q")
     (harness.tree / ".gitignore").write_text("secret\n")
     (harness.tree / "secret").write_text("key")
-    async with harness.session(Script(*turns([[], ["rm .gitignore", "echo 1 > a"]]))) as session:
+    async with harness.session(Script(*turns([[], [command, "echo 1 > a"]]))) as session:
         await turn(session, "begin")
         await turn(session, "go on")
-        kept = await back(session, harness.ends()[0])
-        assert kept == ["secret `.gitignore` excluded it then, so it may be older"]
-        assert sorted(path.name for path in harness.tree.iterdir()) == [".gitignore", "secret"]
+        if users_rules:
+            (harness.tree / ".gitignore").write_text(users_rules)
+        preview = await session.preview_rewind(harness.ends()[0])
+        why = {".gitignore": "it was changed since by somebody else"}
+        why["secret"] = "`.gitignore` excluded it then, so it may be older"
+        named = [f"{name} {why[name]}" for name in kept.split()]
+        assert [f"{Path(put.path).name} {put.why}" for put in preview.kept] == named
+        assert await back(session, harness.ends()[0]) == named
+        found = {path.name for path in harness.tree.iterdir()} - {".git"}
+        assert found == {*left.split()}
+        rules = (harness.tree / ".gitignore").read_text()
+        assert rules == (users_rules or "secret\n")
 
 
 async def test_a_work_tree_that_a_command_removed_comes_back(tmp_path: Path) -> None:
@@ -506,7 +571,7 @@ def test_a_new_file_is_found_though_only_changed_folders_are_listed(
         "top": "1",
     }.items():
         (tree / name).write_text(text)
-    began_ns = tree.stat().st_mtime_ns - 10**11
+    monkeypatch.setattr(folder_stamps, "SETTLED_NS", -(10**15))  # each change is old enough
     store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
     store.repository(str(tree))
     run = shadow_repository.ShadowRepository._start
@@ -519,8 +584,8 @@ def test_a_new_file_is_found_though_only_changed_folders_are_listed(
 
     def found() -> tuple[set[str], bool]:
         for folder in [path for path in tree.rglob("*") if path.is_dir()] + [tree]:
-            if folder.stat().st_mtime_ns > began_ns:  # each change is older than two seconds
-                os.utime(folder, ns=(0, folder.stat().st_mtime_ns - 10**12))
+            if folder.stat().st_mtime_ns != 10**18:  # as `touch -r` and `cp -a` set it back
+                os.utime(folder, ns=(0, 10**18))
         listed.clear()
         _, records = store.take([str(tree)])
         return set(store.repository(str(tree)).files(records[str(tree)])), any(listed)
@@ -587,7 +652,10 @@ async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(
         f"f{n}": str(n) for n in range(4)
     }
     (rewound,) = [entry.event for entry in harness.entries() if isinstance(entry.event, Rewound)]
-    assert all(put.done for put in rewound.files)
+    named = sorted((Path(put.path).name, put.done, put.removed) for put in rewound.files)
+    assert named == [*((f"f{n}", True, False) for n in range(4)), ("g", True, True)], (
+        "what was done before the kill too"
+    )
 
 
 async def test_a_fork_has_the_checkpoints_of_its_parent_and_both_go_on(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from longrein.agent.rewind_trees import (
     NOT_KEPT,
     OldContent,
     RootPlan,
+    _older_contents,
     carry_out,
     make_plan,
 )
@@ -21,6 +22,7 @@ from longrein.events import FileChanged
 from longrein.workspace import shadow_repository
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError
+from tests.agent.test_rewind_log import entries
 from tests.support.tree_operations import picture
 from tests.workspace.test_shadow_repository import CHANGES, Kept
 
@@ -104,6 +106,15 @@ def test_all_that_changed_is_as_it_was(trees: Trees) -> None:
     assert {*done.split()} == {"-" * (name in removed) + name for name in changed}
 
 
+def test_a_mode_is_restored_in_the_file_itself(trees: Trees) -> None:
+    name = trees.take("a=1")
+    os.link(trees.tree / "a", trees.folder / "outside")
+    trees.act("a:600")
+    assert trees.back(trees.plan(name)) == ("a", {})
+    assert (trees.tree / "a").samefile(trees.folder / "outside")
+    assert stat.S_IMODE((trees.folder / "outside").stat().st_mode) == 0o644
+
+
 def test_what_was_ignored_or_left_out_stays_and_is_named(
     trees: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +193,34 @@ def test_edited_files_become_older_than_the_checkpoint(trees: Trees) -> None:
     }
     texts = {path: (trees.tree / path).read_text() for path in ("a", "program", "back", "lost")}
     assert texts == {"a": "0", "program": "0", "back": "0", "lost": "1"}
+
+
+@pytest.mark.parametrize(
+    ("words", "to", "found"),
+    [
+        ("f:1 f:1>2", 1, "1 2 kept"),
+        ("f:1 f:1>2", 2, None),
+        ("f:1>2 g:5", 1, None),
+        ("f:1>2 f:2 f:2>1", 2, "2 1 kept"),
+        ("f:1 f:1>2 f:2>1", 1, None),
+        ("g:5 f:>2", 1, "- 2 lost"),
+        ("f:1! f:1>2", 1, "1 2 lost"),
+        ("f:1 f:1>2/u", 1, "1 merged kept"),
+        ("f:1>2/u f:2 f:2>3", 1, "2 3 kept"),
+    ],
+)
+def test_edits_before_the_first_checkpoint_are_known(
+    words: str, to: int, found: str | None
+) -> None:
+    """The content to restore, the one that the edits left, and whether the first one is kept."""
+    older = _older_contents(str.encode, entries(words), to).get("f")
+    if found is None:
+        assert older is None
+        return
+    assert older is not None
+    kept = "lost" if older.read is None else "kept"
+    assert f"{older.hash or '-'} {older.replaced} {kept}" == found
+    assert older.read is None or older.read() == older.hash.encode()
 
 
 def test_what_changes_between_the_plan_and_the_restore_stays(trees: Trees) -> None:

@@ -161,6 +161,7 @@ class Files:
             FilePut("f", False, "somebody else's change was merged into it"),
             "2",
         ),
+        ("f:1>2/u f:2 f:2>3", "3", "", FilePut("f", True), "2"),  # merged before
         ("f:1>2 g:5", "2", "", None, "2"),
         ("f:1 f:1>2 f:2>1", "1", "", None, "1"),
     ],

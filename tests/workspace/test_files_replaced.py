@@ -1,19 +1,22 @@
 """Replacing a file while others write it: no text is lost, not even by a kill in the middle."""
 
 import contextlib
+import ctypes
 import hashlib
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from longrein.workspace import ReplaceResult, atomic_write, recover_temp_files
-from longrein.workspace.atomic_write import replace
+from longrein.workspace.atomic_write import exchange, new_temp_file, replace
 from longrein.workspace.files import read
 from longrein.workspace.supervisor.openat import Folder, open_folder
+from longrein.workspace.supervisor.process_tree import process
 from tests.timeouts import HANG_S
 
 OLD, OURS, THEIRS = b"base\n", b"base ours\n", b"base theirs\n"
@@ -215,6 +218,30 @@ def test_a_new_file_replaces_nobody(path: Path) -> None:
     assert replace(str(path) + "2", OURS, expect="") == ReplaceResult(OURS)
 
 
+def test_an_exchange_without_a_second_file_is_refused_and_changes_nothing(
+    path: Path, way: str
+) -> None:
+    assert way
+    with open_folder(str(path.parent)) as folder, pytest.raises(FileNotFoundError):
+        exchange(folder, "file", "gone")
+    assert os.listdir(path.parent) == ["file"]
+    assert path.read_bytes() == OLD
+
+
+def test_a_c_library_without_the_function_exchanges_by_the_system_call(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    without = SimpleNamespace(syscall=library.syscall)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: without)
+    monkeypatch.setattr(atomic_write, "_renameat2", atomic_write._renameat2.__wrapped__)
+    (path.parent / "other").write_bytes(THEIRS)
+    with open_folder(str(path.parent)) as folder:
+        assert atomic_write._rename(folder, "file", "other", atomic_write.EXCHANGE)
+    assert (path.read_bytes(), (path.parent / "other").read_bytes()) == (THEIRS, OLD)
+    (path.parent / "other").unlink()
+
+
 def test_a_file_system_that_can_neither_exchange_nor_link_still_writes(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,7 +371,9 @@ def test_what_was_taken_out_and_whose_place_was_written_since_is_kept_beside(
     assert (tmp_path / "file.theirs").read_bytes() == THEIRS
 
 
-def test_what_a_living_process_makes_is_left_alone(tmp_path: Path) -> None:
+def test_what_a_living_process_makes_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in (
         f".longrein-{os.getpid()}-7.tmp",
         f".longrein-{os.getpid()}.0-8.tmp",
@@ -356,6 +385,24 @@ def test_what_a_living_process_makes_is_left_alone(tmp_path: Path) -> None:
     )
     assert recover_temp_files([str(tmp_path), "/none"]) == []
     assert len(os.listdir(tmp_path)) == 3
+    alive = process(os.getpid())
+    assert alive is not None
+    assert new_temp_file().owner == f"{os.getpid()}.{alive.start}"
+
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refused)
+    (tmp_path / ".longrein-7-9.tmp").write_bytes(b"of another user")
+    assert recover_temp_files([str(tmp_path)]) == []
+    assert len(os.listdir(tmp_path)) == 4
+
+
+def test_the_first_write_to_a_folder_removes_what_dead_processes_left(path: Path) -> None:
+    left = path.with_name(f".longrein-{os.getpid()}.12-9.tmp")
+    left.write_bytes(b"of an earlier process with this number")
+    put(path)
+    assert os.listdir(path.parent) == ["file"]
 
 
 # --- two longreins -------------------------------------------------------------------------------

@@ -175,19 +175,22 @@ def test_an_emptied_folder_is_found_by_the_look_that_misses_its_files(tree: Path
     assert store.take([str(tree)])[1][str(tree)].folders == ("src",)
 
 
-@pytest.mark.parametrize("staged_at_first", [True, False])
-def test_what_is_borrowed_from_the_user_outlives_what_he_throws_away(
-    tree: Path, *, staged_at_first: bool
-) -> None:
+@pytest.mark.parametrize("when", ["staged at first", "staged later", "committed later"])
+def test_what_is_borrowed_from_the_user_outlives_what_he_throws_away(tree: Path, when: str) -> None:
     git(tree, "init", "-q")
     git(tree, "commit", "-q", "--allow-empty", "-m", "none")
     store = CheckpointStore(str(tree.parent.parent / "kept"), dict(os.environ))
-    if not staged_at_first:
+    if when != "staged at first":
         store.take([str(tree)])
         (tree / "src/b").write_text("staged later")
     git(tree, "add", "-A")
     git(tree, "write-tree")
+    if when == "committed later":
+        git(tree, "commit", "-q", "-m", "thrown away")
     name, _ = store.take([str(tree)])
+    if when == "committed later":
+        git(tree, "reset", "-q", "--soft", "HEAD^")
+        git(tree, "reflog", "expire", "--expire=now", "--all")
     git(tree, "rm", "-rq", "--cached", ".")
     git(tree, "gc", "-q", "--prune=now")
     record = store.load(name)[str(tree)]

@@ -95,14 +95,19 @@ def test_the_cache_of_a_project_lies_where_the_user_may_write(
 
 def test_stamps_are_trusted_once_they_are_settled(tmp_path: Path) -> None:
     stamps = FolderStamps(str(tmp_path))
-    changed = tmp_path.stat().st_mtime_ns
-    settled = changed + SETTLED_NS
+    settled = tmp_path.stat().st_ctime_ns + SETTLED_NS
     assert [stamps.look(now) for now in (settled, settled)] == [True, True]
     assert [stamps.look(now) for now in (settled + 1, settled + 1)] == [True, False]
-    os.utime(tmp_path, ns=(changed - 1, changed - 1))
-    assert [stamps.look(settled), stamps.look(settled)] == [True, False]
+    before = tmp_path.stat()
+    while tmp_path.stat().st_ctime_ns == before.st_ctime_ns:
+        (tmp_path / "new").write_text("")
+        (tmp_path / "new").unlink()
+        os.utime(tmp_path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert tmp_path.stat().st_mtime_ns == before.st_mtime_ns
+    later = settled + 10**12
+    assert [stamps.look(later), stamps.look(later)] == [True, False]
     stamps.complete = False
-    assert stamps.look(settled)
+    assert stamps.look(later)
 
 
 def test_stamps_know_all_folders_above_a_file(tmp_path: Path) -> None:
@@ -124,7 +129,7 @@ def test_folders_that_cannot_be_read_are_known(
     monkeypatch.setattr(os, "access", lambda *_: readable)
     stamps = FolderStamps(str(tmp_path))
     stamps.add(["x/a"])
-    settled = (tmp_path / "x").stat().st_mtime_ns + 2 * SETTLED_NS
+    settled = (tmp_path / "x").stat().st_ctime_ns + 2 * SETTLED_NS
     assert stamps.look(settled)
     assert stamps.closed == closed
     assert not stamps.look(settled)

@@ -2,11 +2,13 @@
 tick of the clock, the lock of a git that was killed, a zombie, the flush of a task's end.
 """
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
+from longrein.workspace import tree_restore
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.supervisor.process_tree import process
 from longrein.workspace.supervisor.spool_writer import write_end
@@ -58,6 +60,21 @@ def test_a_file_that_changed_since_the_look_is_neither_replaced_nor_removed(
     )
     assert failed == {str(tree / "a"): CHANGED_NOW}
     assert (tree / "a").read_text() == "of the user, just now"
+
+
+def test_a_file_that_cannot_be_written_stays_and_nothing_lies_about(
+    store: CheckpointStore, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = target(store, tree, "old", was=True)
+    assert one.then is not None
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tree_restore, "write_all", full)
+    failed = put_files({one.then.blob: [one]}, store.repository(str(tree)).contents)
+    assert failed == {str(tree / "a"): "No space left on device"}
+    assert [(path.name, path.read_text()) for path in tree.iterdir()] == [("a", "1")]
 
 
 def test_a_file_that_came_since_the_look_is_not_replaced(

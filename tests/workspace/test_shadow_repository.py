@@ -13,7 +13,12 @@ import pytest
 from longrein.workspace import shadow_repository
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.shadow_repository import EMPTY_TREE, ShadowRepository
-from longrein.workspace.tree_records import CheckpointError, TreeRecord
+from longrein.workspace.tree_records import (
+    CheckpointError,
+    TreeRecord,
+    decode_records,
+    encode_records,
+)
 from tests.support.tree_operations import user_git
 
 GIT = shutil.which("git")
@@ -220,6 +225,10 @@ def test_a_look_that_trusts_the_watch_finds_what_was_written(
     assert one.repository.take(trusts_watch=True).folders == ("d",)
     check("d/e=1", "d/e")
     check(".gitignore=*.a", ".gitignore a.o c.o")
+    one.act("in! look look look")
+    check("b=9", "b")
+    skipped = {"grows": "larger than 0 MB", "in": shadow_repository.INNER}
+    assert one.repository.take(trusts_watch=True).skipped == skipped
 
 
 def test_a_folder_that_no_look_has_come_to_is_found_when_it_has_a_file(
@@ -250,6 +259,7 @@ def test_a_root_in_another_one_is_kept_with_it(tmp_path: Path) -> None:
     [
         ("", 0o022),
         ("a=1 a:600", 0o066),
+        ("a=1 a:666", 0o000),
         ("a=1 b=1 c=1 a:600 b:600", 0o066),
         ("a=1 b=1 c=1 a:600 b:664 c:664", 0o002),
         ("a=1 b=1 c=1 a:600 b:755 c:755", 0o066),
@@ -336,6 +346,27 @@ def test_the_newest_checkpoints_are_kept_within_the_space(tmp_path: Path) -> Non
     assert len(list(one.place.glob("objects/pack/*.pack"))) == 1
 
 
+def test_roots_share_the_space_and_what_was_dropped_is_forgotten(tmp_path: Path) -> None:
+    roots, names = [tmp_path / "x", tmp_path / "y"], list[str]()
+    store = CheckpointStore(str(tmp_path / "store"), dict(os.environ))
+    for number in range(4):
+        for root in roots:
+            root.mkdir(exist_ok=True)
+            noise = random.Random(f"{root.name}{number}").randbytes(10_000)
+            (root / "noise").write_text(noise.hex())
+        name, records = store.take([*map(str, roots)])
+        names.append(name)
+        for root, record in records.items():
+            kept = Path(store.repository(root).folder, "refs/kept", record.tree)
+            os.utime(kept, ns=(number, number))
+    assert store.shrink(1 << 20) == 0
+    largest = max(store.repository(str(root)).size_bytes() for root in roots)
+    assert store.shrink(2 * largest) == 0
+    assert store.shrink(largest + 4_000) == 4
+    assert [bool(store.records(name)) for name in names] == [False, False, True, True]
+    assert [store.load(name).keys() for name in names[2:]] == [{*map(str, roots)}] * 2
+
+
 def test_new_contents_go_to_another_repository_once(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
@@ -363,14 +394,38 @@ def test_new_contents_go_to_another_repository_once(tmp_path: Path) -> None:
         there.repository.read_pack(b"PACK, but damaged")
 
 
-def test_ignored_files_are_those_of_the_rules_of_now(tmp_path: Path) -> None:
+IGNORED = (
+    ("", "", "a.o d/a.o", ""),
+    (".gitignore=*.o", "", "a.o d/a.o a.c", "a.o d/a.o"),
+    ("", ".gitignore=*.o", "a.o", ""),
+    (".gitignore=*.o", ".gitignore-", "a.o a.c", "a.o"),
+    (".gitignore=*.o", ".gitignore=*.c", "a.o a.c", "a.o"),
+    ("d/.gitignore=/*.o", "d- d=1", "d/a.o d/d/a.o a.o", "d/a.o"),
+    ("d/.gitignore=*.o", ".gitignore=!*.o", "d/a.o", "d/a.o"),
+    (".gitignore=built", "", "built/a d/built/a built.c", "built/a d/built/a"),
+    ("alone/.gitignore=* alone/a=1", "", "alone/b", "alone/b"),
+    (".gitignore=*.o", "", ":(top)x.o new/x.o :y", ":(top)x.o new/x.o"),
+    ("", "", "above.x d/above.x a", "above.x d/above.x"),
+)
+"""Made before the first copy, made before the second; paths; those that were ignored at first."""
+
+
+@pytest.mark.parametrize(("first", "then", "paths", "ignored"), IGNORED)
+def test_ignored_files_are_those_of_the_rules_of_then(
+    tmp_path: Path, first: str, then: str, paths: str, ignored: str
+) -> None:
+    user_git(tmp_path, "init", "-q")
+    (tmp_path / ".gitignore").write_text("*.x\n")
     one = Kept(tmp_path)
-    one.act("a.o=1 d/b.o=1 c=1")
-    assert one.repository.ignored(["a.o", "d/b.o", "c"]) == set()
-    one.act(".gitignore=*.o")
-    assert one.repository.ignored(["a.o", "d/b.o", "c", "gone.o"]) == {"a.o", "d/b.o", "gone.o"}
-    with pytest.raises(CheckpointError, match="exit code 128"):
-        one.repository.ignored([f"{tmp_path}/outside"])
+    one.act(first)
+    before = one.repository.files(one.repository.take())
+    one.act(then)
+    after = one.repository.files(one.repository.take())
+    assert one.repository.ignored(paths.split(), before, after) == {*ignored.split()}
+    with pytest.raises(CheckpointError, match="is outside repository"):
+        one.repository.ignored(["../../outside"], before, after)
+    assert one.repository.ignored([], before, after) == set()
+    assert not [*one.place.glob("tmp*")]
 
 
 # --- git that fails -------------------------------------------------------------------------------
@@ -434,6 +489,28 @@ def test_an_index_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
     index.write_bytes(index.read_bytes()[:-10] + bytes(10))
     assert one.files(one.repository.take()) == ["a=2"]
     assert one.repository.touched == {"a"}
+
+
+def test_equal_records_have_equal_bytes() -> None:
+    one = {name: TreeRecord("t", 0o022, {"a": 0o600, "b": 0o755}) for name in "xy"}
+    other = {name: TreeRecord("t", 0o022, {"b": 0o755, "a": 0o600}) for name in "yx"}
+    assert encode_records(one) == encode_records(other)
+    assert decode_records(encode_records(one)) == other
+
+
+def test_after_the_end_of_the_users_repository_the_tree_is_kept_anew(tmp_path: Path) -> None:
+    one = Kept(tmp_path)
+    one.act("a=1 d/b=1")
+    for words in ("init -q", "add -A", "-c user.name=n -c user.email=e commit -qm first"):
+        user_git(one.tree, *words.split())
+    borrowed = one.repository.take()
+    one.act(".git- a=2")
+    found = one.repository.take()
+    assert sorted(one.files(found)) == ["a=2", "d/b=1"]
+    assert one.repository.touched == {"a", "d/b"}, "nobody knows what has changed"
+    assert one.repository.has(found.tree)
+    assert not one.repository.has(borrowed.tree)
+    assert one.repository.take() == found
 
 
 def test_after_the_end_nothing_is_kept(tmp_path: Path) -> None:

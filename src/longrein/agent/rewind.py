@@ -42,10 +42,7 @@ def rewind(session: Session, to: int, *, files: bool, trees: RestoredTrees | Non
     to = step_end(session.history, to)
     session.append(*(_left(open_call) for open_call in session.state.calls.values()))
     put = restore_files(session, to, trees) if files else ()
-    before = session.state.prefix
     session.append(Rewound(to, put))
-    if before is not session.state.prefix:
-        session.append(session.deps.prefix(session.deps.model, "model"))
 
 
 def restore_files(session: Session, to: int, trees: RestoredTrees | None) -> tuple[FilePut, ...]:

@@ -197,6 +197,8 @@ def _plan_root(
     for full, content in older.items():
         if full in plan.covered:
             _older(plan, wanted, os.path.relpath(full, root), content, was.umask)
+    added = now_files.keys() - then_files.keys() - wanted.keys()
+    ignored = repository.ignored(added, then_files, now_files)
     for path in sorted({*wanted, *now_files}):
         full = os.path.join(root, path)
         present = now_files.get(path)
@@ -208,6 +210,8 @@ def _plan_root(
             plan.kept[full] = foreign.get(path) or foreign[""]
         elif why:
             plan.kept[full] = f"{NOT_KEPT}: {why}"
+        elif path in ignored:
+            plan.kept[full] = IGNORED
         else:
             plan.targets.append(FileTarget(full, present, target))
     for path, why in was.skipped.items():
@@ -276,14 +280,7 @@ def carry_out(plan: RootPlan) -> list[FilePut]:
     recover_temp_files(
         {os.path.dirname(target.path) for target in plan.targets}
     )  # of a restore that was killed
-    rules = [target for target in plan.targets if os.path.basename(target.path) == ".gitignore"]
-    others = [target for target in plan.targets if os.path.basename(target.path) != ".gitignore"]
-    failed = dict(plan.kept)
-    if rules:  # first, so that the rules of then tell which files are left alone
-        failed |= _restore(plan, rules)
-        failed |= _ignored_then(plan, others)
-        others = [target for target in others if target.path not in failed]
-    failed |= _restore(plan, others)
+    failed = plan.kept | _restore(plan, plan.targets)
     for folder in plan.folders:
         try:
             open_folder(folder, make=True).close()
@@ -305,20 +302,6 @@ def _restore(plan: RootPlan, targets: list[FileTarget]) -> dict[str, str]:
         if target.then is not None:
             by_blob.setdefault(target.then.blob, []).append(target)
     return failed | put_files(by_blob, plan.repository.contents)
-
-
-def _ignored_then(plan: RootPlan, targets: Iterable[FileTarget]) -> dict[str, str]:
-    """Return the files that would be removed although they may have been there, ignored."""
-    paths = {
-        os.path.relpath(target.path, plan.root): target.path
-        for target in targets
-        if target.then is None
-    }
-    try:
-        ignored = plan.repository.ignored(paths)
-    except CheckpointError as error:
-        return dict.fromkeys(paths.values(), str(error))
-    return {paths[path]: IGNORED for path in ignored}
 
 
 # --- Rewind of a session --------------------------------------------------------------------------

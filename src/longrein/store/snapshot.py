@@ -108,9 +108,8 @@ def _keep_earlier(folder: str, seq: int) -> None:
         for path in known.values():
             os.unlink(path)
         return
-    if last.seq < seq:
-        known[last.seq] = os.path.join(folder, EARLIER.format(last.seq))
-        os.rename(os.path.join(folder, SNAPSHOT), known[last.seq])
+    known[last.seq] = os.path.join(folder, EARLIER.format(last.seq))
+    os.rename(os.path.join(folder, SNAPSHOT), known[last.seq])
     oldest: dict[tuple[int, int], int] = {}
     for one in sorted(known):
         distance = max(seq - one, 0) // EARLIER_ENTRIES

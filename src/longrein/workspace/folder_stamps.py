@@ -1,5 +1,6 @@
-"""Modification times of the folders of a tree: while none changes, no file was created, removed
-or renamed in it. Also which of the folders cannot be read.
+"""Change times of the folders of a tree: while none changes, no file was created, removed or
+renamed in it. `touch` and `tar` set a modification time back, and no program the change time. Also
+which of the folders cannot be read.
 """
 
 import os
@@ -57,7 +58,7 @@ class FolderStamps:
                 continue
             if _is_closed(full, seen.st_mode):
                 closed.append(path)
-            found[path] = seen.st_mtime_ns if seen.st_mtime_ns < now_ns - SETTLED_NS else 0
+            found[path] = seen.st_ctime_ns if seen.st_ctime_ns < now_ns - SETTLED_NS else 0
         same = found == self._known and closed == self.closed and 0 not in found.values()
         self._known = found or {"": 0}
         self.closed = closed

@@ -10,7 +10,7 @@ import os
 import stat
 import subprocess
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 
@@ -289,13 +289,22 @@ class ShadowRepository:
         if record != self._last:
             self.keep(tree)
         if before is not None:  # all files were read anew
-            self.touched |= self.changed(before, record).keys()
+            self.touched |= self._changed_since(before, record)
         self._last = self._latest = record
         if found.present:  # the index was written just now
             racy_ns = os.stat(self._index).st_mtime_ns - RACY_NS
             self._racy = {path: at for path, at in self._racy.items() if at >= racy_ns}
         self._store_last()
         return record
+
+    def _changed_since(self, before: TreeRecord, record: TreeRecord) -> set[str]:
+        """Return the files that may have changed: all where the trees that the copy before had
+        borrowed are gone from the user's repository.
+        """
+        try:
+            return set(self.changed(before, record))
+        except CheckpointError:
+            return set(self.files(record))
 
     def _look_at(self, written: Mapping[str, bool]) -> _Changes:
         """Compare these files with the index; all others are as they were.
@@ -663,18 +672,49 @@ class ShadowRepository:
             .strip()
         )
 
-    def ignored(self, paths: Iterable[str]) -> set[str]:
-        """Return those of `paths` that the rules of ignored files exclude now. Raises
-        `CheckpointError`.
+    def ignored(
+        self, paths: Collection[str], then: Mapping[str, TreeFile], now: Container[str]
+    ) -> set[str]:
+        """Return those of `paths` that the rules of ignored files exclude in the checkpoint with
+        the files `then`. Rules that are in no checkpoint, such as those above the root, are read
+        from the work tree; `now` has the files of the present one. Raises `CheckpointError`,
+        OSError.
         """
-        given = b"".join(os.fsencode(path) + b"\0" for path in paths)
-        process = self._start(
-            ["check-ignore", "-z", "--stdin", "--no-index"], stdin=subprocess.PIPE
-        )
-        output, _ = process.communicate(given, timeout=GIT_S)
-        if process.returncode not in (0, 1):  # 1 for none
-            raise CheckpointError(f"git: exit code {process.returncode}")
-        return {os.fsdecode(raw) for raw in output.split(b"\0")[:-1]}
+        if not paths:
+            return set()
+        from tempfile import TemporaryDirectory
+
+        prefix = os.path.relpath(self.root, self._top)
+        given = {f"./{os.path.join(prefix, path)}": path for path in paths}
+        with TemporaryDirectory(dir=self.folder) as tree:
+            for rules, text in self._rules(_rules_above(given), prefix, then, now):
+                os.makedirs(os.path.join(tree, os.path.dirname(rules)), exist_ok=True)
+                replace_file(os.path.join(tree, rules), [text], durable=False)
+            words = ["-C", tree, "--work-tree=.", "check-ignore", "-z", "--stdin", "--no-index"]
+            process = self._start(words, plain=True, stdin=subprocess.PIPE)
+            asked = b"".join(os.fsencode(path) + b"\0" for path in given)
+            output = _finish(process, asked, codes=(0, 1))  # 1 for none
+        return {given[os.fsdecode(raw)] for raw in output.split(b"\0")[:-1]}
+
+    def _rules(
+        self,
+        paths: Iterable[str],
+        prefix: str,
+        then: Mapping[str, TreeFile],
+        now: Container[str],
+    ) -> Iterator[tuple[str, bytes]]:
+        """Yield (path, content) of those of the rules at `paths` that there are; see `ignored`."""
+        blobs: dict[str, str] = {}
+        for path in paths:
+            known = os.path.relpath(path, prefix)
+            if known in then:
+                blobs[path] = then[known].blob
+            elif known not in now:
+                with suppress(OSError):
+                    yield path, read(os.path.join(self._top, path))
+        contents = self.contents(blobs.values())
+        for path, (_, data) in zip(blobs, contents, strict=True):
+            yield path, data or b""
 
     def _known(self, record: TreeRecord) -> str:
         if record.tree == EMPTY_TREE:
@@ -896,6 +936,17 @@ class ShadowRepository:
         self._run(words, borrow=borrow, given=b"".join(os.fsencode(path) + b"\0" for path in paths))
 
 
+def _rules_above(paths: Iterable[str]) -> set[str]:
+    """Return the paths that rules of ignored files for `paths` may have."""
+    folders = set[str]()
+    for path in paths:
+        above = os.path.dirname(path)
+        while above and above not in folders:
+            folders.add(above)
+            above = os.path.dirname(above)
+    return {os.path.normpath(os.path.join(folder, IGNORE)) for folder in folders}
+
+
 def _literal(paths: Iterable[str]) -> list[str]:
     return [f":(literal){path}" for path in paths]
 
@@ -927,15 +978,19 @@ def _why_not(path: str, seen: os.stat_result) -> str:
     )
 
 
-def _finish(process: "subprocess.Popen[bytes]", given: bytes | None = None) -> bytes:
-    """Wait for git and return its output. Raises `CheckpointError`."""
+def _finish(
+    process: "subprocess.Popen[bytes]", given: bytes | None = None, codes: Container[int] = (0,)
+) -> bytes:
+    """Wait for git and return its output. Raises `CheckpointError`, also for an exit code that is
+    not one of `codes`.
+    """
     try:
         output, errors = process.communicate(given, timeout=GIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         raise CheckpointError(f"git took longer than {GIT_S:.0f} s") from None
-    if process.returncode:
+    if process.returncode not in codes:
         last = (errors or b"").decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise CheckpointError(f"git: {last or f'exit code {process.returncode}'}")
     return output

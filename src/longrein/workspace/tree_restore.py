@@ -106,7 +106,7 @@ def put_file(target: FileTarget, data: bytes) -> None:
             with suppress(OSError):  # it has other files
                 folder.remove_folder(name)
         _check(folder, name, target.now)
-        if _same_content(target):
+        if target.now is not None and _same_content(target.now, target.then):
             if target.then.permissions:
                 folder.set_mode(name, target.then.permissions)
             return
@@ -123,14 +123,8 @@ def put_file(target: FileTarget, data: bytes) -> None:
             raise
 
 
-def _same_content(target: FileTarget) -> bool:
-    now, then = target.now, target.then
-    return (
-        now is not None
-        and then is not None
-        and now.blob == then.blob
-        and stat.S_IFMT(now.kind) == stat.S_IFMT(then.kind)
-    )
+def _same_content(now: TreeFile, then: TreeFile) -> bool:
+    return now.blob == then.blob and stat.S_IFMT(now.kind) == stat.S_IFMT(then.kind)
 
 
 def _write(folder: Folder, name: str, data: bytes, permissions: int) -> None:
