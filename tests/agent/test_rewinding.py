@@ -3,6 +3,7 @@ wrote there is not.
 """
 
 import re
+import stat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from longrein.agent import Rewind
 from longrein.agent.rewind import CHANGED_SINCE, RestoredTrees, put_back
 from longrein.events import FilePut, Rewound, TurnEnded
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
+from tests.agent.test_rewind_commands import CheckpointHarness
 from tests.agent.test_rewind_log import entries
 
 pytestmark = pytest.mark.anyio
@@ -120,7 +122,7 @@ class Files:
     def resolve(self, path: str, _cwd: str) -> Any:
         return SimpleNamespace(kind="file" if path in self.contents else "")
 
-    def replace(self, path: str, data: bytes, *, expect: str) -> Any:
+    def replace(self, path: str, data: bytes, *, expect: str, mode: int | None) -> Any:
         if self.trouble == "full":
             raise OSError("No space left on device")
         if self.trouble == "changed meanwhile":
@@ -136,6 +138,31 @@ class Files:
         if self.trouble == "lost":
             raise KeyError("no such blob")
         return blob.encode()
+
+
+@pytest.mark.parametrize("harness_of", [DiskHarness, CheckpointHarness])
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o755])
+@pytest.mark.parametrize("steps", ["old=", "old>new", "old=; old=1; old=", "old=; $ touch x"])
+async def test_a_removed_file_comes_back_with_its_permissions(
+    tmp_path: Path, steps: str, mode: int, harness_of: type[DiskHarness]
+) -> None:
+    """`$` runs a command, before which a checkpoint is taken."""
+    harness = harness_of(tmp_path)
+    old = harness.tree / "old"
+    old.write_text("0")
+    old.chmod(mode)
+    script = [says(call("Read", file_path="old")), says("read")]
+    for step in steps.split("; "):
+        command = step.removeprefix("$ ")
+        made = change(step) if command == step else call("Bash", command=command)
+        script.append(says(made))
+    async with harness.session(Script(*script, says("done"))) as session:
+        await turn(session, "go on")
+        before = harness.entries()[-1].seq
+        await turn(session, "go on")
+        assert not old.exists()
+        await turn(session, Rewind(before, files=True))
+    assert (old.read_text(), stat.S_IMODE(old.stat().st_mode)) == ("0", mode)
 
 
 @pytest.mark.parametrize(

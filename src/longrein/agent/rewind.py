@@ -128,9 +128,8 @@ def put_back(
         if files.merged.get(path, 0) > to:
             put.append(FilePut(path, False, "somebody else's change was merged into it"))
         else:
-            put.append(
-                _put(workspace, read_blob, path, wanted, ours, files.kept.get(wanted, ""), dry=dry)
-            )
+            old = (wanted, files.kept.get(wanted, ""), files.mode_at(path, to))
+            put.append(_put(workspace, read_blob, path, old, ours, dry=dry))
     return tuple(put)
 
 
@@ -138,13 +137,15 @@ def _put(
     workspace: Workspace,
     read_blob: ReadBlob,
     path: str,
-    wanted: str,
+    old: tuple[str, str, int | None],
     ours: str,
-    blob: str,
     *,
     dry: bool = False,
 ) -> FilePut:
-    """Replace content `ours` by `wanted`, which is stored as `blob`."""
+    """Replace content `ours` by the `old` one: its hash, the blob that has it, and the permissions
+    where the file is gone.
+    """
+    wanted, blob, mode = old
     found = workspace.hash(path) or (
         "" if workspace.resolve(path, "/").kind == "" else "unreadable"
     )
@@ -158,7 +159,7 @@ def _put(
         if dry:
             pass
         elif wanted:
-            replaced = workspace.replace(path, read_blob(blob), expect=ours)
+            replaced = workspace.replace(path, read_blob(blob), expect=ours, mode=mode)
             if replaced.data is None:
                 return FilePut(path, False, CHANGED_SINCE)
         else:

@@ -77,6 +77,8 @@ class FilesInLog:
         self._past: dict[str, list[tuple[int, str]]] = {}
         self._replaced: dict[str, list[tuple[int, str]]] = {}
         """Path -> contents that the agent's changes replaced."""
+        self._modes: dict[str, list[tuple[int, int]]] = {}
+        """Path -> permissions that it had when the agent removed it."""
         for entry in entries:
             self._take(entry.seq, entry.event)
 
@@ -87,6 +89,12 @@ class FilesInLog:
         known = (content for seq, content in reversed(self._past.get(path, ())) if seq <= to)
         replaced = (content for seq, content in self._replaced.get(path, ()) if seq > to)
         return next(known, next(replaced, ""))
+
+    def mode_at(self, path: str, to: int) -> int | None:
+        """Return the permissions that `path` had when the agent first removed it after entry `to`;
+        None where it did not, or nobody knows.
+        """
+        return next((mode for seq, mode in self._modes.get(path, ()) if seq > to), None)
 
     def _is_known(self, path: str) -> bool:
         """Return True for a file of which the log has contents."""
@@ -100,6 +108,8 @@ class FilesInLog:
                 if isinstance(event, FileChanged) and event.by == "agent":
                     self._replaced.setdefault(event.path, []).append((seq, event.before))
                     self.ours[event.path] = (seq, event.hash)
+                    if event.mode is not None:
+                        self._modes.setdefault(event.path, []).append((seq, event.mode))
                     if event.over:
                         self.merged[event.path] = seq
                 self._past.setdefault(event.path, []).append((seq, event.hash))

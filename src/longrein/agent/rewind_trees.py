@@ -80,6 +80,8 @@ class OldContent(msgspec.Struct, frozen=True):
     """Hash of the content that the edits left."""
     read: Callable[[], bytes] | None = None
     """Reads the content; None where it was not kept."""
+    mode: int | None = None
+    """Permissions of a file that the agent removed; None where unknown."""
 
 
 class RootPlan(msgspec.Struct):
@@ -240,8 +242,11 @@ def _older(
     elif content.read is None:
         plan.kept[full] = NOT_KEPT
     else:
-        kind = stat.S_IFREG | 0o644 if known is None else known.kind
-        permissions = usual_mode(kind, umask) if known is None else known.permissions
+        mode = 0o644 if content.mode is None else content.mode
+        kind = stat.S_IFREG | (0o755 if mode & 0o100 else 0o644)
+        permissions = usual_mode(kind, umask) if content.mode is None else mode
+        if known is not None:
+            kind, permissions = known.kind, known.permissions
         wanted[path] = TreeFile(kind, plan.repository.store(content.read()), permissions)
 
 
@@ -515,5 +520,6 @@ def _older_contents(read_blob: ReadBlob, entries: list[Entry], to: int) -> dict[
             replaced = (
                 "merged" if merged else ours
             )  # equals no hash: somebody else's change is in it
-            found[path] = OldContent(wanted, replaced, partial(read_blob, blob) if blob else None)
+            read = partial(read_blob, blob) if blob else None
+            found[path] = OldContent(wanted, replaced, read, files.mode_at(path, to))
     return found

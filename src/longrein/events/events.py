@@ -495,6 +495,7 @@ class FileChanged(Event, frozen=True):
     # Blob of a concurrent change by others that this write replaced, after a merge or a report of
     # it
     over: str = ""
+    mode: int | None = None  # Permissions that the file had, where the agent removed it
 
 
 class TodoSet(Event, frozen=True):

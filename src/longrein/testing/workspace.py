@@ -241,6 +241,7 @@ class MemoryWorkspace:
         base: bytes | None = None,
         merge: Merge | None = None,
         like: str = "",  # noqa: ARG002 - its files have no modes
+        mode: int | None = None,  # noqa: ARG002
     ) -> ReplaceResult:
         """See `workspace.Workspace.replace`. There are no other writers."""
         found = self.files.get(self._real(path))

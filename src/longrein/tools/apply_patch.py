@@ -199,12 +199,12 @@ async def _remove(context: ToolContext, place: ResolvedPath) -> Outcome:
         return await refuse_changed(context, place, base, (now,))
     known = context.versions[place.real].hash
     try:
-        await context.workspace.run_in_thread(lambda: context.workspace.remove(place.real))
+        mode = await context.workspace.run_in_thread(lambda: context.workspace.remove(place.real))
     except OSError as error:
         raise ToolError(
             f"[unwritable] {one_line(place.path)} cannot be removed: {os_error_text(error)}."
         ) from None
-    fact = FileChanged(place.real, "", "agent", "", known)
+    fact = FileChanged(place.real, "", "agent", "", known, mode=mode)
     return Outcome.of(f"Removed {one_line(place.path)}.", fact)
 
 

@@ -385,6 +385,7 @@ def replace(
     base: bytes | None = None,
     merge: Merge | None = None,
     like: str = "",
+    mode: int | None = None,
 ) -> ReplaceResult:
     """Replace content `expect` by `data`; see `Workspace.replace`. `path` is a real path.
 
@@ -395,7 +396,7 @@ def replace(
     with folder, folder_lock(folder):
         _recover_once(folder.path)
         if not expect:
-            return _create(folder, name, data, like)
+            return _create(folder, name, data, like, mode)
         return _replace(folder, name, data, expect, base, merge)
 
 
@@ -406,10 +407,10 @@ def _recover_once(folder: str) -> None:
         recover_temp_files([folder])
 
 
-def _create(folder: Folder, name: str, data: bytes, like: str) -> ReplaceResult:
+def _create(folder: Folder, name: str, data: bytes, like: str, mode: int | None) -> ReplaceResult:
     if check_writable(folder, name) is not None:
         return ReplaceResult(None, (read(name, 0, folder),))
-    temp = prepare_temp_file(folder, name, data, like=like)
+    temp = prepare_temp_file(folder, name, data, like=like, mode=mode)
     try:
         link_new(folder, temp.name, name)
     except FileExistsError:
@@ -420,19 +421,27 @@ def _create(folder: Folder, name: str, data: bytes, like: str) -> ReplaceResult:
 
 
 def prepare_temp_file(
-    folder: Folder, name: str, data: bytes, expect: str = "", like: str = ""
+    folder: Folder,
+    name: str,
+    data: bytes,
+    expect: str = "",
+    like: str = "",
+    mode: int | None = None,
 ) -> TempFile:
     """Write `data` to a temporary file beside the file `name`, with the owner and mode of that one,
-    or of the file with path `like`.
+    or of the file with path `like`. `mode`: the permissions where there is neither.
 
     Raises OSError and then leaves nothing.
     """
     above, model = open_parent(like) if like else (folder, name)
     with above if like else nullcontext():
         old = check_writable(above, model)
-        temp, descriptor = _open_temp_file(folder, 0o666 if old is None else 0o600)
+        is_usual = old is None and mode is None
+        temp, descriptor = _open_temp_file(folder, 0o666 if is_usual else 0o600)
         try:
             write_and_close(descriptor, data, above, model, old)
+            if old is None and mode is not None:
+                folder.set_mode(temp.name, mode)
             whole = msgspec.structs.replace(
                 temp,
                 target_hash=name_hash(name),

@@ -124,6 +124,7 @@ class EditorWorkspace(PlainWorkspace):
         base: bytes | None = None,
         merge: Merge | None = None,
         like: str = "",
+        mode: int | None = None,
     ) -> ReplaceResult:
         """See `Workspace.replace`. In a thread other than the event loop's, the editor writes
         the file.
@@ -137,9 +138,13 @@ class EditorWorkspace(PlainWorkspace):
             and len(data) <= BUFFER_BYTES_MAX
         ):
             self._refuse_unsaved(path)
-            return super().replace(path, data, expect=expect, base=base, merge=merge, like=like)
+            return super().replace(
+                path, data, expect=expect, base=base, merge=merge, like=like, mode=mode
+            )
         if not expect:  # the editor opens the file that stands there now
-            return super().replace(path, data, expect=expect, base=base, merge=merge, like=like)
+            return super().replace(
+                path, data, expect=expect, base=base, merge=merge, like=like, mode=mode
+            )
         if self.resolve(path, "/").real != path:
             raise OSError(errno.ELOOP, "a link has come in its place", path)
         present = self.read(path)
@@ -158,10 +163,10 @@ class EditorWorkspace(PlainWorkspace):
         self._look_after_write(path, data, disk)
         return ReplaceResult(data, taken)
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str) -> int:
         """See `Workspace.remove`. A file with unsaved text stays."""
         self._refuse_unsaved(path)
-        super().remove(path)
+        return super().remove(path)
 
     def _write(self, path: str, text: str) -> bool:
         """Let the editor write, and wait for it; False when it refuses or does not answer."""

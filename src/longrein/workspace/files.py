@@ -156,14 +156,17 @@ def _copy_extended_attributes(descriptor: int, folder: Folder, name: str) -> Non
         os.close(source)
 
 
-def remove(path: str) -> None:
-    """Remove a regular file; of a symlink, the link itself. Raises OSError."""
+def remove(path: str) -> int:
+    """Remove a regular file; of a symlink, the link itself. Return the permissions that it had.
+    Raises OSError.
+    """
     folder, name = open_parent(path)
     with folder:
         status = folder.stat(name)
         if stat.S_ISDIR(status.st_mode):
             raise not_a_file_error(path, status.st_mode)
         folder.unlink(name)
+    return stat.S_IMODE(status.st_mode)
 
 
 # --- File stamps ----------------------------------------------------------------------------------

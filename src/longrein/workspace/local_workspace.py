@@ -108,8 +108,9 @@ class PlainWorkspace:
         base: bytes | None = None,
         merge: Merge | None = None,
         like: str = "",
+        mode: int | None = None,
     ) -> ReplaceResult:
-        return replace(path, data, expect=expect, base=base, merge=merge, like=like)
+        return replace(path, data, expect=expect, base=base, merge=merge, like=like, mode=mode)
 
     async def run_in_thread(self, work: Callable[[], T], /) -> T:
         done = run_in_background(work)
@@ -118,8 +119,8 @@ class PlainWorkspace:
                 await asyncio.wait([done])
         return done.result()
 
-    def remove(self, path: str) -> None:
-        files.remove(path)
+    def remove(self, path: str) -> int:
+        return files.remove(path)
 
     def hash(self, path: str) -> str:
         return files.content_hash(path)

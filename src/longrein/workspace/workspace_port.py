@@ -391,6 +391,7 @@ class Workspace(Protocol):
         base: bytes | None = None,
         merge: Merge | None = None,
         like: str = "",
+        mode: int | None = None,
     ) -> ReplaceResult:
         """Replace content `expect` (its hash, '' for "must not exist") by `data` although other
         programs may write the same file.
@@ -402,7 +403,8 @@ class Workspace(Protocol):
         `data` (`base` is the common ancestor) and the result is written. On a conflict, or without
         `merge`, the other content stays. Waits a moment for a program that has the file open for
         writing. Raises OSError (`FileNotFoundError` when the file is gone); the file is then as
-        others left it. A new file gets owner and mode of the file `like`.
+        others left it. A new file gets owner and mode of the file `like`, or the permissions
+        `mode`.
         """
         ...
 
@@ -414,8 +416,10 @@ class Workspace(Protocol):
         """
         ...
 
-    def remove(self, path: str) -> None:
-        """Remove a file; of a symlink, the link itself. Raises OSError."""
+    def remove(self, path: str) -> int | None:
+        """Remove a file; of a symlink, the link itself. Return the permissions that it had, None
+        where files have none. Raises OSError.
+        """
         ...
 
     def hash(self, path: str) -> str:
