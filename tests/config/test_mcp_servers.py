@@ -259,11 +259,11 @@ def test_a_broken_file_costs_its_servers_only(person: Person, data: bytes) -> No
 def test_unknown_keys_are_named(person: Person) -> None:
     person.write(
         person.home / ".config/longrein/mcp.json",
-        a={"command": "x", "colour": 1},
+        a={"command": "x", "colour": 1, "sandbox": "off"},
         b={"url": "http://x"},
     )
     notes = "\n".join(person.load().notes)
-    assert "MCP server a: ignored: colour" in notes
+    assert "MCP server a: ignored: colour\n" in notes
     assert 'MCP server b has no `type`: taken as "http"' in notes
 
 
@@ -359,6 +359,17 @@ def test_an_entry_of_a_project_cannot_approve_its_own_calls(person: Person) -> N
     assert [server.name for server in person.load().unapproved] == ["a"]
 
 
+def test_a_server_that_is_approved_again_keeps_its_sandbox(person: Person) -> None:
+    def approved(command: str, *sandbox: Any) -> list[str]:
+        person.write_project(a={"command": command})
+        approve_servers(str(person.state), str(person.project), None, *sandbox)
+        return [server.sandbox for server in person.load().servers]
+
+    assert approved("x", "off") == ["off"]
+    assert approved("x") == ["off"]
+    assert approved("other") == ["strict"]
+
+
 def test_the_nearest_file_of_a_project_decides_about_a_server(person: Person) -> None:
     inner = person.project / "sub"
     inner.mkdir()
@@ -382,13 +393,13 @@ def test_the_nearest_file_of_a_project_decides_about_a_server(person: Person) ->
     ("tools", "told"),
     [
         (0, "no tools"),
-        (1, "1 tools (t0)"),
-        (20, f"20 tools ({', '.join(f't{i}' for i in range(20))})"),
-        (21, f"21 tools ({', '.join(f't{i}' for i in range(20))} and 1 more)"),
+        (1, "1 tools (a__0)"),
+        (20, f"20 tools ({', '.join(f'a__{i}' for i in range(20))})"),
+        (21, f"21 tools ({', '.join(f'a__{i}' for i in range(20))} and 1 more)"),
     ],
 )
 def test_a_connected_server_is_told_in_a_line(tools: int, told: str) -> None:
-    names = tuple(f"mcp__s__t{i}" for i in range(tools))
+    names = tuple(f"mcp__s__a__{i}" for i in range(tools))
     view = ServerView("s", "connected", "", "x", "user", names, title="Shop", protocol="1")
     assert describe(view) == f"s: connected, Shop, protocol 1: {told}"
     more = msgspec.structs.replace(view, prompts=("a", "b"), resources=True)

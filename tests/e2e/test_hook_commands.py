@@ -10,6 +10,7 @@ from tests.e2e.harness import (
     BYPASS,
     CliHarness,
     bash,
+    call,
     calls,
     needs_sandbox,
     of,
@@ -82,12 +83,32 @@ def test_what_a_confined_hook_may_not_make_is_moved_away(cli: CliHarness) -> Non
     write(
         cli.home,
         ".claude/settings.json",
-        hooks("PreToolUse", "mkdir -p .claude && echo {} > .claude/settings.json"),
+        hooks("PreToolUse", "mkdir -p .claude && echo {} > .claude/settings.json; touch AGENTS.md"),
     )
     cli.plays(calls(TOUCH), says("done"))
     ran = cli.run("-p", "go", BYPASS)
     assert "which is run or obeyed later: it was moved to " in ran.err
+    assert f"new, and obeyed later: {cli.project}/AGENTS.md (coding agents)" in ran.err
     assert not (cli.project / ".claude/settings.json").exists()
+
+
+@needs_sandbox
+def test_an_edit_accepts_nothing_that_a_command_made_meanwhile(cli: CliHarness) -> None:
+    wait = "case $(cat) in *'\"Write\"'*) until [ -e AGENTS.md ]; do sleep 0.02; done;; esac"
+    cli.settings(OUTSIDE)
+    write(cli.home, ".claude/settings.json", hooks("PreToolUse", wait))
+    plants = "echo x > .envrc; touch AGENTS.md; until [ -e end ]; do sleep 0.02; done"
+    cli.plays(
+        calls(bash(plants, run_in_background=True)),
+        calls(call("Write", file_path="notes", content="x")),
+        calls(bash("touch end")),
+        says("done"),
+    )
+    cli.run("-p", "go", "--permission-mode", "acceptEdits")
+    told = cli.results()[-1][1]
+    assert f"{cli.project}/.envrc (now " in told
+    assert f"{cli.project}/AGENTS.md (coding agents)" in told
+    assert not (cli.project / ".envrc").exists()
 
 
 @needs_sandbox

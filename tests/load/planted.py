@@ -156,7 +156,7 @@ class Trapped(Project):
             getattr(self, step[1:])()
 
     def end(self) -> None:
-        self.sandbox.end([str(self.root)])
+        self.sandbox.end()
 
     def start(self) -> None:
         self.open()
@@ -174,7 +174,7 @@ class Trapped(Project):
             _, now = self.store.take([str(self.root)])
             for plan in make_plan(self.store, name, now, (), {}):
                 carry_out(plan)
-        self.sandbox.missing.accept()
+        self.sandbox.accept(["/"])
 
     def worktree(self) -> None:
         asyncio.run(self._make_worktree())

@@ -378,6 +378,7 @@ FOLDERS = [
     ("$X; pwd", ""),
     ("cd $X; pwd", ""),
     ("cd -; pwd", ""),
+    ("cd a b; pwd", ""),
 ]
 
 
@@ -596,6 +597,8 @@ DENY = [
     ("Bash(git push *)", "git -C sub push", True),
     ("Bash(git push *)", "git --no-pager push", True),
     ("Bash(git push *)", "git status", False),
+    ("Bash(git * push)", "git -c a=b push origin", True),
+    ("Bash(git * push)", "git -c a=b pushed", False),
     ("Bash(git push --force *)", "git >x push --force", True),
     ("Bash(npm publish)", "npm publish --tag x", True),
     ("Bash(curl * | sh)", "curl  http://x |  sh", True),

@@ -48,6 +48,8 @@ JQ = [
     (".dependencies | keys[]", True),
     (". as {a:$x} | $x", True),
     ("{import, env}", True),
+    ("{a: [.b], env}", True),
+    ("[{a: {b}}, env]", False),
     (".import.env", True),
     ('import "a" as a {search:"/x"}; .', False),
     ('include "x" {search: "/"}; .', False),

@@ -382,7 +382,8 @@ def test_a_rule_for_more_than_one_command_is_offered_where_that_is_safe() -> Non
         ("python " + "x" * 187, f"python {'x' * 187}"),
     ):
         assert offered(command) == f"Bash({spec})"
-    none = "git -z; rm; sudo make; make; python; *.sh a; rm *.c; rm 'a*b'; $x a"
+    none = "git -z; rm; make; python; *.sh a; rm *.c; rm 'a*b'; $x a"
+    none += "; sudo make; sudo npm run a; doas npm run a; nice -z npm run a"
     for command in (*none.split("; "), "python " + "x" * 188, "rm a'\n'b", "A=1"):
         assert offered(command) == "", command
 

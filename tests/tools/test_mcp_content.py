@@ -1,6 +1,7 @@
 """A7: what servers send, as parts of a result, names and schemas; without the SDK."""
 
 import base64
+import json
 import re
 from typing import Any
 
@@ -10,6 +11,7 @@ from longrein.events import Document, Image, Text, ToolSpec
 from longrein.extensions.mcp.mcp_port import ListedTool
 from longrein.extensions.mcp.result_content import outcome_of, resource_parts
 from longrein.extensions.mcp.tool_specs import (
+    DEPTH_MAX,
     DESCRIPTION_CHARS_MAX,
     tool_name,
     tool_spec,
@@ -129,9 +131,6 @@ def test_descriptions_are_cut() -> None:
     )
 
 
-DEEP: dict[str, Any] = {}
-for _ in range(200):
-    DEEP = {"properties": {"a": DEEP}}
 EMPTY = {"type": "object", "properties": {}, "required": []}
 SCHEMAS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
     ({}, EMPTY),
@@ -192,5 +191,10 @@ def test_arguments_for_a_foreign_schema(
     )
 
 
-def test_a_deep_schema_is_no_trouble() -> None:
-    assert usable_schema(DEEP)["type"] == "object"
+@pytest.mark.parametrize("around", ['{"properties": {"a": %s}}', '{"enum": [%s]}', "[%s]"])
+def test_a_deep_schema_is_cut(around: str) -> None:
+    text = "{}"
+    for _ in range(100):
+        text = around % text
+    usable = json.dumps(usable_schema({"properties": {"a": json.loads(text)}}))
+    assert DEPTH_MAX <= usable.count("{") + usable.count("[") <= DEPTH_MAX + 2

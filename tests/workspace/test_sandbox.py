@@ -222,7 +222,7 @@ async def test_what_longrein_itself_made_is_not_moved(tmp_path: Path) -> None:
     missing = confined.sandbox.missing
     confined.sandbox.begin([str(confined.root)], others_run=False)
     (confined.root / ".envrc").write_text("x")
-    missing.accept()
+    missing.accept(["/"])
     assert missing.end() == []
 
 
@@ -332,14 +332,37 @@ def test_a_git_file_that_names_a_foreign_folder_is_not_believed(confined: Confin
     assert git_folder(str(other), str(confined.home)) is None
 
 
-def test_a_worktree_cannot_name_a_folder_that_is_no_repository(confined: Confined) -> None:
-    root = confined.base / "state/worktrees/one"
-    folder = root / "evil"
-    folder.mkdir(parents=True)
+@pytest.mark.parametrize(
+    ("inside", "made", "is_believed"),
+    [
+        ("repository/worktrees/one", "HEAD objects/", True),
+        ("repository/worktrees/one", "HEAD objects", False),
+        ("repository/worktrees/one", "objects/", False),
+        ("repository/worktrees/one", "HEAD", False),
+        ("repository/worktrees/one/deeper", "HEAD objects/", False),
+        ("repository/elsewhere/one", "HEAD objects/", False),
+        ("repository", "HEAD objects/", False),
+        ("evil", "HEAD objects/", False),
+        ("evil", "", False),
+    ],
+)
+def test_a_worktree_has_its_git_folder_among_those_of_a_repository(
+    confined: Confined, inside: str, made: str, is_believed: bool
+) -> None:
+    root, folder = confined.base / "one", confined.base / inside
+    repository = confined.base / "repository"
+    for new in (root, folder, repository):
+        new.mkdir(parents=True, exist_ok=True)
+    for name in made.split():
+        new = repository / name
+        if name.endswith("/"):
+            new.mkdir()
+        else:
+            new.touch()
     (root / ".git").write_text(f"gitdir: {folder}\n")
     (folder / "gitdir").write_text(f"{root}/.git\n")
-    (folder / "commondir").write_text(f"{confined.base}/state\n")
-    assert git_folder(str(root), str(confined.home)) is None
+    (folder / "commondir").write_text(f"{repository}\n")
+    assert (git_folder(str(root), str(confined.home)) is not None) is is_believed
 
 
 @needs_bubblewrap

@@ -543,7 +543,7 @@ def test_new_files_that_are_obeyed_later_are_moved_or_reported(rung: str) -> Non
         for line in lines:
             project.sandbox.new_files.begin([root])
             project.run(line)
-            told.append(project.sandbox.new_files.end([root]))
+            told.append(project.sandbox.new_files.end())
         names = [
             [os.path.relpath(path, root) for path, _ in found] for found in (project.moved, *told)
         ]
@@ -676,14 +676,78 @@ def test_what_came_between_two_commands_is_kept_and_told_once(rung: str) -> None
         told = []
         for _ in range(2):
             project.sandbox.begin(root, others_run=False)
-            moved, new = project.sandbox.end(root)
+            moved, new = project.sandbox.end()
             told.append([moved, [os.path.basename(path) for path, _ in new]])
         project.sandbox.begin(root, others_run=False)
         (project.root / ".vimrc").write_text("of a tool")
-        project.sandbox.missing.accept()
-        project.sandbox.end(root)
+        project.sandbox.accept(["/"])
+        project.sandbox.end()
         project.sandbox.begin(root, others_run=False)
-        return [*told, project.sandbox.end(root), (project.root / ".envrc").exists()]
+        return [*told, project.sandbox.end(), (project.root / ".envrc").exists()]
 
     first, second, third, kept = as_user(os.getuid(), rung, play)
     assert (first, second, third, kept) == ([[], [".envrc"]], [[], []], [[], []], True)
+
+
+@pytest.mark.parametrize("rung", LEVELS)
+@pytest.mark.parametrize(
+    ("written", "moved", "new"),
+    [
+        ([], ".envrc .vscode .vimrc", "AGENTS.md sub/CLAUDE.md"),
+        (["x"], ".envrc .vscode .vimrc", "AGENTS.md sub/CLAUDE.md"),
+        ([".envrc"], ".vscode .vimrc", "AGENTS.md sub/CLAUDE.md"),
+        ([".vscode/tasks.json"], ".envrc .vimrc", "AGENTS.md sub/CLAUDE.md"),
+        ([".vimrc"], ".envrc .vscode", "AGENTS.md sub/CLAUDE.md"),
+        (["AGENTS.md"], ".envrc .vscode .vimrc", "sub/CLAUDE.md"),
+        (["sub/CLAUDE.md", ".envrc"], ".vscode .vimrc", "AGENTS.md"),
+        ([""], "", ""),
+    ],
+)
+def test_what_a_process_makes_meanwhile_is_not_accepted_with_what_longrein_writes(
+    written: Sequence[str], moved: str, new: str, rung: str
+) -> None:
+    """A process that goes on waits for an edit, then for another command."""
+
+    def play(project: Project) -> Any:
+        root = project.root
+        for name in ("old", "sub"):
+            (root / name).mkdir()
+        (root / ".vimrc").write_text("of the user")
+        (root / "old/AGENTS.md").write_text("of the user")
+        project.sandbox.begin([str(root)], others_run=False)
+        found = project.sandbox.end()
+        (root / ".vscode").mkdir()
+        for name in (".envrc", ".vimrc", ".vscode/tasks.json", "AGENTS.md", "sub/CLAUDE.md"):
+            (root / name).write_text("planted")
+        project.sandbox.accept([str(root / name) for name in written])
+        project.sandbox.begin([str(root)], others_run=True)
+        return [
+            [os.path.relpath(path, root) for path, _ in paths]
+            for told in (found, project.sandbox.end(), project.sandbox.end())
+            for paths in told
+        ]
+
+    if rung == "bubblewrap":  # what exists is mounted read-only there
+        moved = " ".join(name for name in moved.split() if name != ".vimrc")
+    assert as_user(os.getuid(), rung, play) == [[], [], moved.split(), new.split(), [], []]
+
+
+@pytest.mark.parametrize("rung", LEVELS[1:])
+def test_what_longrein_wrote_while_a_command_ran_is_put_back(rung: str) -> None:
+    names = (".envrc", ".github/notes", ".vscode/tasks.json", ".vscode/more")
+
+    def play(project: Project) -> Any:
+        root = project.root
+        for folder in (".github", ".vscode"):
+            (root / folder).mkdir()
+        (root / ".vscode/tasks.json").write_text("before")
+        project.sandbox.begin([str(root)], others_run=False)
+        for name in names[:3]:
+            (root / name).write_text("longrein")
+            project.sandbox.accept([str(root / name)])
+        for name in names:
+            (root / name).write_text("command")
+        project.sandbox.end()
+        return [(root / name).read_text() if (root / name).exists() else "" for name in names]
+
+    assert as_user(os.getuid(), rung, play) == ["longrein", "command", "longrein", ""]

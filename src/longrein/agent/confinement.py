@@ -53,7 +53,7 @@ class SessionConfinement(msgspec.Struct):
 
     def end(self) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
         deps = self.session.deps
-        return deps.sandbox.end(deps.workspace.roots) if deps.sandbox is not None else ((), ())
+        return deps.sandbox.end() if deps.sandbox is not None else ((), ())
 
 
 def confine(
@@ -86,9 +86,11 @@ def confine(
     return sandbox.confine(roots, cwd, masks.hidden, masks.locked, proxy, shown)
 
 
-def accept_present(sandbox: SessionSandbox | None) -> None:
-    """Accept the protected files that exist now: longrein itself or an approved command has made
-    them.
+def accept_written(sandbox: SessionSandbox | None, written: Sequence[str]) -> None:
+    """Accept the protected files that a call has made, at real paths; all that exist now if it
+    named none.
+
+    A command that runs meanwhile may have made others.
     """
     if sandbox is not None:
-        sandbox.missing.accept()
+        sandbox.accept(written or ("/",))

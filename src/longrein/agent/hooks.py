@@ -496,7 +496,7 @@ class SessionHooks(SessionPart):
                     problem=f"the sandbox could not be set up: {error.strerror or error}"
                 )
             finally:
-                moved, _ = sandbox.end()
+                moved, new = sandbox.end()
         finally:
             if files is not None:
                 files.remove(env_file)
@@ -505,6 +505,8 @@ class SessionHooks(SessionPart):
             self.session.notice(
                 f"a confined hook made {visible(path)}, which is run or obeyed later: {where}"
             )
+        for path, by in new:
+            self.session.notice(f"new, and obeyed later: {visible(path)} ({by})")
         return output
 
     def _is_confined(self, hook: Hook) -> bool:

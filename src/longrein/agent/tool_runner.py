@@ -22,7 +22,7 @@ from longrein.agent.change_detection import (
     writer_of,
 )
 from longrein.agent.checkpoints import needs_checkpoint
-from longrein.agent.confinement import SessionConfinement, accept_present
+from longrein.agent.confinement import SessionConfinement, accept_written
 from longrein.agent.current_rules import confines, current_rules
 from longrein.agent.dependencies import Dependencies
 from longrein.agent.hook_points import after_call
@@ -205,6 +205,8 @@ class _CallSlot:
         around it.
         """
         self.beside = beside
+        self.written: Sequence[str] = ()
+        """Real paths that it names to write, once the locks are held; none for a command."""
         self._entered = False
         self._files: HeldPaths | None = None
 
@@ -219,6 +221,7 @@ class _CallSlot:
             look = deps.workspace.resolve
             touched = [(look(path, cwd).real, writes) for path, writes in tool.paths(arguments)]
         self._files = await deps.locks.take(touched)
+        self.written = [real for real, writes in touched if writes]
 
     @property
     def whole(self) -> bool:
@@ -243,8 +246,9 @@ async def _run(
     try:
         outcome = await _outcome(session, call, arguments, place)
         del session.running[call.id]
-        if tool.access == "write" or arguments.get("outside_sandbox"):
-            accept_present(session.deps.sandbox)
+        may_write_protected = tool.access == "write" or arguments.get("outside_sandbox")
+        if may_write_protected and place.whole:
+            accept_written(session.deps.sandbox, place.written)
         elapsed = round((session.deps.clock.mono_s() - begun_s) * 1000)
         await _record(session, call, arguments, place, outcome, elapsed)
     finally:

@@ -298,8 +298,6 @@ file of the machine, so that only the exact command is suggested.
 
 def suggest_part_rule(part: Part) -> str:
     """Return `Bash(program verb:*)` where that is safe, else the exact command; '' for none."""
-    if not part.program or part.problem or set(part.wrappers) & {"sudo", "doas", "ssh", "su"}:
-        return ""
     if is_in_table(part) and part.program.endswith("git") and not has_known_arguments(part):
         return ""
     verb = part.words[1] if len(part.words) > 1 else None

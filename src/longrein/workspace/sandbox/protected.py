@@ -268,9 +268,9 @@ class MissingPaths:
         found, self._between = sorted(self._between), set()
         return found
 
-    def accept(self) -> None:
-        """Accept all that exists now: longrein itself or an approved command may have made it."""
-        self._before = _look(self._before)
+    def accept(self, written: Sequence[str]) -> None:
+        """Accept what exists now, as `SessionSandbox.accept` says."""
+        self._before |= _look(path for path in self._before if _is_accepted(path, written))
 
     def refusal(self) -> str:
         """Return why no further command may run; '' for nothing.
@@ -335,6 +335,10 @@ class MissingPaths:
             above, name = open_parent(path)
             with above:
                 above.make_link(target, name)
+
+
+def _is_accepted(path: str, written: Sequence[str]) -> bool:
+    return is_inside(path, written) or any(is_inside(one, (path,)) for one in written)
 
 
 def _look(paths: Iterable[str]) -> dict[str, str | None]:
@@ -418,20 +422,30 @@ class NewFiles:
 
     def __init__(self) -> None:
         self._folders: dict[str, _SeenFolder] = {}
+        self._roots: tuple[str, ...] = ()
+        self._known: set[str] = set()
+        """Files that existed before the first command, were accepted or were told."""
 
-    def begin(self, roots: Iterable[str]) -> None:
-        """Note what there is at a command's start."""
+    def begin(self, roots: Sequence[str]) -> None:
+        """Note what there is in roots that no command has had yet.
+
+        What has come in the others is still to be told: it may be of a process that goes on.
+        """
+        self._known |= {path for path in self._found(roots) if not is_inside(path, self._roots)}
+        self._roots = tuple(roots)
+
+    def accept(self, written: Sequence[str]) -> None:
+        """Accept what exists now below `written`, real paths."""
+        self._known |= {path for path in self._found(self._roots) if is_inside(path, written)}
+
+    def end(self) -> list[tuple[str, str]]:
+        """Return (path, what obeys it) of each that has come and was not told yet."""
+        before, self._known = self._known, self._found(self._roots)
+        return [(path, obeyed_by(path)) for path in sorted(self._known - before)]
+
+    def _found(self, roots: Iterable[str]) -> set[str]:
         self._folders = self._look(roots)
-
-    def end(self, roots: Iterable[str]) -> list[tuple[str, str]]:
-        """Return (path, what obeys it) of each that has come."""
-        before, self._folders = self._folders, self._look(roots)
-        came = [
-            f"{folder}/{name}"
-            for folder, seen in self._folders.items()
-            for name in seen.obeyed - before.get(folder, _NOTHING).obeyed
-        ]
-        return [(path, obeyed_by(path)) for path in sorted(came)]
+        return {f"{at}/{name}" for at, seen in self._folders.items() for name in seen.obeyed}
 
     def _look(self, roots: Iterable[str]) -> dict[str, _SeenFolder]:
         found = {}
@@ -500,10 +514,15 @@ class RestoredPaths(MissingPaths):
             self._keep(paths)
         super().begin(paths, roots, others_run=others_run)
 
-    def accept(self) -> None:
-        """Accept everything that exists now."""
-        super().accept()
-        self._keep([*self._kept, *self._folders])
+    def accept(self, written: Sequence[str]) -> None:
+        """Accept what exists now at and below `written`, and keep its contents."""
+        super().accept(written)
+        kept, folders = self._kept, self._folders
+        guarded = [*kept, *folders, *(self._before.keys() - self._way)]
+        changed = [path for path in (*kept, *folders) if is_inside(path, written)]
+        self._keep([*changed, *(path for path in written if is_inside(path, guarded))])
+        self._kept |= {path: one for path, one in kept.items() if not is_inside(path, written)}
+        self._folders |= {path for path in folders if not is_inside(path, written)}
 
     def end(self) -> list[tuple[str, str]]:
         """Note a command's end; put back what has changed. Returns (path, place of the changed

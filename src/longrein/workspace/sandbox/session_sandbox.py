@@ -358,14 +358,21 @@ class SessionSandbox:
         self.missing.begin(*self.protected(roots), others_run=others_run)
         self.new_files.begin(roots)
 
-    def end(self, roots: Sequence[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    def accept(self, written: Sequence[str]) -> None:
+        """Accept what exists now at and below `written`, real paths, and the protected folders
+        around them: longrein itself or an approved command may have made it.
+        """
+        self.missing.accept(written)
+        self.new_files.accept(written)
+
+    def end(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """Note a command's end.
 
         Returns (path, its new place; '' if it is still there) of each protected path that had to
         be moved away, and (path, what obeys it) of each other new file that is obeyed later.
         """
         between = [(path, MADE_BETWEEN) for path in self.missing.take_between()]
-        return self.missing.end(), [*between, *self.new_files.end(roots)]
+        return self.missing.end(), [*between, *self.new_files.end()]
 
     def _make_folders(self) -> None:
         from longrein.workspace.sandbox.landlock import filter_bytes
