@@ -156,7 +156,7 @@ class Trapped(Project):
             getattr(self, step[1:])()
 
     def end(self) -> None:
-        self.sandbox.end()
+        self.sandbox.end([str(self.root)])
 
     def start(self) -> None:
         self.open()

@@ -543,7 +543,7 @@ def test_new_files_that_are_obeyed_later_are_moved_or_reported(rung: str) -> Non
         for line in lines:
             project.sandbox.new_files.begin([root])
             project.run(line)
-            told.append(project.sandbox.new_files.end())
+            told.append(project.sandbox.new_files.end([root]))
         names = [
             [os.path.relpath(path, root) for path, _ in found] for found in (project.moved, *told)
         ]
@@ -676,14 +676,14 @@ def test_what_came_between_two_commands_is_kept_and_told_once(rung: str) -> None
         told = []
         for _ in range(2):
             project.sandbox.begin(root, others_run=False)
-            moved, new = project.sandbox.end()
+            moved, new = project.sandbox.end(root)
             told.append([moved, [os.path.basename(path) for path, _ in new]])
         project.sandbox.begin(root, others_run=False)
         (project.root / ".vimrc").write_text("of a tool")
         project.sandbox.accept(["/"])
-        project.sandbox.end()
+        project.sandbox.end(root)
         project.sandbox.begin(root, others_run=False)
-        return [*told, project.sandbox.end(), (project.root / ".envrc").exists()]
+        return [*told, project.sandbox.end(root), (project.root / ".envrc").exists()]
 
     first, second, third, kept = as_user(os.getuid(), rung, play)
     assert (first, second, third, kept) == ([[], [".envrc"]], [[], []], [[], []], True)
@@ -715,7 +715,7 @@ def test_what_a_process_makes_meanwhile_is_not_accepted_with_what_longrein_write
         (root / ".vimrc").write_text("of the user")
         (root / "old/AGENTS.md").write_text("of the user")
         project.sandbox.begin([str(root)], others_run=False)
-        found = project.sandbox.end()
+        found = project.sandbox.end([str(root)])
         (root / ".vscode").mkdir()
         for name in (".envrc", ".vimrc", ".vscode/tasks.json", "AGENTS.md", "sub/CLAUDE.md"):
             (root / name).write_text("planted")
@@ -723,13 +723,37 @@ def test_what_a_process_makes_meanwhile_is_not_accepted_with_what_longrein_write
         project.sandbox.begin([str(root)], others_run=True)
         return [
             [os.path.relpath(path, root) for path, _ in paths]
-            for told in (found, project.sandbox.end(), project.sandbox.end())
+            for told in (found, *(project.sandbox.end([str(root)]) for _ in range(2)))
             for paths in told
         ]
 
     if rung == "bubblewrap":  # what exists is mounted read-only there
         moved = " ".join(name for name in moved.split() if name != ".vimrc")
     assert as_user(os.getuid(), rung, play) == [[], [], moved.split(), new.split(), [], []]
+
+
+@pytest.mark.parametrize("rung", LEVELS)
+def test_commands_in_two_roots_at_once_are_told_apart(rung: str) -> None:
+    """One in the project, one of a subagent in its worktree."""
+
+    def play(project: Project) -> Any:
+        root, tree = project.root, project.root / "trees/one"
+        tree.mkdir(parents=True)
+        (tree / "AGENTS.md").write_text("of the user")
+        sandbox = project.sandbox
+        for roots in ([str(root)], [str(tree)]):
+            sandbox.begin(roots, others_run=False)
+        for folder in (root, tree):
+            (folder / "CLAUDE.md").touch()
+            (folder / "x.code-workspace").touch()
+        (root / "mine.code-workspace").touch()
+        sandbox.accept([str(root / "mine.code-workspace")])
+        ends = [sandbox.end([str(one)]) for one in (root, tree, root, tree)]
+        return [[os.path.relpath(path, root) for path, _ in found] for one in ends for found in one]
+
+    moved = ["trees/one/x.code-workspace", "x.code-workspace"]
+    told = [moved, ["CLAUDE.md"], [], ["trees/one/CLAUDE.md"], [], [], [], []]
+    assert as_user(os.getuid(), rung, play) == told
 
 
 @pytest.mark.parametrize("rung", LEVELS[1:])
@@ -747,7 +771,7 @@ def test_what_longrein_wrote_while_a_command_ran_is_put_back(rung: str) -> None:
             project.sandbox.accept([str(root / name)])
         for name in names:
             (root / name).write_text("command")
-        project.sandbox.end()
+        project.sandbox.end([str(root)])
         return [(root / name).read_text() if (root / name).exists() else "" for name in names]
 
     assert as_user(os.getuid(), rung, play) == ["longrein", "command", "longrein", ""]

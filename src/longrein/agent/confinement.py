@@ -53,7 +53,7 @@ class SessionConfinement(msgspec.Struct):
 
     def end(self) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
         deps = self.session.deps
-        return deps.sandbox.end() if deps.sandbox is not None else ((), ())
+        return deps.sandbox.end(deps.workspace.roots) if deps.sandbox is not None else ((), ())
 
 
 def confine(

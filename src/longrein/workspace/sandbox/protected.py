@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain
@@ -253,12 +253,13 @@ class MissingPaths:
             self._between |= {path for path in absent if found.get(path, "") != ""}
             self._before.clear()
             self._way.clear()
+            self._roots = ()
         self._running += 1
         if any(found.values()):  # links: those that they lead to and their end are protected, too
             led_to = set(chain.from_iterable(map(places_of, paths))) - found.keys()
             found |= _look({path for path in led_to if is_inside(path, roots)})
         self._way |= way
-        self._roots = tuple(roots)
+        self._roots = tuple(dict.fromkeys((*self._roots, *roots)))
         self._before = {**found, **self._before}
 
     def take_between(self) -> list[str]:
@@ -270,7 +271,8 @@ class MissingPaths:
 
     def accept(self, written: Sequence[str]) -> None:
         """Accept what exists now, as `SessionSandbox.accept` says."""
-        self._before |= _look(path for path in self._before if _is_accepted(path, written))
+        paths = {*self._before, *self._new_with_endings()}
+        self._before |= _look(path for path in paths if _is_accepted(path, written))
 
     def refusal(self) -> str:
         """Return why no further command may run; '' for nothing.
@@ -414,6 +416,10 @@ class _SeenFolder(NamedTuple):
 _NOTHING = _SeenFolder(0, 0.0, False, frozenset())
 
 
+def _obeyed_in(folders: Mapping[str, _SeenFolder]) -> set[str]:
+    return {f"{folder}/{name}" for folder, seen in folders.items() for name in seen.obeyed}
+
+
 class NewFiles:
     """Watch of files that a command may make and that programs obey later.
 
@@ -422,7 +428,8 @@ class NewFiles:
 
     def __init__(self) -> None:
         self._folders: dict[str, _SeenFolder] = {}
-        self._roots: tuple[str, ...] = ()
+        self._roots: set[str] = set()
+        """Those in which a command has run."""
         self._known: set[str] = set()
         """Files that existed before the first command, were accepted or were told."""
 
@@ -431,21 +438,21 @@ class NewFiles:
 
         What has come in the others is still to be told: it may be of a process that goes on.
         """
-        self._known |= {path for path in self._found(roots) if not is_inside(path, self._roots)}
-        self._roots = tuple(roots)
+        new = {*roots} - self._roots
+        self._known |= _obeyed_in(self._look(new))
+        self._roots |= new
 
     def accept(self, written: Sequence[str]) -> None:
         """Accept what exists now below `written`, real paths."""
-        self._known |= {path for path in self._found(self._roots) if is_inside(path, written)}
+        found = _obeyed_in(self._look(one for one in self._roots if _is_accepted(one, written)))
+        self._known |= {path for path in found if is_inside(path, written)}
 
-    def end(self) -> list[tuple[str, str]]:
-        """Return (path, what obeys it) of each that has come and was not told yet."""
-        before, self._known = self._known, self._found(self._roots)
-        return [(path, obeyed_by(path)) for path in sorted(self._known - before)]
-
-    def _found(self, roots: Iterable[str]) -> set[str]:
-        self._folders = self._look(roots)
-        return {f"{at}/{name}" for at, seen in self._folders.items() for name in seen.obeyed}
+    def end(self, roots: Sequence[str]) -> list[tuple[str, str]]:
+        """Return (path, what obeys it) of each that has come in `roots` and was not told yet."""
+        looked = self._look(roots)
+        found, before = _obeyed_in(looked), self._known
+        self._known = found | {path for path in before if os.path.dirname(path) not in looked}
+        return [(path, obeyed_by(path)) for path in sorted(found - before)]
 
     def _look(self, roots: Iterable[str]) -> dict[str, _SeenFolder]:
         found = {}
@@ -454,6 +461,7 @@ class NewFiles:
             for name in found[root].folders:
                 folder = f"{root}/{name}"
                 found[folder] = self._look_in(folder, is_root=False)
+        self._folders |= found
         return found
 
     def _look_in(self, folder: str, *, is_root: bool) -> _SeenFolder:

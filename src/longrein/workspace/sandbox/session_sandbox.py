@@ -365,14 +365,14 @@ class SessionSandbox:
         self.missing.accept(written)
         self.new_files.accept(written)
 
-    def end(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    def end(self, roots: Sequence[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """Note a command's end.
 
         Returns (path, its new place; '' if it is still there) of each protected path that had to
         be moved away, and (path, what obeys it) of each other new file that is obeyed later.
         """
         between = [(path, MADE_BETWEEN) for path in self.missing.take_between()]
-        return self.missing.end(), [*between, *self.new_files.end()]
+        return self.missing.end(), [*between, *self.new_files.end(roots)]
 
     def _make_folders(self) -> None:
         from longrein.workspace.sandbox.landlock import filter_bytes
