@@ -8,8 +8,8 @@
 2. Mutants are drawn with a seeded generator from all places in function bodies: a comparison,
    `and`/`or`, `not`, a number, `True`/`False`, `+`/`-`, a condition turned round, a return value
    dropped, a call left out.
-3. Each mutant runs tests of its line, of as many test functions as possible. A failure or a run
-   without end kills it.
+3. Each mutant runs tests of its line, of as many test functions as possible, as far as the time
+   allows. A failure or a run without end kills it.
 
 Everything happens in copies below a temporary folder. `--map` keeps the notes of step 1 for further
 seeds. `--tests` takes a part of the suite, and draws from the lines that it runs. `--sources` draws
@@ -31,6 +31,7 @@ import venv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
 from queue import Queue
 from typing import Any, NamedTuple
@@ -39,8 +40,9 @@ import coverage
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS_MAX = 100
-"""Tests run for one mutant at most: of each test function one before a second, the shortest first.
+TESTS_S_MAX = 40.0
+"""Seconds of the tests that are run for one mutant: of each test function one before a second, the
+shortest first. A line that hundreds of functions run is told apart by a certain row of a table.
 """
 SECONDS_MAX = 240.0
 """Longest run of the tests of one mutant; a mutant that takes longer counts as killed."""
@@ -309,21 +311,24 @@ def map_tests(python: Path, folder: Path, data: Path, tests: list[str]) -> None:
     whole.save()
 
 
-def tests_of_lines(data: Path) -> dict[str, dict[int, list[str]]]:
-    """Return the tests of each line of each file below `source`, the shortest first; failed
-    tests are left out.
+def tests_of_lines(data: Path) -> dict[str, dict[int, dict[str, float]]]:
+    """Return the tests of each line of each file below `source` with their seconds, the shortest
+    first; failed tests are left out.
     """
     found = coverage.CoverageData(str(data))
     found.read()
     seconds = json.loads(data.with_name("durations.json").read_text())
-    result: dict[str, dict[int, list[str]]] = {}
+    result: dict[str, dict[int, dict[str, float]]] = {}
     for file in found.measured_files():
         if "/src/longrein/" in file:
             result[file.partition("/src/")[2]] = {
-                line: sorted(
-                    (t for t in tests if seconds.get(t, float("inf")) < 60),
-                    key=lambda t: seconds[t],
-                )
+                line: {
+                    t: seconds[t]
+                    for t in sorted(
+                        (t for t in tests if seconds.get(t, float("inf")) < 60),
+                        key=lambda t: seconds[t],
+                    )
+                }
                 for line, tests in found.contexts_by_lineno(file).items()
             }
     return result
@@ -340,17 +345,28 @@ def varied(tests: Iterable[str]) -> list[str]:
     return [test for _, test in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def judge(mutant: Mutant, python: Path, folder: Path, lines: Mapping[int, list[str]]) -> str:
+def within(seconds: float, tests: Mapping[str, float]) -> list[str]:
+    """Return the first of the varied tests that take so long together; one at least."""
+    chosen = varied(tests)
+    sums = accumulate(tests[test] for test in chosen)
+    return chosen[: max(1, sum(took <= seconds for took in sums))]
+
+
+def judge(
+    mutant: Mutant, python: Path, folder: Path, lines: Mapping[int, Mapping[str, float]]
+) -> str:
     """Return 'killed', 'survived' or 'not run' for one mutant."""
-    tests = dict.fromkeys(
-        t for line in range(mutant.line, mutant.line_end + 1) for t in lines.get(line, ())
+    tests = dict(
+        pair
+        for line in range(mutant.line, mutant.line_end + 1)
+        for pair in lines.get(line, {}).items()
     )
     if not tests:
         return "not run"
     file = folder / "copy" / "src" / mutant.path
     before = file.read_bytes()
     file.write_bytes(before[: mutant.start] + mutant.text.encode() + before[mutant.end :])
-    chosen, once = varied(tests)[:TESTS_MAX], {"PYTHONDONTWRITEBYTECODE": "1"}
+    chosen, once = within(TESTS_S_MAX, tests), {"PYTHONDONTWRITEBYTECODE": "1"}
     try:
         code = run_tests(python, folder, ["-x", "--timeout", "60", *chosen], SECONDS_MAX, **once)
     finally:
@@ -394,7 +410,7 @@ def main() -> None:
 def report(
     options: argparse.Namespace,
     free: "Queue[tuple[Path, Path]]",
-    lines: Mapping[str, Mapping[int, list[str]]],
+    lines: Mapping[str, Mapping[int, Mapping[str, float]]],
 ) -> None:
     """Judge the sampled mutants, print each that survives and the totals."""
     source = ROOT / "src"
