@@ -4,6 +4,7 @@ mounts, rights below a folder, plans of a rewind.
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -167,6 +168,31 @@ def test_a_read_only_mount_is_made_once(mounts: str, needed: str) -> None:
     kinds = {"r": READ, "w": WRITE}
     given = {word[1:]: Mount(kinds[word[0]], word[1:], word[1:]) for word in mounts.split()}
     assert [mount.path for mount in _needed(given)] == needed.split()
+
+
+@pytest.mark.parametrize(
+    ("fixed", "mounts"),
+    [
+        ({"hidden": "a/b/file"}, "write write/a write/a/b cover/a/b/file"),
+        ({"hidden": "a/b"}, "write write/a closed/a/b"),
+        ({"hidden": "file"}, "write cover/file"),
+        ({"read_only": "a/b/c"}, "write write/a write/a/b read/a/b/c"),
+        ({"roots": "a/b/c"}, "write write/a/b/c"),
+        ({"read_only": "a", "roots": "a/b"}, "write read/a write/a/b"),
+    ],
+)
+def test_folders_above_what_is_protected_cannot_be_renamed(
+    tmp_path: Path, fixed: Mapping[str, str], mounts: str
+) -> None:
+    """A mount on itself has no other name."""
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    for name in ("file", "a/b/file"):
+        (tmp_path / name).touch()
+    paths = {kind: (f"{tmp_path}/{name}",) for kind, name in fixed.items()}
+    roots = (str(tmp_path), *paths.pop("roots", ()))
+    found = mounts_of(SandboxPolicy(roots, **paths))
+    inside = [one for one in found if f"{one.path}/".startswith(f"{tmp_path}/")]
+    assert " ".join(one.kind + one.path.removeprefix(str(tmp_path)) for one in inside) == mounts
 
 
 def test_an_image_takes_the_place_of_all_but_the_own_folders(tmp_path: Path) -> None:
