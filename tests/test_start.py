@@ -5,6 +5,7 @@ are imported.
 the first request.
 """
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,29 @@ def test_help_version_and_usage_errors_import_neither_the_agent_nor_an_event_loo
     found = {line[1:] for line in done.stderr.splitlines() if line.startswith("/")}
     assert not found & {"asyncio", "msgspec", "longrein.entry_points", "longrein.agent"}
     assert len(found) <= ANSWER_MODULES_MAX, sorted(found)
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "msgspec._core":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv[1:] = ["sessions"]
+from longrein.__main__ import main
+main()
+"""
+
+
+def test_an_interrupt_while_modules_are_imported_ends_the_process_at_once() -> None:
+    """As an exception, it would crash Python within the import of msgspec."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", INTERRUPTED], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
 def test_the_terminal_imports_no_more_of_first_use_before_its_prompt() -> None:

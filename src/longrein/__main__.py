@@ -45,6 +45,10 @@ about 40,000.
 
 def load_app() -> cli.App:
     """Import what all commands need but help, version and usage errors."""
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    if on_interrupt is signal.default_int_handler:
+        # an exception within the import of msgspec would crash Python
+        signal.signal(signal.SIGINT, first_frame.stop)
     # msgspec takes `get_type_hints` from typing where there is no typing_extensions, which costs
     # three times as much as msgspec itself
     sys.modules["typing_extensions"] = None  # type: ignore[assignment]
@@ -53,6 +57,8 @@ def load_app() -> cli.App:
     del sys.modules["typing_extensions"]
     import longrein.entry_points
 
+    if on_interrupt is signal.default_int_handler:
+        signal.signal(signal.SIGINT, on_interrupt)
     first_frame.poll()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)

@@ -61,7 +61,7 @@ FILES = [
     *SOURCE.glob("context/**/*.py"),
     SOURCE / "config/model_choice.py",
     SOURCE / "models/failures.py",
-    SOURCE / "settings_schema.py",
+    SOURCE / "choices.py",
     SOURCE / "steps/human_text.py",
     *SOURCE.glob("tools/recall*.py"),
     SOURCE / "tools/file_versions.py",
