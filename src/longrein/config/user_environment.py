@@ -184,14 +184,14 @@ def parse_table(data: bytes, *, toml: bool = False, comments: bool = False) -> d
 
     With `comments`, JSON may hold comments, and commas before a closing bracket.
     """
-    import msgspec
-
     try:
         text = data.decode("utf-8-sig")
         if toml:
             import tomllib
 
             return tomllib.loads(text)
+        import msgspec
+
         if comments:
             text = re.sub(_COMMENT, lambda found: found[1] or "", text)
             text = re.sub(_COMMA, lambda found: found[1] or "", text)
