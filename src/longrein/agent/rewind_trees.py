@@ -242,12 +242,11 @@ def _older(
     elif content.read is None:
         plan.kept[full] = NOT_KEPT
     else:
-        mode = 0o644 if content.mode is None else content.mode
-        kind = stat.S_IFREG | (0o755 if mode & 0o100 else 0o644)
-        permissions = usual_mode(kind, umask) if content.mode is None else mode
-        if known is not None:
-            kind, permissions = known.kind, known.permissions
-        wanted[path] = TreeFile(kind, plan.repository.store(content.read()), permissions)
+        if known is None:
+            mode = usual_mode(0o644, umask) if content.mode is None else content.mode
+            known = TreeFile(stat.S_IFREG | (0o755 if mode & 0o100 else 0o644), "", mode)
+        blob = plan.repository.store(content.read())
+        wanted[path] = msgspec.structs.replace(known, blob=blob)
 
 
 def _left_out(path: str, record: TreeRecord) -> str:
@@ -285,7 +284,7 @@ def carry_out(plan: RootPlan) -> list[FilePut]:
     recover_temp_files(
         {os.path.dirname(target.path) for target in plan.targets}
     )  # of a restore that was killed
-    failed = plan.kept | _restore(plan, plan.targets)
+    failed = plan.kept | _restore(plan)
     for folder in plan.folders:
         try:
             open_folder(folder, make=True).close()
@@ -296,14 +295,13 @@ def carry_out(plan: RootPlan) -> list[FilePut]:
     return [*puts, *(FilePut(printable(path), False, why) for path, why in sorted(failed.items()))]
 
 
-def _restore(plan: RootPlan, targets: list[FileTarget]) -> dict[str, str]:
-    failed = remove_files(
-        [target for target in targets if target.then is None], plan.root, plan.keep_folders
-    )
+def _restore(plan: RootPlan) -> dict[str, str]:
+    gone = [target for target in plan.targets if target.then is None]
+    failed = remove_files(gone, plan.root, plan.keep_folders)
     for folder in plan.extra_folders:
         remove_empty_folders(folder, plan.root, plan.keep_folders)
     by_blob: dict[str, list[FileTarget]] = {}
-    for target in targets:
+    for target in plan.targets:
         if target.then is not None:
             by_blob.setdefault(target.then.blob, []).append(target)
     return failed | put_files(by_blob, plan.repository.contents)

@@ -729,6 +729,9 @@ class ShadowRepository:
         """Yield (blob, content) in the order given; None for one that no longer exists. Raises
         `CheckpointError`.
         """
+        blobs = list(blobs)
+        if not blobs:
+            return
         process = self._start(
             ["cat-file", "--batch"], plain=True, stdin=subprocess.PIPE, borrow=True
         )
