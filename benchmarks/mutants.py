@@ -32,6 +32,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from queue import Queue
 from typing import Any, NamedTuple
@@ -322,13 +323,12 @@ def tests_of_lines(data: Path) -> dict[str, dict[int, dict[str, float]]]:
     for file in found.measured_files():
         if "/src/longrein/" in file:
             result[file.partition("/src/")[2]] = {
-                line: {
-                    t: seconds[t]
-                    for t in sorted(
-                        (t for t in tests if seconds.get(t, float("inf")) < 60),
-                        key=lambda t: seconds[t],
+                line: dict(
+                    sorted(
+                        ((t, seconds[t]) for t in tests if seconds.get(t, float("inf")) < 60),
+                        key=itemgetter(1),
                     )
-                }
+                )
                 for line, tests in found.contexts_by_lineno(file).items()
             }
     return result
