@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from longrein.workspace.sandbox import bubblewrap
@@ -70,6 +71,19 @@ def test_a_file_that_comes_into_an_empty_folder_of_others_changes_no_mount(
     (tmp_path / "of-others").touch()
     assert bubblewrap.plan_of(SandboxPolicy(("/work",))) == before
     assert os.fsencode(tmp_path) in before
+
+
+@pytest.mark.parametrize("field", ["home_visible", "home_writable", "roots", "read_only", "hidden"])
+def test_a_path_that_comes_or_goes_changes_the_mounts_of_a_policy(
+    tmp_path: Path, field: str
+) -> None:
+    path = tmp_path / "path"
+    policy = msgspec.structs.replace(SandboxPolicy((str(tmp_path),)), **{field: (str(path),)})
+    plans = [bubblewrap.plan_of(policy)]
+    path.mkdir()
+    plans.append(bubblewrap.plan_of(policy))
+    path.rmdir()
+    assert bubblewrap.plan_of(policy) == plans[0] != plans[1]
 
 
 # --- Mounts that are kept -------------------------------------------------------------------------

@@ -15,12 +15,14 @@ from longrein.workspace import shadow_repository
 from longrein.workspace.folder_stamps import SETTLED_NS, FolderStamps
 from longrein.workspace.folder_watch import FolderWatch
 from longrein.workspace.root_copies import CheckpointStore
-from longrein.workspace.sandbox.bubblewrap import _needed, mounts_of
+from longrein.workspace.sandbox.bubblewrap import _needed, existing_paths, mounts_of
 from longrein.workspace.sandbox.landlock import _allow
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.protected import (
     GIT_FILE_BYTES_MAX,
+    Listing,
     is_plain_repository,
+    protected_paths,
     writable_exceptions,
 )
 from longrein.workspace.sandbox.tool_caches import cache_folder
@@ -171,6 +173,43 @@ def test_a_read_only_mount_is_made_once(mounts: str, needed: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("files", "looked_for"),
+    [
+        ("", "all"),  # a folder that cannot be read looks the same
+        ("src setup.py", ""),
+        ("src .envrc .github", ".envrc .github/actions .github/skills .github/workflows"),
+        ("src .Envrc", ".envrc"),  # where case does not count, this is one file
+        ("src .github/workflows", ".github/actions .github/skills .github/workflows"),
+        ("src .ENVRC/x a.code-workspace", ".envrc a.code-workspace"),
+        ("src .env\N{LATIN SMALL LETTER LONG S}", "all"),  # nor is this
+        ("src .env\N{ZERO WIDTH SPACE}rc", "all"),
+        ("src sub/.envrc", ""),
+    ],
+)
+def test_one_reading_of_a_root_tells_which_protected_paths_are_missing(
+    tmp_path: Path, files: str, looked_for: str
+) -> None:
+    for name in files.split():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    listing = Listing()
+    paths, outside = protected_paths(str(tmp_path), listing), [f"{tmp_path}/.git/config", "/.envrc"]
+    wanted = paths if looked_for == "all" else [f"{tmp_path}/{name}" for name in looked_for.split()]
+    assert sorted(listing.may_exist([*paths, *outside])) == sorted([*wanted, *outside])
+
+
+@pytest.mark.parametrize("place", ["missing", "file", "link"])
+def test_a_root_that_is_no_folder_tells_nothing(tmp_path: Path, place: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/other").touch()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("folder")
+    listing = Listing()
+    paths = protected_paths(f"{tmp_path}/{place}", listing)
+    assert listing.may_exist(paths) == paths
+
+
+@pytest.mark.parametrize(
     ("fixed", "mounts"),
     [
         ({"hidden": "a/b/file"}, "write write/a write/a/b cover/a/b/file"),
@@ -190,7 +229,8 @@ def test_folders_above_what_is_protected_cannot_be_renamed(
         (tmp_path / name).touch()
     paths = {kind: (f"{tmp_path}/{name}",) for kind, name in fixed.items()}
     roots = (str(tmp_path), *paths.pop("roots", ()))
-    found = mounts_of(SandboxPolicy(roots, **paths))
+    policy = SandboxPolicy(roots, **paths)
+    found = mounts_of(policy, existing_paths(policy))
     inside = [one for one in found if f"{one.path}/".startswith(f"{tmp_path}/")]
     assert " ".join(one.kind + one.path.removeprefix(str(tmp_path)) for one in inside) == mounts
 
@@ -209,7 +249,8 @@ def test_an_image_takes_the_place_of_all_but_the_own_folders(tmp_path: Path) -> 
     )
 
     def kinds(image: str) -> dict[str, str]:
-        found = mounts_of(msgspec.structs.replace(policy, image=image))
+        with_image = msgspec.structs.replace(policy, image=image)
+        found = mounts_of(with_image, existing_paths(with_image))
         paths = (
             root,
             home,

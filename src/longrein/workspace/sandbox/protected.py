@@ -13,7 +13,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -162,18 +162,64 @@ def _submodule_files(folder: str) -> list[str] | None:
     return found
 
 
-def protected_paths(root: str) -> list[str]:
+class Listing:
+    """What lies in some folders, each read once: most protected paths are missing, and one reading
+    of a root says so of all of them. For one look, since files come and go.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, list[str]] = {}
+        self._spelled: dict[str, frozenset[str]] = {}
+        """Folder -> names in it in lower case; without those where others may lead to a file."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder; [] for no folder."""
+        found = self._names.get(folder)
+        if found is None:
+            found = self._names[folder] = _names_in(folder)
+            joined = "/".join(found)
+            # to some file systems names are equal that differ in case or in unseen characters
+            if found and joined.isascii():
+                self._spelled[folder] = frozenset(joined.lower().split("/"))
+        return found
+
+    def may_exist(self, paths: Iterable[str]) -> list[str]:
+        """Return the paths without the protected ones that the folders read do not lead to."""
+        absent = {
+            path
+            for folder, names in self._spelled.items()
+            for first, path in _named_in(folder)
+            if first not in names
+        }
+        return [path for path in paths if path not in absent]
+
+
+_NAMES = [one.name for one in PROTECTED if not one.name.startswith("*")]
+
+
+@lru_cache(maxsize=32)
+def _named_in(root: str) -> list[tuple[str, str]]:
+    """Return (first name in lower case, path) of each protected name in a root and each folder on
+    the way to one.
+    """
+    firsts = {name: name.partition("/")[0] for name in _NAMES}
+    return [
+        (first.lower(), f"{root}/{name}")
+        for name, first in (firsts | {first: first for first in firsts.values()}).items()
+    ]
+
+
+def protected_paths(root: str, listing: Listing) -> list[str]:
     """Return the protected paths directly in a root, existing or not; of git only `.git` itself.
 
     Installed programs are left writable, so that `python3 -m venv .venv` and `npm install` work:
     nothing runs them but by name, as it would run any script of the project.
     """
-    named = [f"{root}/{one.name}" for one in PROTECTED if not one.name.startswith("*")]
-    return named + _with_protected_endings(root)
+    return [f"{root}/{name}" for name in _NAMES] + _with_protected_endings(root, listing)
 
 
-def _with_protected_endings(folder: str) -> list[str]:
-    names = (name for name in _names_in(folder) if name.endswith(PROTECTED_ENDINGS))
+def _with_protected_endings(folder: str, listing: Listing) -> list[str]:
+    names = (name for name in listing.names(folder) if name.endswith(PROTECTED_ENDINGS))
     return [f"{folder}/{name}" for name in names]
 
 
@@ -238,16 +284,23 @@ class MissingPaths:
         self._running = 0
         self._roots: tuple[str, ...] = ()
 
-    def begin(self, paths: Iterable[str], roots: Sequence[str], *, others_run: bool) -> None:
+    def begin(
+        self,
+        paths: Iterable[str],
+        roots: Sequence[str],
+        listing: Listing,
+        *,
+        others_run: bool,
+    ) -> None:
         """Note a command's start.
 
         `paths` are protected, `roots` real. While other confined commands run, paths that have
         come meanwhile stay suspect. What lies outside the roots is the user's.
         """
         paths = [path for path in paths if is_inside(path, roots)]
-        folders = {os.path.dirname(path) for path in paths}
+        folders = {path.rpartition("/")[0] for path in paths}
         way = {above for folder in folders for above in _folders_between(folder, roots)}
-        found = _look({*paths, *way})
+        found = _look({*paths, *way}, listing)
         if not self._running and not others_run:
             absent = {path for path, was in self._before.items() if was == ""} - self._way
             self._between |= {path for path in absent if found.get(path, "") != ""}
@@ -257,7 +310,7 @@ class MissingPaths:
         self._running += 1
         if any(found.values()):  # links: those that they lead to and their end are protected, too
             led_to = set(chain.from_iterable(map(places_of, paths))) - found.keys()
-            found |= _look({path for path in led_to if is_inside(path, roots)})
+            found |= _look({path for path in led_to if is_inside(path, roots)}, listing)
         self._way |= way
         self._roots = tuple(dict.fromkeys((*self._roots, *roots)))
         self._before = {**found, **self._before}
@@ -271,15 +324,16 @@ class MissingPaths:
 
     def accept(self, written: Sequence[str]) -> None:
         """Accept what exists now, as `SessionSandbox.accept` says."""
-        paths = {*self._before, *self._new_with_endings()}
-        self._before |= _look(path for path in paths if _is_accepted(path, written))
+        listing = Listing()
+        paths = {*self._before, *self._new_with_endings(listing)}
+        self._before |= _look((path for path in paths if _is_accepted(path, written)), listing)
 
     def refusal(self) -> str:
         """Return why no further command may run; '' for nothing.
 
         A path that could not be moved away would be obeyed by the next program that looks there.
         """
-        found = _look(self._stuck)
+        found = _look(self._stuck, Listing())
         self._stuck = {path: why for path, why in self._stuck.items() if found[path] != ""}
         for path, why in self._stuck.items():
             return f"a command made {path}, which could not be moved away ({why}): remove it"
@@ -292,8 +346,9 @@ class MissingPaths:
         """
         self._running = max(0, self._running - 1)
         moved = []
-        self._before |= dict.fromkeys(self._new_with_endings(), "")
-        found = _look(self._before)
+        listing = Listing()
+        self._before |= dict.fromkeys(self._new_with_endings(listing), "")
+        found = _look(self._before, listing)
         for path in sorted(found):  # folders before what lies in them
             before, now = self._before[path], found[path]
             is_expected = not now if path in self._way else before is None or now == ""
@@ -307,8 +362,8 @@ class MissingPaths:
                 self._make_link(path, before)
         return moved
 
-    def _new_with_endings(self) -> set[str]:
-        found = map(_with_protected_endings, self._roots)
+    def _new_with_endings(self, listing: Listing) -> set[str]:
+        found = (_with_protected_endings(root, listing) for root in self._roots)
         return set(chain.from_iterable(found)) - self._before.keys()
 
     def _move(self, path: str) -> str:
@@ -343,23 +398,18 @@ def _is_accepted(path: str, written: Sequence[str]) -> bool:
     return is_inside(path, written) or any(is_inside(one, (path,)) for one in written)
 
 
-def _look(paths: Iterable[str]) -> dict[str, str | None]:
+def _look(paths: Iterable[str], listing: Listing) -> dict[str, str | None]:
     """Return the target of the link at each path; '' for nothing, None for something else.
 
     Nothing counts as there when a folder on the way is a link: that link is looked at itself.
     """
-    found: dict[str, str | None] = {}
+    found: dict[str, str | None] = dict.fromkeys(paths, "")
     names: dict[str, list[str]] = {}
-    for path in paths:
+    for path in listing.may_exist(found):
         folder, _, name = path.rpartition("/")
         names.setdefault(folder, []).append(name)
     for folder, inside in names.items():
-        try:
-            above = open_folder(folder or "/")
-        except OSError:
-            found |= {f"{folder}/{name}": "" for name in inside}
-            continue
-        with above:
+        with suppress(OSError), open_folder(folder or "/") as above:
             found |= {f"{folder}/{name}": above.link_target(name) for name in inside}
     return found
 
@@ -390,7 +440,7 @@ def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
 
     Links themselves are watched by `MissingPaths`.
     """
-    existing = (os.path.realpath(path) for path in paths if os.path.exists(path))
+    existing = map(os.path.realpath, filter(os.path.exists, paths))
     return [real for real in existing if is_inside(real, roots)]
 
 
@@ -515,12 +565,19 @@ class RestoredPaths(MissingPaths):
         self._folders: set[str] = set()
         """Protected folders, and those in them."""
 
-    def begin(self, paths: Iterable[str], roots: Sequence[str], *, others_run: bool) -> None:
+    def begin(
+        self,
+        paths: Iterable[str],
+        roots: Sequence[str],
+        listing: Listing,
+        *,
+        others_run: bool,
+    ) -> None:
         """Note a command's start and the contents of what exists."""
         paths = list(paths)
         if not self._running and not others_run:
             self._keep(paths)
-        super().begin(paths, roots, others_run=others_run)
+        super().begin(paths, roots, listing, others_run=others_run)
 
     def accept(self, written: Sequence[str]) -> None:
         """Accept what exists now at and below `written`, and keep its contents."""
