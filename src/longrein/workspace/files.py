@@ -195,10 +195,12 @@ def stamp(path: str, known_hash: str | None = None) -> FileStamp:
 
 def refresh_stamp(path: str, then: FileStamp) -> FileStamp:
     """Return `then` when its numbers still hold (one `stat`), else a new stamp."""
-    with suppress(OSError, ValueError):
-        if _numbers(stat_real(path)) == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
-            return then
-    return stamp(path)
+    try:
+        now = stat_real(path)
+    except (OSError, ValueError):
+        return stamp(path)
+    known = (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns)
+    return then if _numbers(now) == known else stamp(path)
 
 
 def _content_id(path: str, numbers: tuple[int, int, int, int]) -> str:

@@ -86,10 +86,13 @@ def _mentions(memory: NeedsMemory, index: TextIndex) -> tuple[bytes, bytes, byte
     above it.
     """
     mentioned, now = memory.mentioned, memory.now
+    named = [name for name in index.places if name in mentioned]
+    if not named:  # as in most texts
+        never = bytes([_NEVER]) * len(index.keys)
+        return never, never, never
     found = bytearray([_NEVER]) * (
         len(index.keys) + 4
     )  # two before the first row, two after the last
-    named = [name for name in index.places if name in mentioned]
     for name in sorted(
         named, key=mentioned.__getitem__
     ):  # the latest mention overwrites earlier ones
@@ -364,8 +367,9 @@ def _values(
         asked = sorted(first.values())
     asked = [row for row in asked if visible.get(keys[row], 0) < 2]
     base, odds = model.of(item_codes(memory, record)), model.added
-    codes = line_codes(memory, index, asked)
-    return {row: 1 / (1 + exp(-base - odds[code])) for row, code in zip(asked, codes, strict=True)}
+    codes = [*line_codes(memory, index, asked)]
+    chances = {code: 1 / (1 + exp(-base - odds[code])) for code in set(codes)}
+    return dict(zip(asked, map(chances.__getitem__, codes), strict=True))
 
 
 def fill_gaps(rows: list[int], alive: Collection[int]) -> list[int]:

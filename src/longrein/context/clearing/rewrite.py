@@ -412,7 +412,7 @@ def fold_runs(builder: PlanBuilder, start: int, stop: int, idle_min: int) -> Non
             host = None
         if record.piece.kind != "result" or is_folded(record):
             continue
-        pair = _foldable(builder, record, idle_min)
+        pair = None if host is None else _foldable(builder, record, idle_min)
         if pair is None or host is None or size + pair > HISTORY_TOKENS_MAX:
             host = record if not memory.must_stay(record) else None
             size = sum(memory.items[m].tokens for m in record.members)

@@ -22,7 +22,7 @@ from longrein.context.clearing.text_features import (
     names_by_line,
 )
 
-ROWS_CACHED_MAX = 12_000  # Lines of the cached indexes; about 150 bytes each
+ROWS_CACHED_MAX = 20_000  # Lines of the cached indexes; about 100 bytes each
 HEAD = re.compile(r"r\d+ \S+:")  # First line of a call in a history
 OUTCOME = "→ "  # Start of the line that ends its head
 BLOCK_ROWS_MAX = 12  # Longer paragraphs are taken as several blocks
@@ -37,7 +37,7 @@ FILE_TEXTS = frozenset(
 _COUNT = (2, 3, 6)
 DEEP_BLANKS = 6  # Indentation from which a declaration is inside of another
 _NUMBERED = re.compile(r"\n[^\S\n]*\d+[→\t]")
-_NUMBER = re.compile(r"\s*(\d+)[→\t]")
+_NUMBERS = re.compile(r"\n(?:[^\S\n]*(\d+)[→\t])?")
 _LINE_NUMBER = re.compile(r"[^\S\n]*\d+[→\t]")
 
 
@@ -55,7 +55,7 @@ class TextIndex:
         self.blocks: list[tuple[int, int]] = []  # Made at first use by `blocks_of`
         text, count = "\n".join(["", *texts]), len(texts)
         without, numbers = _NUMBERED.subn("\n", text)
-        self.numbered = numbers * 2 > count and _rise_by_one(texts)
+        self.numbered = numbers * 2 > count and _rise_by_one(text)
         """True if the lines are numbered. A run of kept lines shows only its first number."""
         bare = without.split("\n")[1:] if self.numbered else texts
         # Rows that are always kept: 1 for a short argument, 2 for a marker or head of a history
@@ -68,11 +68,10 @@ class TextIndex:
         first.pop("", None)
         self.asked = [] if any(fixed) else sorted(first.values())
         """Rows with a key, the first of equal lines; empty when the item has fixed rows."""
-        self.names = names_by_line(text)[1:]
-        self.places = _places(self.names)  # Identifier -> rows that hold it
+        names = names_by_line(text)[1:]
+        self.places = _places(names)  # Identifier -> rows that hold it
         declaring = [
-            names != () and is_declaration(line)
-            for names, line in zip(self.names, texts, strict=True)
+            found != () and is_declaration(line) for found, line in zip(names, texts, strict=True)
         ]
         self.heads = _heads(texts, declaring) if self.places else [0] * count
         """Row of the enclosing declaration of each row, from 1; 0 for none."""
@@ -83,11 +82,11 @@ class TextIndex:
         """The last two codes of `LINE_CODES`."""
 
 
-def _rise_by_one(texts: Sequence[str]) -> bool:
+def _rise_by_one(text: str) -> bool:
     """Return whether each number at the start of a line follows that of the line before: then it
-    is the number of the line, and no column of numbers.
+    is the number of the line, and no column of numbers. Each line begins with a newline.
     """
-    numbers = [int(match[1]) if (match := _NUMBER.match(text)) else None for text in texts]
+    numbers = [int(number) if number else None for number in _NUMBERS.findall(text)]
     return all(b == a + 1 for a, b in pairwise(numbers) if a is not None and b is not None)
 
 
@@ -155,7 +154,7 @@ def blocks_of(record: ItemRecord, index: TextIndex) -> list[tuple[int, int]]:
 
 
 def _blocks(texts: Sequence[str], starts: Collection[int]) -> Iterator[tuple[int, int]]:
-    indents = [indent_of(text) for text in texts]
+    indents = indents_of(texts)
     first = -1
     for row, indent in enumerate(indents):
         if first >= 0 and (indent < 0 or row in starts):
@@ -183,17 +182,22 @@ def _cut(indents: Sequence[int], first: int, end: int) -> int:
     inner = indents[first + 2 : end - 1]
     least = max(0, min(inner))
     rows = [row for row, indent in enumerate(inner, first + 2) if indent <= least]
-    return min(rows, key=lambda row: abs(row - middle))
+    at = bisect_right(rows, middle)
+    return min(rows[max(at - 1, 0) : at + 1], key=lambda row: abs(row - middle))
 
 
-def indent_of(line: str) -> int:
-    """Return the columns before the text of a line, without its number; -1 for a blank one."""
-    bare = bare_line(line) if line.lstrip()[:1].isdigit() else line
-    text = bare.lstrip()
+def indents_of(lines: Sequence[str]) -> list[int]:
+    """Return the columns before the text of each line, without its number; -1 for a blank one."""
+    without = _NUMBERED.sub("\n", "\n".join(["", *lines]))
+    return [_columns(line) for line in without.split("\n")[1:]]
+
+
+def _columns(line: str) -> int:
+    text = line.lstrip()
     if not text:
         return -1
-    blank = bare[: len(bare) - len(text)]
-    return len(blank) + 3 * blank.count("\t")
+    blanks = len(line) - len(text)
+    return blanks and blanks + 3 * line.count("\t", 0, blanks)
 
 
 def _lines(record: ItemRecord) -> tuple[list[str], bytes, dict[str, int], Sequence[int]]:
@@ -292,7 +296,7 @@ def _heads(texts: Sequence[str], declaring: list[bool]) -> list[int]:
 
 def _is_shallow(line: str) -> bool:
     """Return whether a line is indented by less than six blanks."""
-    return indent_of(line) < DEEP_BLANKS
+    return indents_of([line])[0] < DEEP_BLANKS
 
 
 def _copies(keys: list[str]) -> bytes:
