@@ -702,3 +702,54 @@ def test_no_background_task_of_a_test_lasts_tenths_of_a_second() -> None:
         for match in SHORT_TASK.finditer(path.read_text(encoding="utf-8"))
     ]
     assert found == []
+
+
+# --- Numbers in texts -----------------------------------------------------------------------------
+
+UNBOUND_DIGITS = re.compile(r"\((?:\?P<\w+>)?-?(?:\\d|\[0-9\])\+\)")
+READ_BY_WHOLE_NUMBER = {
+    "context/state/command_results.py",  # counts of test runners
+    "context/report.py",  # shown as text
+    "context/summary/grounding_check.py",  # looked for as text
+    "workspace/sandbox/rung.py",  # release of the kernel
+    "config/settings_file.py",  # message of the TOML parser
+}
+DIGITS_OF_OWN_NAMES = {
+    "workspace/supervisor/process_tree.py",  # names in /proc
+    "workspace/sandbox/proxy_forwarder.py",
+    "workspace/supervisor/command_processes.py",
+    "workspace/spool_reader.py",  # names that longrein gave
+    "workspace/atomic_write.py",
+    "workspace/memory_use.py",  # lines of /proc and /sys
+    "workspace/command_environment.py",  # at most three digits
+    "store/session_folder.py",
+    "store/snapshot.py",
+    "context/fold_notices.py",  # of an event that longrein made
+    "frontends/argv.py",  # at most nine digits
+    "tools/argument_substitution.py",  # at most four
+    "frontends/terminal/drafts.py",
+    "events/escape.py",  # `whole_number` itself
+}
+
+
+def test_a_number_that_a_text_holds_has_a_bound() -> None:
+    """Python refuses to read more than 4,300 digits, and texts of models, files and providers may
+    hold more: `whole_number` reads them, or the pattern that finds them has a bound.
+    """
+    unbound, tested = set(), set()
+    for path, tree in trees().items():
+        for node in walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                unbound |= {name(path)} if UNBOUND_DIGITS.search(node.value) else set()
+        for function in functions(tree):
+            called = {
+                call.func.attr
+                if isinstance(call.func, ast.Attribute)
+                else getattr(call.func, "id", "")
+                for call in ast.walk(function)
+                if isinstance(call, ast.Call)
+            }
+            if "int" in called and called & {"isdigit", "isdecimal", "isnumeric"}:
+                tested.add(name(path))
+    assert unbound == READ_BY_WHOLE_NUMBER
+    assert tested == DIGITS_OF_OWN_NAMES

@@ -202,6 +202,13 @@ WRONG = [
     ('a = 1\nmodel = "x', ":2: not TOML: unterminated string"),
     ("[permissions\n", ":1: not TOML: expected ']' at the end of a table declaration"),
     ("a = 1\na = 2", ":2: not TOML: cannot overwrite a value"),
+    (
+        f"a = {'1' * 5_000}",
+        (
+            ":1: not TOML: exceeds the limit (4300 digits) for integer string conversion: value "
+            "has 5000 digits"
+        ),
+    ),
     ('modle = "a/b"', ":1: modle is not a setting: did you mean model?"),
     (
         '\n\npermision_mode = "plan"',

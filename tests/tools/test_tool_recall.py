@@ -352,6 +352,7 @@ async def test_images_come_back_as_images(harness: Any) -> None:
         ("1", f"[bad-handle] '1' is no handle; {LOOKS}. Did you mean r1?"),
         ("c1.0", f"[bad-handle] 'c1.0' is no handle; {LOOKS}. Did you mean r1?"),
         ("412", f"[bad-handle] '412' is no handle; {LOOKS}."),
+        ("9" * 400, f"[bad-handle] {'9' * 40!r} is no handle; {LOOKS}."),
         (
             "the log",
             (

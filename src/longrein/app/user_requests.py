@@ -3,6 +3,7 @@
 from longrein.agent.messages import Pin, SetMode, Unpin
 from longrein.context import State
 from longrein.events import UsageError
+from longrein.events.escape import whole_number
 from longrein.options import MODES
 from longrein.steps.human_text import escape_line
 
@@ -28,9 +29,9 @@ def unpin_message(state: State, number: str) -> tuple[Unpin, str]:
     """Return the message that removes the pin of this number, from 1, and its text. Raises
     `UsageError` where there is none.
     """
-    if not (number.isascii() and number.isdigit()):
+    if not number.isdecimal():
         raise UsageError("say which: /unpin NUMBER")
-    at = int(number) if len(number) < 10 else 0
+    at = whole_number(number)
     if not 0 < at <= len(state.pins):
         raise UsageError(f"there is no pin {number[:20]}; pins: {len(state.pins)}")
     return Unpin(at), state.pins[at - 1]

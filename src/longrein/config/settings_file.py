@@ -385,11 +385,11 @@ def _parsed(text: str, shown: str) -> dict[str, Any]:
 
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # of `tomllib`, or of Python for a number of 4,300 digits
         said = re.fullmatch(
             r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL
         )
-        what = said[1] if said else str(error)
+        what = said[1] if said else str(error).partition(";")[0]
         line = (said and said[2]) or str(text.count("\n") + 1)
         raise SettingsError(f"{shown}:{line}: not TOML: {what[:1].lower()}{what[1:]}") from None
     except RecursionError:

@@ -362,7 +362,7 @@ def command_parts(text: str, style: Style) -> tuple[Mapping[str, Any], str]:
 
     try:
         fields = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidSkill(f"is no TOML ({error})") from None
     prompt = fields.get("prompt")
     if not isinstance(prompt, str):

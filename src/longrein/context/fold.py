@@ -93,6 +93,7 @@ from longrein.events import (
     text_of,
     unwrapped,
 )
+from longrein.events.escape import whole_number
 
 # --- Sessions, background tasks and subagents -----------------------------------------------------
 #
@@ -580,7 +581,7 @@ def _schedules_set(state: State, schedules: tuple[Schedule, ...]) -> None:
     names = {one.id for one in schedules}
     state.schedules = schedules
     state.fired = {name: at for name, at in state.fired.items() if name in names}
-    numbers = (int(name[1:]) for name in names if name[1:].isdecimal())
+    numbers = (whole_number(name[1:]) for name in names)
     state.last_schedule = max(state.last_schedule, *numbers, 0)
 
 

@@ -17,7 +17,7 @@ from longrein.context.state.request_types import Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
 from longrein.events import Reminded, marker
-from longrein.events.escape import shortened
+from longrein.events.escape import shortened, whole_number
 
 ROOM_TOKENS = 2_000  # Tokens for all reminders of one request
 ROOM_SHARE_MAX = 0.2  # Largest share of the usable window for them
@@ -384,7 +384,7 @@ def _by_outcome(notices: Sequence[Notice]) -> str:
 def _name_ranges(names: Sequence[str]) -> Iterator[str]:
     """Yield sorted names, consecutive ones as a range: `b3-b40`."""
     numbered = sorted(
-        (name.rstrip("0123456789"), int("0" + name[len(name.rstrip("0123456789")) :]))
+        (name.rstrip("0123456789"), whole_number(name[len(name.rstrip("0123456789")) :]))
         for name in names
     )
     for _, run in groupby(enumerate(numbered), key=lambda pair: (pair[1][0], pair[1][1] - pair[0])):

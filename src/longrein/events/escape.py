@@ -23,6 +23,8 @@ SEEN_ASCII = bytes([*b"\t\n", *range(0x20, 0x7F)])
 """ASCII characters that `escape` keeps."""
 KINDS_MAX = 5
 """Kinds of characters that are named."""
+DIGITS_MAX = 15
+"""Digits of the largest number that is read from a text."""
 _EMOJI_BASES = "#*0123456789©®"
 
 
@@ -129,6 +131,15 @@ def _belongs(char: str, text: str, at: int) -> bool:
 def one_line(text: str) -> str:
     """Return the words of `text` with one space between them."""
     return " ".join(text.split())
+
+
+def whole_number(text: str, otherwise: int = 0) -> int:
+    """Return the number that at most `DIGITS_MAX` ASCII digits write; `otherwise` for other text.
+
+    Python reads no more than 4,300 digits, and `str.isdigit` takes `²` for one.
+    """
+    is_number = text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
+    return int(text) if is_number else otherwise
 
 
 def shortened(text: str, chars_max: int) -> str:

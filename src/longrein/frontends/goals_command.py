@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from longrein.events import Goal, LongreinError
+from longrein.events.escape import whole_number
 from longrein.frontends.localization import translate
 from longrein.steps.human_text import escape, escape_line, joined
 from longrein.tools import GoalPort
@@ -64,8 +65,7 @@ def _after(rest: str) -> tuple[str, list[int]]:
 
 def _number(text: str) -> int:
     """Goal id in `3` or `#3`; 0 for other text."""
-    digits = text.removeprefix("#")
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 12 else 0
+    return whole_number(text.removeprefix("#"))
 
 
 def goal_line(goal: Goal) -> str:

@@ -10,7 +10,7 @@ import time
 import msgspec
 
 from longrein.events import RETRYABLE, decode_json
-from longrein.events.escape import one_line
+from longrein.events.escape import one_line, whole_number
 from longrein.models.model_port import Failure
 
 # --- Retry pauses ---------------------------------------------------------------------------------
@@ -245,8 +245,9 @@ def _kind_of_client_error(status: int, text: str) -> str:
 
 def kind_of_error_event(code: str, text: str) -> str:
     """Return the `FailureKind` of an error inside a stream. `code` is a word or a status."""
-    if code.isdecimal() and 400 <= int(code) < 600:
-        return kind_of(int(code), text)
+    status = whole_number(code)
+    if 400 <= status < 600:
+        return kind_of(status, text)
     both = f"{code} {text}"
     for pattern, kind in (
         (_BILLING, "billing"),

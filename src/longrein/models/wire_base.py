@@ -24,6 +24,7 @@ from longrein.events import (
     ToolTraits,
     decode_json,
 )
+from longrein.events.escape import whole_number
 from longrein.models.failures import error_text, kind_of_error_event, limit_tokens
 from longrein.models.model_port import (
     CallDelta,
@@ -202,7 +203,7 @@ def short_call_id(call: str) -> str:
 
 
 def _base36(number: str, width: int) -> str:
-    value, text = int(number) if number.isdecimal() else 0, ""
+    value, text = whole_number(number), ""
     for _ in range(width):
         value, digit = divmod(value, 36)
         text = _DIGITS[digit] + text
@@ -395,7 +396,7 @@ class StreamReader(ABC):
     def _fail_with(self, problem: bytes) -> None:
         text = problem.decode("utf-8", "replace")
         code = _error_code(problem)
-        status = int(code) if code.isdecimal() and len(code) == 3 else 0
+        status = whole_number(code) if len(code) == 3 else 0
         status = self.error_statuses.get(code, status)
         message = error_text(f'{{"error":{text}}}') or code or "the provider broke off"
         self.fail(str(status or code), text, message, status)

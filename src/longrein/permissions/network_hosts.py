@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from longrein.events.escape import whole_number
 from longrein.permissions.rules import names, parse_rule
 from longrein.permissions.types import Rules, Verdict
 
@@ -16,6 +17,7 @@ ASK = "ask"
 """Entry of `sandbox.network` that names no host: each one is asked for."""
 PORTS = (80, 443)
 """Ports of an entry that is written without a port."""
+PORT_MAX = 65_535
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -122,7 +124,7 @@ def entry_problem(entry: str) -> str:
     name, port = _split_port(entry)
     if "://" in entry:
         return "it is an address of a page: write the host alone"
-    if port > 65535:
+    if port > PORT_MAX:
         return "the port is above 65535"
     try:
         if (name[:1].isdigit() and "/" in name) or (name.count(":") > 1 and "/" in name):
@@ -142,7 +144,7 @@ def _split_port(entry: str) -> tuple[str, int]:
     name = entry.strip().lower()
     head, colon, tail = name.rpartition(":")
     if colon and tail.isdecimal() and (":" not in head or head.endswith("]")):
-        return head, int(tail)
+        return head, whole_number(tail, PORT_MAX + 1)
     return name, 0
 
 

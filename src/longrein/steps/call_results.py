@@ -22,12 +22,12 @@ ROWS_OF_SUCCESS, ROWS_OF_FAILURE = 3, 8
 CHARS_MAX = 200_000
 """Characters of a result that are counted and shown at most, from its end."""
 
-_EXIT = r"\[exit code (\d+)(?: \((.*)\))?\]"
-_NUMBERED = r"(?m)^ *(\d+)\t"
-_PLACE = r"\[lines (\d+)-(\d+)(?: of (\d+);|, the end of the file\])"
+_EXIT = r"\[exit code (\d{1,3})(?: \((.*)\))?\]"
+_NUMBERED = r"(?m)^ *(\d{1,9})\t"
+_PLACE = r"\[lines (\d{1,9})-(\d{1,9})(?: of (\d{1,9});|, the end of the file\])"
 _HIT = r"\d+:"
 _NOTES = ("[there is more:", "[not everything was searched:", "[lines of files that changed")
-_COUNT = r".*: (\d+)$"
+_COUNT = r".*: (\d{1,9})$"
 
 
 class LastLines(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from longrein.events import (
     marker_sign,
     parse_handle,
 )
+from longrein.events.escape import whole_number
 from longrein.store import Content, SearchHit, SearchResult, contents_of, title_of
 from longrein.tools.file_versions import file_history, version_at, version_list
 from longrein.tools.read import image_info, is_pdf
@@ -137,11 +138,8 @@ def _subagent_history(past: SessionHistory, handle: Handle) -> SessionHistory:
 def _handle_hint(past: SessionHistory, text: str) -> str:
     """Suggest the nearest handle, or a search for words."""
     number = re.search(r"\d+(?:\.[1-9]\d*)?", text)
-    if (
-        number
-        and int(float(number[0]))
-        and past.entry(int(number[0].partition(".")[0])) is not None
-    ):
+    seq = whole_number(number[0].partition(".")[0]) if number else 0
+    if number and seq and past.entry(seq) is not None:
         return f" Did you mean r{number[0]}?"
     return "" if number else f' To look for words: Recall(query="{text[:40].strip()}").'
 
@@ -386,7 +384,7 @@ def _by_query(
     context: ToolContext, past: SessionHistory, query: str, wanted: PageRange
 ) -> RecallResult:
     asked = context.call[1:].partition(".")[0]
-    text = search_words(past, query, int(asked) if asked.isdigit() else 0, wanted.first)
+    text = search_words(past, query, whole_number(asked), wanted.first)
     return RecallResult(
         text,
         None,

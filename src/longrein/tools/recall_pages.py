@@ -51,7 +51,9 @@ class Page(msgspec.Struct, frozen=True):
 
 def parse_range(text: str) -> PageRange:
     """Parse `100-200`, `100-`, `100` or `7:4001-8000`; '' is everything. Raises `ToolError`."""
-    match = re.fullmatch(r"(?:(\d+):)?(\d+)?(?:-(\d+)?)?", text.strip().replace(" ", ""))
+    match = re.fullmatch(
+        r"(?:(\d{1,9}):)?(\d{1,9})?(?:-(\d{1,9})?)?", text.strip().replace(" ", "")
+    )
     if match is None or (match[1] and not match[2]):
         raise ToolError(
             '[bad-range] lines must look like "100-200", "100-" or "7:4001-8000", not '

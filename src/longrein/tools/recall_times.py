@@ -39,7 +39,7 @@ def find_moment(past: SessionHistory, text: str, now_us: int) -> tuple[int, int]
     The seq is 0 when the time is before all entries.
     """
     words = text.strip().lower().removeprefix("at ").removesuffix(" ago").strip()
-    ago = re.fullmatch(r"(?:about )?(\d+(?:\.\d+)?)\s*([smhdw])[a-z]*", words)
+    ago = re.fullmatch(r"(?:about )?(\d{1,9}(?:\.\d+)?)\s*([smhdw])[a-z]*", words)
     if not ago and words != "now":
         at = _parse_moment(text, words, now_us)
         return past.seq_at(at), at

@@ -36,9 +36,9 @@ FILE_TEXTS = frozenset(
 """Arguments that hold text of a file."""
 _COUNT = (2, 3, 6)
 DEEP_BLANKS = 6  # Indentation from which a declaration is inside of another
-_NUMBERED = re.compile(r"\n[^\S\n]*\d+[→\t]")
-_NUMBERS = re.compile(r"\n(?:[^\S\n]*(\d+)[→\t])?")
-_LINE_NUMBER = re.compile(r"[^\S\n]*\d+[→\t]")
+_NUMBERED = re.compile(r"\n[^\S\n]*\d{1,9}[→\t]")
+_NUMBERS = re.compile(r"\n(?:[^\S\n]*(\d{1,9})[→\t])?")
+_LINE_NUMBER = re.compile(r"[^\S\n]*\d{1,9}[→\t]")
 
 
 class TextIndex:

@@ -11,6 +11,8 @@ from functools import cache
 
 import msgspec
 
+from longrein.events.escape import whole_number
+
 TEXT_CHARS_MAX = (
     60_000  # Only both ends of longer output are read; runners print their counts at the end
 )
@@ -328,15 +330,12 @@ def read_tests(line: str, text: str) -> Found | None:
 def _counted(runner: str, counts: re.Pattern[str], text: str) -> Counts | None:
     passed = failed = 0
     for match in counts.finditer(text):
-        groups = match.groupdict()
-        bad = (
-            int(groups.get("failed") or 0)
-            + int(groups.get("errors") or 0)
-            + bool(groups.get("bad1"))
-        )
-        good = int(groups.get("passed") or 0) + bool(groups.get("ok1"))
+        groups = match.groupdict("")
+        bad = sum(whole_number(groups.get(name, "")) for name in ("failed", "errors"))
+        bad += bool(groups.get("bad1"))
+        good = whole_number(groups.get("passed", "")) + bool(groups.get("ok1"))
         if groups.get("ran"):
-            good = max(0, int(groups["ran"]) - bad)
+            good = max(0, whole_number(groups["ran"]) - bad)
         passed, failed = passed + good, failed + bad
     return Counts(runner, passed, failed) if passed + failed else None
 

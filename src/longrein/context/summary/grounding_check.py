@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from longrein.context.summary.pointers import Verdict
-from longrein.events.escape import one_line
+from longrein.events.escape import one_line, whole_number
 
 QUOTE_WORDS_MIN = (
     3  # A shorter quotation is a word in quotation marks, not a claim about what was said
@@ -162,11 +162,8 @@ def _wordy(char: str) -> bool:
 
 def _spellings(number: str) -> tuple[str, ...]:
     plain = number.replace(",", "")
-    grouped = (
-        f"{int(plain):,}"
-        if plain.isdigit() and len(plain) > 3 and not plain.startswith("0")
-        else plain
-    )
+    value = whole_number(plain)
+    grouped = f"{value:,}" if value > 999 and not plain.startswith("0") else plain
     return tuple(
         dict.fromkeys((number, plain, grouped, grouped.replace(",", "_"), number.removeprefix("v")))
     )

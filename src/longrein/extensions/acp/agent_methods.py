@@ -29,6 +29,7 @@ from longrein.events import (
     Text,
     UsageError,
 )
+from longrein.events.escape import whole_number
 from longrein.extensions.acp import editor_commands
 from longrein.extensions.acp.editor_bridge import EditorBridge
 from longrein.extensions.acp.editor_session import EditorSession
@@ -382,9 +383,10 @@ def mcp_servers(servers: Sequence[Any]) -> dict[str, dict[str, Any]]:
 def _cursor(cursor: str | None) -> int:
     if not cursor:
         return 0
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
+    at = whole_number(cursor, -1)
+    if at < 0:
         raise UsageError(f"{cursor[:40]!r} is no cursor of session/list")
-    return int(cursor)
+    return at
 
 
 def _code(error: LongreinError) -> int:

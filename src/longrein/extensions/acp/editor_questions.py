@@ -9,7 +9,7 @@ import msgspec
 
 from longrein.agent import Answer, approval_digest
 from longrein.events import PermissionAsked
-from longrein.events.escape import shortened
+from longrein.events.escape import shortened, whole_number
 from longrein.extensions.acp.tool_calls import CallView, Update, fence, text_content
 from longrein.permissions import unseen_note
 from longrein.permissions.rule_evaluation import flag_rule
@@ -283,9 +283,9 @@ async def _one_by_one(
 def _step(asked: UserQuestion, taken: list[str], response: Any) -> str:
     """Take one answer; return `more`, `done`, `stop` or `gone`."""
     word = chosen(response)
-    number = word.removeprefix("choice ")
-    if word != number and number.isdecimal() and 0 < int(number) <= len(asked.choices):
-        label = asked.choices[int(number) - 1][0]
+    number = whole_number(word.removeprefix("choice ")) if word.startswith("choice ") else 0
+    if 0 < number <= len(asked.choices):
+        label = asked.choices[number - 1][0]
         taken += [label] if label not in taken else []
         return "more" if asked.many and len(taken) < len(asked.choices) else "done"
     return {"no": "done", "stop": "stop"}.get(word, "gone")

@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from longrein.events.escape import whole_number
 from longrein.extensions.inspector.inspection import changes
 from longrein.extensions.inspector.page import content_policy, render
 from longrein.extensions.inspector.page_data import Inspection
@@ -200,7 +201,7 @@ class PageHandler(BaseHTTPRequestHandler):
         """Send events until the page's state ends or the browser leaves."""
         asked = parse_qs(urlsplit(self.path).query).get("after", ["0"])[0]
         after = self.headers.get("Last-Event-ID") or asked
-        version = int(after) if after.isascii() and after.isdecimal() and len(after) < 10 else 0
+        version = whole_number(after)
         self._begin(HTTPStatus.OK, "text/event-stream; charset=utf-8")
         while True:
             version, event = page.next_event(version)

@@ -28,6 +28,7 @@ from longrein.app.run_context import RunContext
 from longrein.config import project_root
 from longrein.context import external_event
 from longrein.events import Reminded, Text, UsageError, UserSpoke, text_of
+from longrein.events.escape import whole_number
 from longrein.extensions.mcp.mcp_port import ServerHost
 from longrein.extensions.mcp.server_config import McpServer, token_folder
 from longrein.extensions.mcp.server_files import load_mcp_servers, read_server, server_secrets
@@ -378,5 +379,4 @@ def mcp_toolset(
 
 def _named_number(environ: Mapping[str, str], name: str) -> int:
     """Return the positive number that a variable holds, else 0."""
-    written = environ.get(name, "")
-    return int(written) if written.isascii() and written.isdigit() and len(written) < 12 else 0
+    return whole_number(environ.get(name, ""))

@@ -7,6 +7,7 @@ import msgspec
 
 from longrein.agent import Answer, approval_digest
 from longrein.events import PermissionAsked
+from longrein.events.escape import whole_number
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal.drawn_lines import DrawnLines
 from longrein.frontends.terminal.event_lines import (
@@ -124,7 +125,7 @@ class QuestionForm:
     def _number(self, word: str) -> int:
         """Return the number of the option that a digit or a letter names; 0 for none."""
         letter = OPTION_LETTERS.find(word.lower()) + 1 if len(word) == 1 else 0
-        number = int(word) if word.isdecimal() else letter
+        number = whole_number(word, letter)
         return number if number <= len(self._labels) else 0
 
     def arguments(self) -> dict[str, Any]:

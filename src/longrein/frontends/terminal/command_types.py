@@ -7,6 +7,7 @@ import msgspec
 
 from longrein.agent import InboxMessage, PendingMessage, SessionPort
 from longrein.app import AppSession
+from longrein.events.escape import whole_number
 from longrein.frontends.secret_input import SecretQuestion
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line
@@ -42,9 +43,6 @@ class Outcome(msgspec.Struct, frozen=True):
     def end_reason(self) -> str:
         """Reason for hooks of the session's end; a signal is `other`."""
         return "other" if self.code else END_REASONS[self.kind]
-
-
-NUMBER_DIGITS_MAX = 15
 
 
 class Choices(msgspec.Struct, frozen=True):
@@ -181,4 +179,4 @@ def leave(
 
 def number(text: str) -> int:
     """`text` as a number; -1 when it is not a number."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX else -1
+    return whole_number(text, -1)

@@ -29,7 +29,7 @@ PASTE_CHARS_MAX = 1_000
 """The same for one long line."""
 HISTORY_BYTES_MAX = 512 * 1024
 
-_TOKEN = re.compile(r"\[Pasted text #(\d+) \+\d+ lines\]")
+_TOKEN = re.compile(r"\[Pasted text #(\d{1,9}) \+\d+ lines\]")
 _AT = re.compile(r"(?:^|(?<=\s))@(\S*)$")
 
 

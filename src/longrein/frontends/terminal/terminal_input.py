@@ -111,7 +111,8 @@ OTHER_KEYS_ON, OTHER_KEYS_OFF = "\x1b[>4;1m", "\x1b[>4m"
 
 _ANSWER = re.compile(r"\x1b\[\?(\d*)u")
 _KEY = re.compile(
-    r"\x1b\[(\d+)(?::\d*){0,2}(?:;(\d*)(?::(\d+))?)?(?:;[\d:]*)?u|\x1b\[27;(\d+);(\d+)~"
+    r"\x1b\[(\d{1,9})(?::\d*){0,2}(?:;(\d{0,9})(?::(\d{1,9}))?)?(?:;[\d:]*)?u"
+    r"|\x1b\[27;(\d{1,9});(\d{1,9})~"
 )
 _LOCKED = re.compile(r"\x1b\[([1-9]\d?);(\d{2,3})([A-HPQS~])")
 _PART = re.compile(r"\x1b(?:\[[?<>]?[\d;:]*)?\Z")

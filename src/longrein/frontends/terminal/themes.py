@@ -7,6 +7,7 @@ dark or light.
 import re
 from collections.abc import Mapping
 
+from longrein.events.escape import whole_number
 from longrein.frontends.terminal.event_lines import STYLES
 
 ANSI: Mapping[str, tuple[str, str]] = dict(STYLES)
@@ -136,10 +137,10 @@ def is_light(colour: str) -> bool | None:
 
 def guessed_theme(environ: Mapping[str, str]) -> str:
     """Return the theme that COLORFGBG tells (`15;0`: light on black); '' where it is not set."""
-    background = environ.get("COLORFGBG", "").rpartition(";")[2]
-    if not background.isdigit():
+    background = whole_number(environ.get("COLORFGBG", "").rpartition(";")[2], -1)
+    if background < 0:
         return ""
-    return theme_for(light=int(background) in (7, *range(9, 16)), environ=environ)
+    return theme_for(light=background in (7, *range(9, 16)), environ=environ)
 
 
 def theme_for(*, light: bool, environ: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from longrein.events.escape import shortened
+from longrein.events.escape import shortened, whole_number
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import themes
 from longrein.settings_schema import TerminalOptions
@@ -219,14 +219,12 @@ def shows_progress(wanted: str, environ: Mapping[str, str]) -> bool:
     """
     if wanted != "auto" or environ.get("TMUX"):
         return wanted == "on"
-    version = tuple(
-        int(part) for part in re.findall(r"\d+", environ.get("TERM_PROGRAM_VERSION", ""))
-    )
+    version = tuple(map(whole_number, re.findall(r"\d+", environ.get("TERM_PROGRAM_VERSION", ""))))
     program, vte = environ.get("TERM_PROGRAM", ""), environ.get("VTE_VERSION", "")
     return (
         bool(environ.get("WT_SESSION"))
         or environ.get("ConEmuANSI") == "ON"
         or program == "ghostty"
         or (program == "iTerm.app" and version >= ITERM_WITH_PROGRESS)
-        or (vte.isdigit() and int(vte) >= VTE_WITH_PROGRESS)
+        or whole_number(vte) >= VTE_WITH_PROGRESS
     )

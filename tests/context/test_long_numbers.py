@@ -1,0 +1,91 @@
+"""Numbers of 5,000 digits, which Python refuses to read, wherever a text of others is read."""
+
+import pytest
+
+from longrein.context.clearing.text_index import TextIndex
+from longrein.context.state.command_results import read_tests
+from longrein.context.summary.grounding_check import _spellings
+from longrein.events import Text, ToolEnded
+from longrein.events.escape import whole_number
+from longrein.frontends.terminal.input_completion import Pastes
+from longrein.frontends.terminal.terminal_input import legacy_keys
+from longrein.models.failures import kind_of_error_event
+from longrein.permissions.network_hosts import entry_problem
+from longrein.steps.call_results import result_figures
+
+LONG = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("0012", 12),
+        ("9" * 15, 10**15 - 1),
+        ("9" * 16, -1),
+        (LONG, -1),
+        ("", -1),
+        ("-1", -1),
+        (" 1", -1),
+        ("1_0", -1),
+        ("²", -1),  # a digit for `str.isdigit`, and none for `int`
+        ("٣", -1),
+    ],
+)
+def test_a_number_is_read_up_to_its_bound(text: str, number: int) -> None:
+    assert whole_number(text, -1) == number
+
+
+@pytest.mark.parametrize(
+    ("lines", "numbered"),
+    [
+        (["1\ta", "2\tb", "3\tc"], True),
+        ([f"{LONG}\ta", f"{LONG}\tb", f"{LONG}\tc"], False),
+        (["1\ta", "2\tb", "3\tc", f"{LONG}\td"], True),
+        (["1700000000000\ta", "1700000000001\tb"], False),  # a column, no numbers of lines
+    ],
+)
+def test_lines_are_numbered_by_small_numbers(lines: list[str], numbered: bool) -> None:
+    assert TextIndex(lines, bytes(len(lines)), {}).numbered is numbered
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("pytest", "== N failed, N passed in 1.0s =="),
+        ("python -m unittest", "Ran N tests in 1s\n\nFAILED (failures=N, errors=N)"),
+        ("cargo test", "test result: FAILED. N passed; N failed; 0 ignored"),
+        ("npx jest", "Tests: N failed, N passed, N total"),
+        ("bun test", " N pass\n N fail"),
+        ("npx mocha", "  N passing\n  N failing"),
+        ("node --test", "# tests N\n# pass N\n# fail N"),
+    ],
+)
+def test_counts_of_a_test_run(command: str, output: str) -> None:
+    seven = read_tests(command, output.replace("N", "7"))
+    assert seven is not None
+    assert seven.counts is not None
+    assert read_tests(command, output.replace("N", LONG)) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "text"),
+    [
+        ("read", {}, f"{LONG}\tx\n{LONG}\ty"),
+        ("read", {}, f"[lines 1-{LONG} of {LONG};"),
+        ("search", {"pattern": "x", "output_mode": "count"}, f"a.py: {LONG}"),
+        ("shell", {}, f"[exit code {LONG}]"),
+    ],
+)
+def test_figures_of_a_result(kind: str, arguments: dict[str, object], text: str) -> None:
+    end = ToolEnded("c1.0", "Tool", "ok", (Text(text),), 1)
+    assert LONG not in result_figures(end, arguments, kind)
+
+
+def test_other_texts() -> None:
+    assert {*_spellings("1234567")} == {*_spellings("1,234,567")}
+    assert LONG in _spellings(LONG)
+    assert Pastes().expand(mark := f"[Pasted text #{LONG} +3 lines]") == mark
+    assert legacy_keys(f"\x1b[{LONG}u") == f"\x1b[{LONG}u"
+    assert kind_of_error_event(LONG, "") == kind_of_error_event("", "")
+    assert entry_problem(f"example.org:{LONG}")
