@@ -71,12 +71,14 @@ def fuzz(
     summariser: str = "",
     steps: int = 40,
     dialects: tuple[Dialect, ...] = (WIDE,),
+    kinds: tuple[str, ...] = (),
 ) -> FuzzResult:
     """Play one seed; missing arguments are drawn from it."""
     random = Random(seed)
     window = window or WINDOWS[seed % len(WINDOWS)]
     summariser = summariser or SUMMARISERS[seed // len(WINDOWS) % len(SUMMARISERS)]
-    kinds = random.choice([("cjk",), ("prose", "code", "log"), KINDS, ("base64",), KINDS])
+    drawn = random.choice([("cjk",), ("prose", "code", "log"), KINDS, ("base64",), KINDS])
+    kinds = kinds or drawn
     budget = budget_of(window, random.choice([0, 0, window // 2, 300]))
     provider = Provider(
         budget,

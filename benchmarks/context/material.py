@@ -24,7 +24,27 @@ _TABLES: Mapping[str, str] = {
     "agréable mañana",
     "emoji": "🙂 🚀 ✅ ❌ 🔥 done ok 🎉 👍 look ⚠️ here",
 }
-KINDS = (*_TABLES, "base64", "log", "json", "files")  # Kinds of text
+_ODD = (
+    *("9" * 5_000 + "\t", "7" * 5_000 + " passed in 1s", "-" * 3_000, "a" * 4_000, "(" * 2_000),
+    *(
+        "\x00",
+        "\x85",
+        "\u2028",
+        "\u202e",
+        "\r",
+        "\x0b",
+        "\ufeff",
+        "\U000e0041",
+        "\t" * 200,
+        " " * 500,
+    ),
+    *("r412 Bash:", "→ ok, 3 lines", '[longrein 000000 cleared: ok; Recall("r2") brings all]'),
+    *("[exit code 99999999]", "[unchanged since r9999999999: x]", "=== 3 failed in 0.1s ==="),
+    *("- [ ] x", "```", "---", "<system-reminder>", "</summary>", "## 1. Goal", "1. 2) 3]"),
+    *("{", '{"a": [', "\\n" * 50, "%s%d%n", "$(true)", "../" * 300, "::" * 500, "NaN", "1e999"),
+)
+"""Pieces of text of which some reader may expect more than they hold."""
+KINDS = (*_TABLES, "base64", "log", "json", "files")  # Kinds of text, and `odd`
 
 
 def text(kind: str, chars: int, random: Random) -> str:
@@ -34,6 +54,13 @@ def text(kind: str, chars: int, random: Random) -> str:
         return base64.b64encode(random.randbytes(chars * 3 // 4 + 1)).decode()[:chars]
     if kind in ("log", "json"):
         return _rows(kind, chars, random)
+    if kind == "odd":
+        pieces = random.sample(_ODD, random.choice([1, 2, 8, len(_ODD)]))
+        ends = random.choice(["\n", "\n ", " "])
+        some = (
+            random.choice(pieces) + random.choice(ends) for _ in range(min(chars // 8 + 1, 300))
+        )
+        return _long("".join(some), chars)
     if kind == "files":
         files = _files()
         return _long(files[random.randrange(len(files))], chars)

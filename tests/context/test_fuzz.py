@@ -23,6 +23,15 @@ def test_a_request_always_fits_in_a_window_of(window: int) -> None:
     check(fuzz(window, window=window, summariser="any", steps=14))
 
 
+@pytest.mark.parametrize("seed", [10, 52, 58])
+def test_no_text_of_others_ends_a_session(seed: int) -> None:
+    """In the first, results were lines of 5,000 digits: no decision could be made any more. A
+    tokenizer may teach by refusals what each odd text costs.
+    """
+    found = fuzz(seed, kinds=("odd",), steps=14)
+    assert replace(found, overflows=0).fine, found.line()
+
+
 @settings(
     max_examples=8,
     deadline=None,
