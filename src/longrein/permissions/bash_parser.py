@@ -190,8 +190,8 @@ _INERT_NAMES = (
     "LANG|LANGUAGE|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|CI|TERM|COLUMNS|LINES|"
     "RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
 )
-_INERT = re.compile(rf"(?:{_INERT_NAMES})=[\w.,:+@-]*|TZ=\w[\w+-]*(?:/\w[\w+-]*)*")
-_LOCAL = re.compile(rf"(?!npm_|\w*_proxy$|\w*config)[a-z]\w*|[A-Z]|{_INERT_NAMES}|TZ")
+_INERT = rf"(?:{_INERT_NAMES})=[\w.,:+@-]*|TZ=\w[\w+-]*(?:/\w[\w+-]*)*"
+_LOCAL = rf"(?!npm_|\w*_proxy$|\w*config)[a-z]\w*|[A-Z]|{_INERT_NAMES}|TZ"
 
 
 def is_inert_assignment(text: str) -> bool:
@@ -199,7 +199,7 @@ def is_inert_assignment(text: str) -> bool:
 
     A value with a `/` may name a file (`LC_ALL=./x`), one with a `$` a command (`make`).
     """
-    return bool(_INERT.fullmatch(text))
+    return bool(re.fullmatch(_INERT, text))
 
 
 def is_local_variable(name: str) -> bool:
@@ -208,7 +208,7 @@ def is_local_variable(name: str) -> bool:
     A variable that was exported before changes the programs that run later: `CC`, `http_proxy`,
     `PATH`. Those of a script itself are usually in small letters.
     """
-    return bool(_LOCAL.fullmatch(name))
+    return bool(re.fullmatch(_LOCAL, name))
 
 
 # --- Wrappers: programs that run the command in their arguments -----------------------------------
