@@ -54,7 +54,7 @@ class MemorySupervision:
     # --- The port ---------------------------------------------------------------------------------
 
     def warm(self) -> None:
-        """See `Supervision.warm`."""
+        """See `Spawner.warm`."""
         self.alive = True
 
     may_prepare = False

@@ -87,12 +87,14 @@ read_once = lru_cache(maxsize=64)(read_command)
 """Commands that wait are judged before each move; each is read once."""
 
 
-def footprint_of(now: CurrentRules, tool: Tool, arguments: Mapping[str, object]) -> Footprint:
-    """Return what a call reads and writes."""
+def footprint_of(
+    now: CurrentRules, tool: Tool, arguments: Mapping[str, object], *, resolves: bool = True
+) -> Footprint:
+    """Return what a call reads and writes. Without `resolves`, by the paths that it names."""
     cwd, command = now.cwd, arguments.get("command")
 
     def real(path: str, folder: str) -> str:
-        return now.workspace.resolve(path, folder).real
+        return now.workspace.resolve(path, folder).real if resolves else path
 
     if tool.access == "command" and isinstance(command, str) and not is_foreign(tool):
         return command_footprint(read_once(command, cwd, now.rules.home), cwd, real)

@@ -65,7 +65,9 @@ def may_change(now: "CurrentRules", tool: Tool, arguments: Mapping[str, Any]) ->
     """Return True if a call runs a command that may change any file."""
     from longrein.agent.call_lookup import footprint_of
 
-    return tool.access == "command" and not footprint_of(now, tool, arguments).reads_only
+    if tool.access != "command":
+        return False
+    return not footprint_of(now, tool, arguments, resolves=False).reads_only
 
 
 def note_written(writers: FileWriters, label: str, facts: Iterable[AnyEvent]) -> None:

@@ -522,6 +522,7 @@ class Session:
         tool = self.deps.tools.get(name)
         if tool is None or tool.access != "command":
             return
+        self.deps.workspace.spawner.warm()  # it starts while this process imports the parts
         for part in (self.open(BackgroundTasks), self.open(Checkpoints)):
             if part is not None:
                 part.warm()

@@ -56,6 +56,8 @@ from longrein.tools.tool_search import is_foreign
 
 SEED_OUTPUT_BYTES = 50_000
 """Output of a command that the `seed` profiles keep."""
+AGENT_KINDS = ("", "agent", "other")
+"""Kinds of tools that may start subagents: opening those takes 7 ms of CPU."""
 PAGE_BYTES_MIN = 1_000
 PAGE_BYTES_MAX = 30_000
 PAGE_BYTES_PER_TOKEN = 0.3
@@ -386,6 +388,7 @@ def tool_context(
     usable_tokens = window_of(state, deps.model.budget).usable_tokens
     opens = tool.access == "command" or is_foreign(tool)  # a call of a server may become a task
     tasks = session.open(BackgroundTasks) if opens else session.find(BackgroundTasks)
+    may_start_agents = bool(deps.kinds) and tool.traits.kind in AGENT_KINDS
     return ToolContext(
         call=call,
         session=session.process_session,
@@ -407,7 +410,7 @@ def tool_context(
         sandbox=SessionConfinement(session)
         if tool.access == "command" and confines(session.deps.sandbox)
         else None,
-        agents=session.open(Subagents) if deps.kinds else None,
+        agents=session.open(Subagents) if may_start_agents else None,
         goals=goals,
         skills=session.find(Skills),
         schedules=session.part(ScheduleTimer) if deps.parent_policy is None else None,

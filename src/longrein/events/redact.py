@@ -128,17 +128,19 @@ def beginnings() -> list[str]:
 @cache
 def _beginning() -> bytes:
     """Return the pattern of the fast test: a beginning after a boundary, grouped by first letter
-    for speed.
+    for the search and by what follows for the compiler.
     """
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, list[str]]] = {}
     for _, words, rest in TOKENS:
+        follows = rest[: rest.index("]") + 1] + "{8}"
         for word in words.split():
-            groups.setdefault(word[0], []).append(
-                re.escape(word[1:]) + rest[: rest.index("]") + 1] + "{8}"
-            )
-    branches = "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in groups.items())
+            groups.setdefault(word[0], {}).setdefault(follows, []).append(re.escape(word[1:]))
+    branches = []
+    for first, group in groups.items():
+        rests = (f"(?:{'|'.join(ends)}){follows}" for follows, ends in group.items())
+        branches.append(f"{first}(?:{'|'.join(rests)})")
     return (
-        f"[^A-Za-z0-9](?:(?=[{''.join(groups)}])(?:{branches})|"
+        f"[^A-Za-z0-9](?:(?=[{''.join(groups)}])(?:{'|'.join(branches)})|"
         + "|".join(_UNPREFIXED_BEGINS)
         + ")"
     ).encode()
@@ -525,7 +527,7 @@ def _suspects(text: str) -> list[str]:
             ):
                 found.append(pattern)
     if _RUN in data.translate(_MASK):
-        long = b" ".join([word for word in data.translate(_WORDS).split() if len(word) >= _RUN_MIN])
+        long = b" ".join({word for word in data.translate(_WORDS).split() if len(word) >= _RUN_MIN})
         if re.compile(_beginning()).search(b" " + long + b" "):
             found.append(_token())
     return found

@@ -13,6 +13,8 @@ itself. The commands inside such syntax still become parts, so that deny rules c
 import re
 from collections.abc import Sequence
 from functools import cache, reduce
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -190,8 +192,8 @@ _INERT_NAMES = (
     "LANG|LANGUAGE|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|CI|TERM|COLUMNS|LINES|"
     "RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
 )
-_INERT = re.compile(rf"(?:{_INERT_NAMES})=[\w.,:+@-]*|TZ=\w[\w+-]*(?:/\w[\w+-]*)*")
-_LOCAL = re.compile(rf"(?!npm_|\w*_proxy$|\w*config)[a-z]\w*|[A-Z]|{_INERT_NAMES}|TZ")
+_INERT = rf"(?:{_INERT_NAMES})=[\w.,:+@-]*|TZ=\w[\w+-]*(?:/\w[\w+-]*)*"
+_LOCAL = rf"(?!npm_|\w*_proxy$|\w*config)[a-z]\w*|[A-Z]|{_INERT_NAMES}|TZ"
 
 
 def is_inert_assignment(text: str) -> bool:
@@ -199,7 +201,7 @@ def is_inert_assignment(text: str) -> bool:
 
     A value with a `/` may name a file (`LC_ALL=./x`), one with a `$` a command (`make`).
     """
-    return bool(_INERT.fullmatch(text))
+    return bool(re.fullmatch(_INERT, text))
 
 
 def is_local_variable(name: str) -> bool:
@@ -208,7 +210,7 @@ def is_local_variable(name: str) -> bool:
     A variable that was exported before changes the programs that run later: `CC`, `http_proxy`,
     `PATH`. Those of a script itself are usually in small letters.
     """
-    return bool(_LOCAL.fullmatch(name))
+    return bool(re.fullmatch(_LOCAL, name))
 
 
 # --- Wrappers: programs that run the command in their arguments -----------------------------------
@@ -393,11 +395,26 @@ def _either(first: _Folders, second: _Folders) -> _Folders:
 
 @cache
 def _parser() -> Any:
-    """Return the parser; imported at the first command: 21 ms."""
+    """Return the parser; imported at the first command."""
     import tree_sitter
-    import tree_sitter_bash
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return tree_sitter.Parser(tree_sitter.Language(_language()))
+
+
+def _language() -> object:
+    """Return the grammar from the module inside its package, which imports `importlib.resources`
+    for what nobody needs here: 1.7 ms of CPU in place of 11.3.
+    """
+    package = PathFinder.find_spec("tree_sitter_bash")
+    places = package.submodule_search_locations if package is not None else None
+    binding = PathFinder.find_spec("tree_sitter_bash._binding", places)
+    if binding is None or binding.loader is None:  # a package that is built otherwise
+        import tree_sitter_bash
+
+        return tree_sitter_bash.language()
+    module = module_from_spec(binding)
+    binding.loader.exec_module(module)
+    return module.language()
 
 
 class _Reader:

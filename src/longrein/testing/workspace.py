@@ -123,6 +123,9 @@ class MemorySpawner:
         else:
             await self._clock.sleep(seconds)
 
+    def warm(self) -> None:
+        """See `workspace.Spawner.warm`: there is nothing to start."""
+
     async def unwritten(self, paths: Sequence[str]) -> tuple[Sequence[str], bool]:
         """See `workspace.Spawner.unwritten`: nothing is known."""
         return paths, False

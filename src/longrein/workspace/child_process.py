@@ -558,6 +558,9 @@ class PlainSpawner:
         started = self.start(spec, sink=sink, output_bytes_max=output_bytes_max)
         return started if isinstance(started, CommandExit) else await started.run(until)
 
+    def warm(self) -> None:
+        """See `Spawner.warm`: there is no other process."""
+
     async def unwritten(self, paths: Sequence[str]) -> tuple[Sequence[str], bool]:
         """See `Spawner.unwritten`: nothing is known."""
         return paths, False

@@ -36,6 +36,7 @@ from longrein.workspace.stream_process import (
     TailSink,
     connect_streams,
 )
+from longrein.workspace.supervisor.channel import SOCKET
 from longrein.workspace.supervisor.command_argv import MOUNTS, close, reports_folder
 from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
@@ -145,7 +146,7 @@ class SupervisedSpawner(BackgroundTasks):
         self.notice = notice
         """Gets a line for the user; may be replaced."""
         self._connection: SupervisorConnection | None = None
-        self._opening: asyncio.Task[SupervisorConnection | None] | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._warm: WarmSandbox | None = None
         self._prepares = True
         """False if the last command could not have had a sandbox made ahead."""
@@ -164,9 +165,13 @@ class SupervisedSpawner(BackgroundTasks):
     # --- Connection to the supervisor -------------------------------------------------------------
 
     def warm(self) -> None:
-        if self._connection is None and self._opening is None and not self._unavailable:
-            self._opening = asyncio.get_running_loop().create_task(self._open(start=True))
+        if self._connection is not None or self._opening is not None or self._unavailable:
+            return
+        if os.path.exists(os.path.join(self._folder, SOCKET)):
+            self._opening = asyncio.get_running_loop().create_task(self._open())
             self._opening.add_done_callback(self._opened)
+        else:
+            self._start_supervisor()
 
     def _opened(self, _: object) -> None:
         self._opening = None
@@ -178,8 +183,8 @@ class SupervisedSpawner(BackgroundTasks):
         return self._prepares and self._warm is None and self._to_prepare is None
 
     def prepare(self, like: CommandSpec) -> None:
+        self.warm()
         if self._connection is None:
-            self.warm()
             self._to_prepare = like
             return
         self._to_prepare = None
@@ -231,27 +236,39 @@ class SupervisedSpawner(BackgroundTasks):
         except ConnectionError:
             return False
 
-    async def _open(self, *, start: bool) -> SupervisorConnection | None:
-        if not nesting_depth(
-            self._environ
-        ):  # the environment of a longrein below another holds no keys
-            hide_memory()
+    async def _open(self) -> None:
+        """Attach to the supervisor that listens, or start one."""
+        await self._find()
+        self._start_supervisor()
+
+    async def _find(self) -> SupervisorConnection | None:
+        """Attach to the supervisor that listens; None when there is none."""
+        self._hide()
         if self._connection is None and (sock := connect(self._folder)) is not None:
             self._connection = await self._attach(
                 SupervisorConnection(sock, None, self._receive, self._on_lost)
             )
-        if self._connection is None and start and not self._unavailable:
-            try:
-                os.makedirs(self._folder, mode=0o700, exist_ok=True)
-                connection = SupervisorConnection(
-                    *start_supervisor(self._folder, self._environ), self._receive, self._on_lost
-                )
-            except OSError as error:
-                self._give_up(error.strerror or str(error))
-            else:
-                connection.send(do="hello", ref=0, **self._hello())
-                self._connection = connection
         return self._connection
+
+    def _start_supervisor(self) -> None:
+        if self._connection is not None or self._unavailable:
+            return
+        try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            connection = SupervisorConnection(
+                *start_supervisor(self._folder, self._environ), self._receive, self._on_lost
+            )
+        except OSError as error:
+            self._give_up(error.strerror or str(error))
+        else:
+            connection.send(do="hello", ref=0, **self._hello())
+            self._connection = connection
+        self._hide()
+
+    def _hide(self) -> None:
+        # the environment of a longrein below another holds no keys
+        if not nesting_depth(self._environ):
+            hide_memory()
 
     async def _attach(self, connection: SupervisorConnection) -> SupervisorConnection | None:
         """Attach to a running supervisor."""
@@ -549,7 +566,7 @@ class SupervisedSpawner(BackgroundTasks):
     # --- Background tasks -------------------------------------------------------------------------
 
     async def adopt(self) -> Sequence[SpooledTask]:
-        connection = await self._open(start=False) if os.path.isdir(self._folder) else None
+        connection = await self._find() if os.path.isdir(self._folder) else None
         return await self.adopt_tasks(connection.owner if connection else "")
 
     async def stop(self, task: str, cause: str) -> None:

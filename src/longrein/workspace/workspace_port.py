@@ -243,10 +243,6 @@ class StartedCommand(Protocol):
 class Supervision(Protocol):
     """Background tasks of a session and its subagents. Belongs to one event loop."""
 
-    def warm(self) -> None:
-        """Start the supervisor ahead of the first command. Cheap when one runs."""
-        ...
-
     @property
     def may_prepare(self) -> bool:
         """True if `prepare` would make a sandbox: none is ready or about to be, and the last
@@ -324,6 +320,10 @@ class Supervision(Protocol):
 
 class Spawner(Protocol):
     """Starts commands, perhaps as children of another process."""
+
+    def warm(self) -> None:
+        """Start that process ahead of the first command. Cheap when one runs."""
+        ...
 
     async def run(
         self, spec: CommandSpec, *, sink: Sink, timeout_s: float, output_bytes_max: int

@@ -133,7 +133,6 @@ class BackgroundControl(BackgroundTasks):
             self.stop(message.task)
 
     def warm(self) -> None:
-        self.pool.supervision.warm()
         if self.pool.supervision.may_prepare:
             with suppress(OSError):  # told when a command needs it
                 spec = command_spec(self.tasks, task_started(self.tasks, "", ""))

@@ -14,6 +14,7 @@ import sys
 import termios
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import NamedTuple
 
 from longrein.workspace.supervisor.landlock_process import c_library, checked
@@ -56,6 +57,13 @@ class Plan(NamedTuple):
         return list(map(_identity, (*more, *own)))
 
 
+@lru_cache(maxsize=4)
+def _plan_of(encoded: bytes) -> Plan:
+    """Return the mounts of a plan, that of one command after the other."""
+    mounts = decode_plan(encoded)
+    return Plan(mounts, [one for one in mounts if one.kind != EMPTY and _is_inner(one, mounts)])
+
+
 class _Watched(NamedTuple):
     pid: int
     """The sandbox's program, outside the namespaces of the command."""
@@ -85,11 +93,10 @@ class MountWatch:
         """
         self.look()
         with open(plan_path, "rb") as file:
-            mounts = decode_plan(file.read())
-        inner = [one for one in mounts if one.kind != EMPTY and _is_inner(one, mounts)]
+            plan = _plan_of(file.read())
         with suppress(OSError):
-            self._watch_folders({os.path.dirname(mount.path) for mount in inner})
-        return Plan(mounts, inner)
+            self._watch_folders({os.path.dirname(mount.path) for mount in plan.inner})
+        return plan
 
     def add(self, pid: int, plan: Plan, drop: Callable[[], None] | None = None) -> None:
         """Note a command that has just started; `drop` as in `_Watched`."""
