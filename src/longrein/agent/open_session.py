@@ -164,6 +164,8 @@ class OpenSession(Session):
             and (tool := self.deps.tools.get(open_call.call.name)) is not None
             and tool.traits.kind not in ("read", "search")
         ]
+        if cut:
+            self.deps.workspace.spawner.warm()
         tasks = self.open(BackgroundTasks) if cut else None
         if tasks is not None:
             tasks.warm()
