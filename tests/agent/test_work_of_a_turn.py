@@ -86,7 +86,7 @@ async def work_of(
     ("act", "limits"),
     [
         (shell, {"calls": 6_600, "writes": 2, "flushes": 1, "stamps": 0}),
-        (read, {"calls": 22_400, "writes": 2, "flushes": 1, "stamps": 29.5}),
+        (read, {"calls": 17_300, "writes": 2, "flushes": 1, "stamps": 29.5}),
         (edit, {"calls": 7_800, "writes": 2, "flushes": 1, "stamps": 28.1}),
     ],
 )

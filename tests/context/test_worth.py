@@ -1,17 +1,21 @@
 """Clearing policy: its memory, the value of a line, and when clearing pays."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
 
+from longrein.context.clearing import rewrite
 from longrein.context.clearing import text_index as sheets
 from longrein.context.clearing.line_value import (
+    ShortForm,
     SizeEstimate,
     ValueModels,
     body_text,
     explain_lines,
     fill_gaps,
+    ideal_form,
 )
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import (
@@ -22,7 +26,13 @@ from longrein.context.clearing.rewrite import (
     tokens_saved,
     trim,
 )
-from longrein.context.clearing.text_features import EDIT_CALL, PART_READ, READ, SourceItem
+from longrein.context.clearing.text_features import (
+    EDIT_CALL,
+    PART_READ,
+    READ,
+    ItemRecord,
+    SourceItem,
+)
 from longrein.context.clearing.timing import (
     ClearableKinds,
     ClearingPolicy,
@@ -187,6 +197,41 @@ def test_lines_that_are_read_again_are_valued_as_before(monkeypatch: pytest.Monk
         shown.append([(h.form, h.tokens, h.rows, h.body, h.gain) for h in story.worth.items])
         assert story.breaks
     assert shown[0] == shown[1]
+
+
+def test_a_form_is_found_once_until_a_text_or_a_price_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = valued = 0
+
+    def find(*about: Any) -> ShortForm:
+        nonlocal valued
+        valued += 1
+        return ideal_form(*about)
+
+    def check(builder: rewrite.PlanBuilder, record: ItemRecord) -> ShortForm:
+        nonlocal asked
+        asked += 1
+        found = best_form(builder, record)
+        now = (builder.memory, record, builder.values, builder.price, builder.measure)
+        assert found == ideal_form(*now)
+        return found
+
+    monkeypatch.setattr(rewrite, "ideal_form", find)
+    monkeypatch.setattr(rewrite, "best_form", check)
+    dear = msgspec.structs.replace(POLICY, visibility=30.0, settings=PolicySettings(whole=0))
+    for policy in (POLICY, dear):
+        story = Story(policy)
+        for n in range(4):
+            new = new_text(9).replace("ledger", f"ledger_{n}")
+            written = {"file_path": f"src/{n}.py", "new_string": new}
+            plan = new + "\n\n" + new.replace("ledger", "journal")  # shows its lines until it folds
+            story.step("Edit", written, "done", thought=plan)
+            story.wander(11)
+        plan_clearing(story.worth, policy, cold=True)
+        for excess in (1e3, 1e4, 1e9):
+            plan_shrinking(story.worth, policy, excess)
+    assert valued < 0.9 * asked
 
 
 def test_what_is_too_small_to_be_looked_at_would_save_nothing() -> None:

@@ -1,6 +1,7 @@
 """Replies of each wire: whole, in pieces, cut and damaged streams."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -687,6 +688,21 @@ async def test_one_list_of_deltas_for_each_read(wire: str) -> None:
         assert all(batches)
         assert [type(d) for batch in batches for d in batch] == [TextDelta, TextDelta, Reply]
         await model.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_whole_answer_leaves_no_generator_for_the_event_loop_to_end(wire: str) -> None:
+    before, left = sys.get_asyncgen_hooks(), list[object]()
+    async with serve_answers(Answer(STREAMS["text"][wire])) as server:
+        model = open_wire_model(wire, server.url)
+        sys.set_asyncgen_hooks(finalizer=left.append)
+        try:
+            await answer_of(model, ASKED)
+        finally:
+            sys.set_asyncgen_hooks(*before)
+        await model.aclose()
+    assert not left  # each would cost a task and a round of the loop
 
 
 @pytest.mark.anyio

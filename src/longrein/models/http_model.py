@@ -293,7 +293,7 @@ class HttpModel:
                 yield batch
             if final is not None:
                 if isinstance(final, Reply):
-                    await _drain(response)
+                    await _drain(chunks)
                 return
         page = not has_events and response.headers.get("content-type", "").startswith(
             ("text/html", "text/plain")
@@ -427,11 +427,11 @@ async def _trailing_events(chunks: AsyncIterator[bytes], splitter: EventSplitter
     return payloads + splitter.flush()
 
 
-async def _drain(response: HttpResponse) -> None:
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
     """Read to the end of the body for at most `DRAIN_S`, so that the connection can be reused."""
     with suppress(TimeoutError, TransportError):
         async with asyncio.timeout(DRAIN_S):
-            async for _ in response.body:
+            async for _ in chunks:
                 pass
 
 

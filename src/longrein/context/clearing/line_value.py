@@ -9,7 +9,7 @@ size of the item, how recently names in and near the line were mentioned, and it
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import pairwise, repeat
+from itertools import pairwise
 from math import exp
 
 import msgspec
@@ -333,16 +333,17 @@ def _rows_to_keep(
     is_whole = len(held) == len(sizes)
     rows: list[int] = []
     if record.again:  # what is left of it stays as one text
-        fits = loss * sum(worth.values()) > keep * sum(sizes[row] for row in alive)
+        fits = loss * sum(worth) > keep * sum(sizes[row] for row in alive)
         return list(alive) if fits else [row for row in alive if fixed[row]]
     for first, end in blocks_of(record, index):
-        rows_here = range(first, end)
-        block = rows_here if is_whole else [row for row in rows_here if row in held]
-        if not block:
-            continue
-        value = loss * sum(map(worth.get, block, repeat(0.0)))
-        chars = GAP_CHARS + sum(map(sizes.__getitem__, block))
-        if value > keep * chars:
+        block: Sequence[int] = range(first, end)
+        if is_whole:
+            value, chars = sum(worth[first:end]), sum(sizes[first:end])
+        else:
+            block = [row for row in block if row in held]
+            value = sum(map(worth.__getitem__, block))
+            chars = sum(map(sizes.__getitem__, block))
+        if block and loss * value > keep * (GAP_CHARS + chars):
             head = index.heads[block[0]] - 1
             rows += [head] if head in held and head < first else []
             rows += block
@@ -355,9 +356,9 @@ def _values(
     model: AdditiveModel,
     index: TextIndex,
     alive: Sequence[int],
-) -> dict[int, float]:
-    """Return the chance that a line is needed, of those that no other item shows; of equal lines
-    the first has it.
+) -> list[float]:
+    """Return the chance of each row that a line is needed, 0 where another item shows the line; of
+    equal lines the first has it.
     """
     keys, visible = index.keys, memory.visible
     if index.asked and record.rows is None and len(alive) == len(keys):
@@ -369,11 +370,21 @@ def _values(
     base, odds = model.of(item_codes(memory, record)), model.added
     codes = [*line_codes(memory, index, asked)]
     chances = {code: 1 / (1 + exp(-base - odds[code])) for code in set(codes)}
-    return dict(zip(asked, map(chances.__getitem__, codes), strict=True))
+    worth = [0.0] * len(keys)
+    for row, code in zip(asked, codes, strict=True):
+        worth[row] = chances[code]
+    return worth
+
+
+def has_no_gap(rows: Sequence[int]) -> bool:
+    """Return whether rows in rising order follow each other, as in an item that stays whole."""
+    return not rows or rows[-1] - rows[0] < len(rows)
 
 
 def fill_gaps(rows: list[int], alive: Collection[int]) -> list[int]:
     """Add the missing lines of each short gap."""
+    if has_no_gap(rows):
+        return rows
     filled = rows[:1]
     for row in rows[1:]:
         gap = range(filled[-1] + 1, row)
@@ -387,7 +398,7 @@ def body_chars(index: TextIndex, rows: Sequence[int]) -> int:
     """Return the characters of the body with these rows."""
     if not rows:
         return 0
-    gaps = sum(b - a > 1 for a, b in pairwise(rows))
+    gaps = 0 if has_no_gap(rows) else sum(b - a > 1 for a, b in pairwise(rows))
     gaps += (rows[0] > 0) + (rows[-1] < len(index.keys) - 1)
     return sum(map(index.sizes.__getitem__, rows)) + GAP_CHARS * gaps
 

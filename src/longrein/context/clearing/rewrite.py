@@ -97,6 +97,17 @@ class PlanBuilder(msgspec.Struct):
     nonce: str
     before: dict[int, DisplayState] = {}
     changed: dict[int, None] = {}  # Positions of the items whose shown text changed
+    forms: dict[int, ShortForm] = {}  # Ideal forms found since the last change of text or price
+
+    def set_price(self, price: LossPrices) -> None:
+        """Value lines at these prices from now on."""
+        self.price = price
+        self.forms.clear()
+
+    def show(self, record: ItemRecord, text: str, tokens: float, form: str) -> None:
+        """Set the shown text of an item. Each form may change with it."""
+        self.memory.set_shown(record, text, tokens, form)
+        self.forms.clear()
 
     def touch(self, record: ItemRecord) -> None:
         """Save the display state of an item before its first change."""
@@ -193,7 +204,12 @@ def tokens_saved(builder: PlanBuilder, record: ItemRecord) -> float:
 
 def best_form(builder: PlanBuilder, record: ItemRecord) -> ShortForm:
     """Return the form that an item should have now."""
-    return ideal_form(builder.memory, record, builder.values, builder.price, builder.measure)
+    found = builder.forms.get(record.n)
+    if found is None:
+        found = builder.forms[record.n] = ideal_form(
+            builder.memory, record, builder.values, builder.price, builder.measure
+        )
+    return found
 
 
 def can_leave(builder: PlanBuilder, call: ItemRecord, idle_min: int) -> bool:
@@ -235,7 +251,7 @@ def _apply_form(
         return
     builder.touch(record)
     record.rows, record.body = shape.rows, kept
-    builder.memory.set_shown(record, text, tokens, "trimmed" if text else "gone")
+    builder.show(record, text, tokens, "trimmed" if text else "gone")
     builder.changed[record.n] = None
 
 
@@ -253,7 +269,7 @@ def _trim_member(
 
 def _fold(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, tokens: float) -> None:
     record.rows, record.body = shape.rows, kept_text(builder, record, shape)
-    builder.memory.set_shown(record, _member_text(builder, record), tokens, "folded")
+    builder.show(record, _member_text(builder, record), tokens, "folded")
 
 
 # --- History --------------------------------------------------------------------------------------

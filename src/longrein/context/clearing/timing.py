@@ -207,7 +207,7 @@ def plan_clearing(
         return None
     builder = policy.builder(memory)
     if cold:
-        builder.price = msgspec.structs.replace(builder.price, read=policy.rates.read)
+        builder.set_price(msgspec.structs.replace(builder.price, read=policy.rates.read))
     apply_forms(
         builder,
         policy,
@@ -298,7 +298,7 @@ def plan_shrinking(
         price, keep=max(price.keep, policy.settings.room * policy.recall_price()), whole=0
     )
     for factor in [factor for factor in SQUEEZE_FACTORS if factor >= least]:
-        builder.price = price.times(factor)
+        builder.set_price(price.times(factor))
         apply_forms(
             builder,
             policy,
