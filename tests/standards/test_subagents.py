@@ -37,9 +37,12 @@ BODIES = st.sampled_from(
 )
 
 
+FOLDER = tempfile.TemporaryDirectory()
+
+
 def ours(text: str, name: str) -> tuple[SubagentType, Path]:
     """Return the type that longrein reads, and the file, which stays until the process ends."""
-    folder = Path(tempfile.mkdtemp()).resolve()
+    folder = Path(tempfile.mkdtemp(dir=FOLDER.name)).resolve()
     path = folder / f"repo/.claude/agents/{name}.md"
     path.parent.mkdir(parents=True)
     path.write_text(text)
@@ -91,7 +94,7 @@ def test_A5_gemini_reads_the_same_type(
 @needs(GEMINI)
 def test_A5_gemini_refuses_what_is_left_out_here(head: str) -> None:
     text = f"---\n{head}\n---\nbody\n"
-    folder = Path(tempfile.mkdtemp()).resolve()
+    folder = Path(tempfile.mkdtemp(dir=FOLDER.name)).resolve()
     path = folder / ".claude/agents/a.md"
     path.parent.mkdir(parents=True)
     path.write_text(text)
