@@ -48,10 +48,10 @@ class CrashedSession:
             words, env=environment | marks, stdout=subprocess.PIPE, check=False, timeout=HANG_S
         )
         pid = int(done.stdout)
-        if script.startswith(
-            "exec "
-        ):  # between two execs a process has no environment to be found by
+        if script.startswith("exec "):
+            # in an exec a process has its new name before it has an environment to be found by
             wait_until(lambda: Path(f"/proc/{pid}/comm").read_text().strip() == script.split()[1])
+            wait_until(lambda: Path(f"/proc/{pid}/environ").read_bytes() != b"")
         return pid
 
     def alive(self) -> list[int]:
