@@ -29,7 +29,13 @@ from longrein.workspace import (
 from longrein.workspace.supervisor.channel import VERSION
 from longrein.workspace.supervisor.command_processes import Command, KeptTask, RemainingProcesses
 from longrein.workspace.supervisor.pipes import Loop, Pipes
-from longrein.workspace.supervisor.process_tree import Process, process, processes, processes_with
+from longrein.workspace.supervisor.process_tree import (
+    Process,
+    Tree,
+    process,
+    processes,
+    processes_with,
+)
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
 from longrein.workspace.supervisor.task_processes import Tasks
 from tests.timeouts import HANG_S, growing_limits
@@ -527,10 +533,15 @@ async def test_a_daemon_that_a_dead_longrein_had_left_ends_and_one_of_the_next_s
     assert spooled_tasks(str(harness.folder))[0].state == "running"
 
 
-def test_one_look_that_finds_nobody_is_not_believed() -> None:
-    """Who forks and exits while the table of processes is read is in none of it."""
+@pytest.mark.parametrize(
+    "rest",
+    [RemainingProcesses("/1.1", 1, 0.0, lambda: (), float("inf")), Tree("/1.1.5/", 0, 0.0)],
+)
+def test_one_look_that_finds_nobody_is_not_believed(rest: Tree) -> None:
+    """Who forks and exits while the table of processes is read is in none of it, and who begins
+    another program has no environment.
+    """
     found: list[dict[int, Process]] = [{}, {7: Process(7, 1, 7, 7, 70)}, {}, {}]
-    rest = RemainingProcesses("/1.1", 1, 0.0, lambda: (), float("inf"))
     looks = [
         rest.is_gone(rest.members(table, dict.fromkeys(table, b"\x00X=/1.1.5/\x00")))
         for table in found

@@ -123,7 +123,6 @@ class RemainingProcesses(Tree):
         self._own = own
         self._spared = spared
         self._last = last
-        self._looked_empty = False
 
     def members(self, table: dict[int, Process], environments: dict[int, bytes]) -> list[Process]:
         trees = list(self._spared())
@@ -138,13 +137,6 @@ class RemainingProcesses(Tree):
         members = [table[pid] for pid in sorted(found) if pid in table]
         self.known.update((one.pid, one.start) for one in members)
         return members
-
-    def is_gone(self, members: list[Process]) -> bool:
-        """See `Tree.is_gone`. Two looks must find nothing: one misses a process that forks
-        meanwhile.
-        """
-        before, self._looked_empty = self._looked_empty, not members
-        return before and not members
 
     def _is_marked(self, environment: bytes) -> bool:
         _, found, rest = environment.partition(self.mark)

@@ -271,6 +271,7 @@ class Tree:
         """The group that got TERM as a whole. Only once: many programs take a second TERM as "at
         once".
         """
+        self._looked_empty = False
 
     def members(self, table: dict[int, Process], environments: dict[int, bytes]) -> list[Process]:
         """Return the processes that are left, by pid, and remember them."""
@@ -287,8 +288,12 @@ class Tree:
         return members
 
     def is_gone(self, members: list[Process]) -> bool:
-        """Tell whether no process is left, after a look that found `members`."""
-        return not members
+        """Tell whether no process is left, after a look that found `members`. Two looks must find
+        nothing: one misses a process that forks meanwhile, or that is between two programs and
+        has no environment.
+        """
+        before, self._looked_empty = self._looked_empty, not members
+        return before and not members
 
     def set_kill_time(self, kill_at: float) -> None:
         """Set the time of KILL."""
