@@ -18,7 +18,7 @@ from longrein.workspace import CommandExit, CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import landlock
 from longrein.workspace.sandbox.policy import SandboxPolicy
-from longrein.workspace.sandbox.protected import Listing, RestoredPaths
+from longrein.workspace.sandbox.protected import Listing, ProtectedPaths, RestoredPaths
 from longrein.workspace.supervisor import landlock_process
 from tests.load import escapes
 from tests.load.escape_calls import Outside
@@ -287,13 +287,13 @@ def test_s093_what_git_executes_is_put_back(command: str, tmp_path: Path) -> Non
         return {str(one): (one.read_bytes(), one.lstat().st_mode) for one in files}
 
     before, guarded = picture(), RestoredPaths(str(tmp_path / "moved"))
-    guarded.begin(paths, [str(root)], Listing(), others_run=False)
+    guarded.begin(ProtectedPaths(paths, [str(root)], Listing()), others_run=False)
     subprocess.run(["bash", "-c", command], cwd=root, check=True)
     changed = guarded.end()
     assert picture() == before
     assert bool(changed) is (command != "chmod -x .git/hooks/post-commit")
     (root / "file").write_text("ordinary")
-    guarded.begin(paths, [str(root)], Listing(), others_run=False)
+    guarded.begin(ProtectedPaths(paths, [str(root)], Listing()), others_run=False)
     assert guarded.end() == []
 
 
@@ -304,7 +304,8 @@ def test_nothing_is_put_back_through_a_symbolic_link(tmp_path: Path) -> None:
     path.write_text("ours")
     (tmp_path / "other" / "config").write_text("theirs")
     guarded = RestoredPaths(str(tmp_path / "moved"))
-    guarded.begin([str(path)], [str(tmp_path / "project")], Listing(), others_run=False)
+    project = ProtectedPaths([str(path)], [str(tmp_path / "project")], Listing())
+    guarded.begin(project, others_run=False)
     path.parent.rename(tmp_path / "project" / "old")
     path.parent.symlink_to(tmp_path / "other")
     guarded.end()

@@ -66,7 +66,7 @@ def bubblewrap_arguments(
 
 
 class ExistingPaths(NamedTuple):
-    """What there is of a policy's paths. With the policy it decides the mounts."""
+    """Those of a policy's paths that exist. With the policy they decide the mounts."""
 
     shown: frozenset[str]
     """Paths that commands may see; a link counts wherever it leads."""

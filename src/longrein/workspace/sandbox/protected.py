@@ -163,24 +163,21 @@ def _submodule_files(folder: str) -> list[str] | None:
 
 
 class Listing:
-    """What lies in some folders, each read once: most protected paths are missing, and one reading
-    of a root says so of all of them. For one look, since files come and go.
+    """Names in the roots that one look has read. Most protected paths are missing, and one reading
+    of a root says so of all of them.
     """
 
     def __init__(self) -> None:
-        self._names: dict[str, list[str]] = {}
         self._spelled: dict[str, frozenset[str]] = {}
         """Folder -> names in it in lower case; without those where others may lead to a file."""
 
-    def names(self, folder: str) -> list[str]:
+    def read(self, folder: str) -> list[str]:
         """Return the names in a folder; [] for no folder."""
-        found = self._names.get(folder)
-        if found is None:
-            found = self._names[folder] = _names_in(folder)
-            joined = "/".join(found)
-            # to some file systems names are equal that differ in case or in unseen characters
-            if found and joined.isascii():
-                self._spelled[folder] = frozenset(joined.lower().split("/"))
+        found = _names_in(folder)
+        joined = "/".join(found)
+        # to some file systems names are equal that differ in case or in unseen characters
+        if found and joined.isascii():
+            self._spelled[folder] = frozenset(joined.lower().split("/"))
         return found
 
     def may_exist(self, paths: Iterable[str]) -> list[str]:
@@ -202,11 +199,19 @@ def _named_in(root: str) -> list[tuple[str, str]]:
     """Return (first name in lower case, path) of each protected name in a root and each folder on
     the way to one.
     """
-    firsts = {name: name.partition("/")[0] for name in _NAMES}
-    return [
-        (first.lower(), f"{root}/{name}")
-        for name, first in (firsts | {first: first for first in firsts.values()}).items()
-    ]
+    names = {*_NAMES, *(name.partition("/")[0] for name in _NAMES)}
+    return [(name.partition("/")[0].lower(), f"{root}/{name}") for name in names]
+
+
+class ProtectedPaths(NamedTuple):
+    """Paths that commands must not change, as of one look."""
+
+    paths: list[str]
+    """Existing or not."""
+    writable: list[str]
+    """Real folders that commands may change."""
+    listing: Listing
+    """Of the roots."""
 
 
 def protected_paths(root: str, listing: Listing) -> list[str]:
@@ -219,7 +224,7 @@ def protected_paths(root: str, listing: Listing) -> list[str]:
 
 
 def _with_protected_endings(folder: str, listing: Listing) -> list[str]:
-    names = (name for name in listing.names(folder) if name.endswith(PROTECTED_ENDINGS))
+    names = (name for name in listing.read(folder) if name.endswith(PROTECTED_ENDINGS))
     return [f"{folder}/{name}" for name in names]
 
 
@@ -284,20 +289,14 @@ class MissingPaths:
         self._running = 0
         self._roots: tuple[str, ...] = ()
 
-    def begin(
-        self,
-        paths: Iterable[str],
-        roots: Sequence[str],
-        listing: Listing,
-        *,
-        others_run: bool,
-    ) -> None:
+    def begin(self, protected: ProtectedPaths, *, others_run: bool) -> None:
         """Note a command's start.
 
-        `paths` are protected, `roots` real. While other confined commands run, paths that have
-        come meanwhile stay suspect. What lies outside the roots is the user's.
+        While other confined commands run, paths that have come meanwhile stay suspect. What lies
+        outside the folders that commands may change is the user's.
         """
-        paths = [path for path in paths if is_inside(path, roots)]
+        roots, listing = protected.writable, protected.listing
+        paths = [path for path in protected.paths if is_inside(path, roots)]
         folders = {path.rpartition("/")[0] for path in paths}
         way = {above for folder in folders for above in _folders_between(folder, roots)}
         found = _look({*paths, *way}, listing)
@@ -565,19 +564,11 @@ class RestoredPaths(MissingPaths):
         self._folders: set[str] = set()
         """Protected folders, and those in them."""
 
-    def begin(
-        self,
-        paths: Iterable[str],
-        roots: Sequence[str],
-        listing: Listing,
-        *,
-        others_run: bool,
-    ) -> None:
+    def begin(self, protected: ProtectedPaths, *, others_run: bool) -> None:
         """Note a command's start and the contents of what exists."""
-        paths = list(paths)
         if not self._running and not others_run:
-            self._keep(paths)
-        super().begin(paths, roots, listing, others_run=others_run)
+            self._keep(protected.paths)
+        super().begin(protected, others_run=others_run)
 
     def accept(self, written: Sequence[str]) -> None:
         """Accept what exists now at and below `written`, and keep its contents."""

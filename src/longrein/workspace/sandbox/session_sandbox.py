@@ -31,7 +31,7 @@ from longrein.workspace.workspace_port import Confinement, SharedFolders
 
 if TYPE_CHECKING:
     from longrein.permissions.network_hosts import Target
-    from longrein.workspace.sandbox.protected import Listing, MissingPaths, NewFiles
+    from longrein.workspace.sandbox.protected import MissingPaths, NewFiles, ProtectedPaths
     from longrein.workspace.sandbox.proxy import Proxy
 
 ADDRESS_FAMILIES = (1, 2, 10, 16)
@@ -314,14 +314,13 @@ class SessionSandbox:
         self, roots: Sequence[str], hidden: Sequence[str], locked: Sequence[str] = ()
     ) -> SandboxPolicy:
         """Return the limits of a command as of now."""
-        from longrein.workspace.sandbox.protected import Listing, real_below, writable_exceptions
+        from longrein.workspace.sandbox.protected import real_below, writable_exceptions
 
         self._make_folders()
-        listing = Listing()
-        protected, writable = self.protected(roots, listing)
-        protected = listing.may_exist(protected)
+        all_protected, writable, listing = self.protected(roots)
+        protected = listing.may_exist(all_protected)
         exceptions = [folder for path in protected for folder in writable_exceptions(path)]
-        existing = real_below([path for path in protected if not _is_git_folder(path)], writable)
+        existing = real_below((path for path in protected if not _is_git_folder(path)), writable)
         read_only = [path for path in existing if path not in roots]
         # a link may lead out: a mount there would show what the sandbox hides
         locked = real_below(locked, writable)
@@ -340,28 +339,31 @@ class SessionSandbox:
             unreadable=os.path.join(self._folder, "unreadable"),
         )
 
-    def protected(self, roots: Sequence[str], listing: "Listing") -> tuple[list[str], list[str]]:
-        """Return (protected paths, existing or not; folders that commands may change).
+    def protected(self, roots: Sequence[str]) -> "ProtectedPaths":
+        """Return the protected paths as of now.
 
         `roots` were real when the session began: a command may have put a link in place of one.
-        They are read into `listing`.
         """
-        from longrein.workspace.sandbox.protected import git_folder, protected_paths
+        from longrein.workspace.sandbox.protected import (
+            Listing,
+            ProtectedPaths,
+            git_folder,
+            protected_paths,
+        )
 
+        listing = Listing()
         gits = [found for root in roots if (found := git_folder(root, self.home)) is not None]
         paths = [path for root in roots for path in protected_paths(root, listing)]
         for git in gits:
             paths += git.protected()
             self._submodule_problem = self._submodule_problem or git.problem
         writable = [*roots, *self._expanded(self._options.write)]
-        return paths, writable + [folder for git in gits for folder in git.folders()]
+        writable += [folder for git in gits for folder in git.folders()]
+        return ProtectedPaths(paths, writable, listing)
 
     def begin(self, roots: Sequence[str], *, others_run: bool) -> None:
         """Note a command's start, to find what it makes at protected paths."""
-        from longrein.workspace.sandbox.protected import Listing
-
-        listing = Listing()
-        self.missing.begin(*self.protected(roots, listing), listing, others_run=others_run)
+        self.missing.begin(self.protected(roots), others_run=others_run)
         self.new_files.begin(roots)
 
     def accept(self, written: Sequence[str]) -> None:
