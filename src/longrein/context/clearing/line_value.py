@@ -376,14 +376,14 @@ def _values(
     return worth
 
 
-def has_no_gap(rows: Sequence[int]) -> bool:
+def _has_no_gap(rows: Sequence[int]) -> bool:
     """Return whether rows in rising order follow each other, as in an item that stays whole."""
     return not rows or rows[-1] - rows[0] < len(rows)
 
 
 def fill_gaps(rows: list[int], alive: Collection[int]) -> list[int]:
     """Add the missing lines of each short gap."""
-    if has_no_gap(rows):
+    if _has_no_gap(rows):
         return rows
     filled = rows[:1]
     for row in rows[1:]:
@@ -398,7 +398,7 @@ def body_chars(index: TextIndex, rows: Sequence[int]) -> int:
     """Return the characters of the body with these rows."""
     if not rows:
         return 0
-    gaps = 0 if has_no_gap(rows) else sum(b - a > 1 for a, b in pairwise(rows))
+    gaps = 0 if _has_no_gap(rows) else sum(b - a > 1 for a, b in pairwise(rows))
     gaps += (rows[0] > 0) + (rows[-1] < len(index.keys) - 1)
     return sum(map(index.sizes.__getitem__, rows)) + GAP_CHARS * gaps
 

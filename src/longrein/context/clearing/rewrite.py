@@ -37,6 +37,7 @@ from longrein.context.clearing.text_features import (
 )
 from longrein.context.clearing.text_index import (
     FILE_TEXTS,
+    LINE_NUMBER,
     LONG_CHARS,
     argument_rows,
     argument_text,
@@ -57,7 +58,7 @@ _LEFT = ("folded", "gone")  # Forms of items that left the view
 ANSWER_TURNS = 2  # Times that the user speaks after an answer until it may be shortened
 TOLD_CHARS_MAX = 300  # Characters of an outcome that was told before
 ONE_WORD = re.compile(r"[\w-]{1,20}")
-LINE_NUMBERS = re.compile(r"^[^\S\n]*(\d{1,9})[→\t]", re.MULTILINE)
+LINE_NUMBERS = re.compile(rf"^{LINE_NUMBER}", re.MULTILINE)
 IMAGE_IDLE = 8
 """Idle requests after which an image counts as unneeded; the log does not tell whether an image
 is used.

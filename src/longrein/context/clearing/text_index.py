@@ -36,9 +36,10 @@ FILE_TEXTS = frozenset(
 """Arguments that hold text of a file."""
 _COUNT = (2, 3, 6)
 DEEP_BLANKS = 6  # Indentation from which a declaration is inside of another
-_NUMBERED = re.compile(r"\n[^\S\n]*\d{1,9}[→\t]")
-_NUMBERS = re.compile(r"\n(?:[^\S\n]*(\d{1,9})[→\t])?")
-_LINE_NUMBER = re.compile(r"[^\S\n]*\d{1,9}[→\t]")
+LINE_NUMBER = r"[^\S\n]*(\d{1,9})[→\t]"
+_NUMBERED = re.compile(rf"\n{LINE_NUMBER}")
+_LINE_NUMBER = re.compile(LINE_NUMBER)
+_NUMBERS = re.compile(rf"\n(?:{LINE_NUMBER})?")
 
 
 class TextIndex:
@@ -188,8 +189,8 @@ def _cut(indents: Sequence[int], first: int, end: int) -> int:
 
 def indents_of(lines: Sequence[str]) -> list[int]:
     """Return the columns before the text of each line, without its number; -1 for a blank one."""
-    without = _NUMBERED.sub("\n", "\n".join(["", *lines]))
-    return [_columns(line) for line in without.split("\n")[1:]]
+    bare = _NUMBERED.sub("\n", "\n".join(["", *lines]))
+    return [_columns(line) for line in bare.split("\n")[1:]]
 
 
 def _columns(line: str) -> int:
@@ -272,11 +273,6 @@ def _origins(arguments: Mapping[str, object]) -> dict[str, int]:
 
 
 # --- Constant codes of lines ----------------------------------------------------------------------
-
-
-def bare_text(text: str) -> str:
-    """Return the lines without line numbers. Each line begins with a newline."""
-    return _NUMBERED.sub("\n", "\n" + text)
 
 
 def bare_line(text: str) -> str:
