@@ -23,9 +23,9 @@ def is_plain_sed(script: str) -> bool:
     """True for a script of `p`, `d`, `q`, `=` and `s` with addresses; `e`, `w` and `r` run,
     write and read files.
     """
-    at = 0
+    at, command = 0, re.compile(_SED_COMMAND)
     while at < len(script):
-        match = re.compile(_SED_COMMAND).match(script, at)
+        match = command.match(script, at)
         if match is None or (match.end() < len(script) and script[match.end()] not in ";\n"):
             return False
         at = match.end() + 1
@@ -65,9 +65,9 @@ def is_plain_awk(script: str) -> bool:
     counts as the beginning of a pattern only where no value stands in front.
     """
     script = re.sub(_AWK_COMPARISON, lambda match: match[0].replace(">", "=="), script)
-    at, after_value = 0, False
+    at, after_value, tokens = 0, False, re.compile(_AWK_TOKEN)
     while at < len(script):
-        token = re.compile(_AWK_TOKEN).match(script, at)
+        token = tokens.match(script, at)
         if token is None or (token["regex"] and after_value):
             return False
         if token["name"] and not _is_known_in_awk(token["name"], bool(token["call"])):
@@ -109,11 +109,11 @@ def is_plain_jq(script: str) -> bool:
     """True for a script of paths, operators and known functions; `import`, `include` and
     `modulemeta` open files, `env` and `$ENV` print the environment.
     """
-    at = 0
+    at, tokens = 0, re.compile(_JQ_TOKEN)
     around = [""]
     is_key = False
     while at < len(script):
-        token = re.compile(_JQ_TOKEN).match(script, at)
+        token = tokens.match(script, at)
         if token is None or (token["name"] and not is_key and token["name"] not in _JQ_WORDS):
             return False
         sign = token["sign"] or ""

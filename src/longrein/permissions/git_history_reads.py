@@ -55,7 +55,9 @@ def prints_history(verb: str, arguments: Sequence[Word]) -> bool:
     if any(word.may_be_option and word.kind != "literal" for word in arguments):
         return True
     options = [word.text for word in arguments if word.text.startswith("-")]
-    known = all(re.fullmatch(f"{_LOG_OPTIONS}|{_NAMES_ONLY}", text) for text in options)
+    known = all(
+        re.fullmatch(_LOG_OPTIONS, text) or re.fullmatch(_NAMES_ONLY, text) for text in options
+    )
     names_only = known and any(re.fullmatch(_NAMES_ONLY, text) for text in options)
     if verb == "stash":
         first = arguments[0].text if arguments else "push"
