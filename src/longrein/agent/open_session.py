@@ -164,12 +164,12 @@ class OpenSession(Session):
             and (tool := self.deps.tools.get(open_call.call.name)) is not None
             and tool.traits.kind not in ("read", "search")
         ]
-        if cut:
-            self.deps.workspace.spawner.warm()
-        tasks = self.open(BackgroundTasks) if cut else None
-        if tasks is not None:
+        if not cut:
+            return
+        self.deps.workspace.spawner.warm()
+        if (tasks := self.open(BackgroundTasks)) is not None:
             tasks.warm()
-        if cut and Checkpoints in self.deps.parts:
+        if Checkpoints in self.deps.parts:
             checkpoints = self.open(Checkpoints)
             assert checkpoints is not None
             await checkpoints.keep("opened", cut)
