@@ -1,6 +1,10 @@
-"""A call that cannot succeed fails before the user is asked about it."""
+"""A call that cannot succeed fails before the user is asked about it; what a call that was allowed
+may have written is accepted by the sandbox.
+"""
 
 import asyncio
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +12,9 @@ import pytest
 from longrein.agent import Answer
 from longrein.events import PermissionAsked, ToolCall
 from longrein.permissions import Rules
+from longrein.settings_schema import SandboxOptions
+from longrein.tools import make_tool
+from longrein.workspace.sandbox import SessionSandbox
 from tests.agent.disk_harness import DiskHarness, Script, call, question, results, says, turn
 
 pytestmark = pytest.mark.anyio
@@ -96,3 +103,46 @@ async def test_invisible_characters_of_a_result_are_told_and_kept(
     assert text.strip() in results(model.requests[-1])[0]
     told = "Read: 1 × U+202E, 1 × U+2066, 1 × U+200B" in str(model.requests[-1])
     assert told is ("\u202e" in text)
+
+
+class NotingSandbox(SessionSandbox):
+    """Note what is accepted."""
+
+    def __init__(self, harness: DiskHarness) -> None:
+        super().__init__(
+            SandboxOptions(mode="off"),
+            folder=str(harness.state),
+            home=str(harness.tree),
+            state_dir=str(harness.state),
+            environ=os.environ,
+            roots=[str(harness.tree)],
+        )
+        self.accepted: list[Sequence[str]] = []
+
+    def accept(self, written: Sequence[str]) -> None:
+        self.accepted.append([os.path.basename(path) for path in written])
+
+
+async def mcp__a__run(outside_sandbox: str = "") -> str:
+    """Run."""
+    return "ran"
+
+
+@pytest.mark.parametrize(
+    ("made", "accepted"),
+    [
+        (call("Bash", command="true"), []),
+        (call("Bash", command="true", outside_sandbox="why"), [[""]]),
+        (call("Write", file_path="new", content=""), [["new"]]),
+        (call("mcp__a__run"), []),
+        (call("mcp__a__run", outside_sandbox="not a command of the session's"), []),
+    ],
+)
+async def test_the_sandbox_accepts_what_an_allowed_call_may_have_written(
+    harness: DiskHarness, made: ToolCall, accepted: list[list[str]]
+) -> None:
+    sandbox = NotingSandbox(harness)
+    tools = [make_tool(mcp__a__run, access="command")]
+    model = Script(says(made), says("so"))
+    await harness.play(model, "go", sandbox=sandbox, more_tools=tools)
+    assert sandbox.accepted == accepted

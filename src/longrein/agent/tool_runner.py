@@ -248,8 +248,8 @@ async def _run(
     try:
         outcome = await _outcome(session, call, arguments, place)
         del session.running[call.id]
-        may_write_protected = tool.access == "write" or arguments.get("outside_sandbox")
-        if may_write_protected and place.whole:
+        is_outside = arguments.get("outside_sandbox") and not is_foreign(tool)
+        if (tool.access == "write" or is_outside) and place.whole:
             accept_written(session.deps.sandbox, place.written)
         elapsed = round((session.deps.clock.mono_s() - begun_s) * 1000)
         await _record(session, call, arguments, place, outcome, elapsed)
