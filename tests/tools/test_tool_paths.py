@@ -89,24 +89,29 @@ async def test_the_swap_of_a_folder_in_the_last_moment_is_an_error_of_one_line(
     assert (outside / "a.txt").read_text() == "text\n"
 
 
+DEEP = "ddd/" * 1_200
+
+
 @pytest.fixture
 def deep(harness: Any) -> Iterator[str]:
-    """Folder that is 2,000 folders below the root."""
-    path = f"{harness.root}/{'d/' * 2000}".rstrip("/")
+    """Folder below so many that its path is longer than the system takes."""
+    path = f"{harness.root}/{DEEP}".rstrip("/")
     with open_folder(path, make=True):
         pass
     yield path
-    subprocess.run(["rm", "-rf", f"{harness.root}/d"], check=True)
+    subprocess.run(["rm", "-rf", f"{harness.root}/ddd"], check=True)
 
 
-async def test_files_below_two_thousand_folders(harness: Any, deep: str) -> None:
+async def test_files_below_more_folders_than_python_calls_functions(
+    harness: Any, deep: str
+) -> None:
     assert (await harness.call("Write", file_path=f"{deep}/a.txt", content="one\n")).startswith(
         "Created "
     )
     assert (
         await harness.call("Edit", file_path=f"{deep}/a.txt", old_string="one", new_string="two")
     ).startswith("Edit")
-    assert "two" in await harness.call("Read", file_path="d/" * 2000 + "a.txt")
+    assert "two" in await harness.call("Read", file_path=f"{DEEP}a.txt")
     assert (await harness.call("Read", file_path=f"{deep}/b.txt")).startswith("[not-found]")
     await harness.call("Glob", pattern="**/*.txt")
     await harness.call("Grep", pattern="two")

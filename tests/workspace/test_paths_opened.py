@@ -263,23 +263,24 @@ def test_a_link_named_gitignore_is_not_read(world: Path) -> None:
 
 # --- Long paths and odd names ---------------------------------------------------------------------
 
-DEPTH = 2000
+LEVELS = 1_200
+DEEP = "ddd/" * LEVELS
 
 
 @pytest.fixture
 def deep(world: Path) -> Iterator[str]:
-    """Path of a folder that is 2,000 folders below the root."""
-    path = str(world / "root") + "/d" * DEPTH
+    """Folder below so many that its path is longer than the system takes."""
+    path = f"{world}/root/{DEEP}".rstrip("/")
     with open_folder(path, make=True):
         pass
     yield path
-    subprocess.run(["rm", "-rf", str(world / "root" / "d")], check=True)
+    subprocess.run(["rm", "-rf", str(world / "root" / "ddd")], check=True)
 
 
-def test_a_file_below_two_thousand_folders_is_used_like_any_other(world: Path, deep: str) -> None:
+def test_a_file_below_many_folders_is_used_like_any_other(world: Path, deep: str) -> None:
     root = str(world / "root")
     write(f"{deep}/file", b"one\n", expect="")
-    place = resolve_path("d/" * DEPTH + "file", root, [root], "")
+    place = resolve_path(f"{DEEP}file", root, [root], "")
     assert (place.real, place.inside, place.kind, place.size_bytes) == (
         f"{deep}/file",
         True,
@@ -305,19 +306,19 @@ def test_a_long_path_is_resolved_like_a_short_one(world: Path, deep: str) -> Non
     root = str(world / "root")
     with open_folder(deep) as folder:
         os.symlink(str(world / "outside" / "a.txt"), "out", dir_fd=folder.descriptor)
-        os.symlink("../../d/d", "in", dir_fd=folder.descriptor)
+        os.symlink("../../ddd/ddd", "in", dir_fd=folder.descriptor)
         os.symlink("loop", "loop", dir_fd=folder.descriptor)
     for path, real, inside, kind in [
         (f"{deep}/out", f"{world}/outside/a.txt", False, "file"),
         (f"{deep}/in", deep, True, "folder"),
-        (f"{deep}/in/in/../d/out", f"{world}/outside/a.txt", False, "file"),
+        (f"{deep}/in/in/../ddd/out", f"{world}/outside/a.txt", False, "file"),
         (
-            f"{deep}/" + "../" * (DEPTH + 1) + "outside/a.txt",
+            f"{deep}/" + "../" * (LEVELS + 1) + "outside/a.txt",
             f"{world}/outside/a.txt",
             False,
             "file",
         ),
-        (f"{deep}/" + "../" * DEPTH + "a.txt", f"{root}/a.txt", True, "file"),
+        (f"{deep}/" + "../" * LEVELS + "a.txt", f"{root}/a.txt", True, "file"),
         (f"{deep}/loop", "", False, ""),
         (f"{deep}/none/x", f"{deep}/none/x", False, ""),
     ]:
