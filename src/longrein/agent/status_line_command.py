@@ -80,7 +80,7 @@ class StatusCommand:
             },
             "output_style": {"name": "default"},
             "context_window": self._context(),
-            "exceeds_200k_tokens": last.context_tokens + last.output_tokens > LARGE_TOKENS,
+            "exceeds_200k_tokens": last.total_tokens > LARGE_TOKENS,
             **(
                 {"effort": {"level": self._effort}, "thinking": {"enabled": self._effort != "none"}}
                 if self._effort

@@ -311,8 +311,7 @@ class State(ConversationState):
     @property
     def spent_tokens(self) -> int:
         """Input and output tokens used, and tokens granted to running subagents."""
-        used = self.usage
-        return used.context_tokens + used.output_tokens + self.granted_tokens
+        return self.usage.total_tokens + self.granted_tokens
 
     @property
     def asking(self) -> bool:
