@@ -72,6 +72,11 @@ class KnownFile(msgspec.Struct, frozen=True):
     """
     asks: int = 0  # Number of requests so far; `told` holds only until the next one
 
+    @property
+    def on_disk(self) -> str:
+        """Hash of the content on disk, as it was found last."""
+        return self.hash if self.disk is None else self.disk
+
     def told_by(self, asks: int) -> tuple[str, str]:
         """Return the hash and blob that the model knew at request number `asks`."""
         return self.told if self.told is not None and self.asks == asks else (self.hash, self.blob)
