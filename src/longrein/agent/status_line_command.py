@@ -43,7 +43,7 @@ class StatusCommand:
         data = msgspec.json.encode(
             {**self._data(), **known, "cost": {**self._cost(), **known.get("cost", {})}}
         )
-        output = await self._session.part(SessionHooks).run_command(
+        output = await self._session.part(SessionHooks).run_handler(
             CommandHandler(self._hook), "StatusLine", data, TIMEOUT_S
         )
         name = visible(self._hook.name)[:60]
