@@ -22,7 +22,7 @@ from longrein.agent.change_detection import (
     writer_of,
 )
 from longrein.agent.checkpoints import needs_checkpoint
-from longrein.agent.confinement import SessionConfinement, accept_written
+from longrein.agent.confinement import SessionConfinement
 from longrein.agent.current_rules import confines, current_rules
 from longrein.agent.dependencies import Dependencies
 from longrein.agent.hook_points import after_call
@@ -248,9 +248,10 @@ async def _run(
     try:
         outcome = await _outcome(session, call, arguments, place)
         del session.running[call.id]
+        sandbox = session.deps.sandbox
         may_write_protected = tool.access == "write" or arguments.get("outside_sandbox")
-        if may_write_protected and place.whole:
-            accept_written(session.deps.sandbox, place.written)
+        if sandbox is not None and may_write_protected and place.whole:
+            sandbox.accept(place.written or ("/",))  # only what it names: others may run meanwhile
         elapsed = round((session.deps.clock.mono_s() - begun_s) * 1000)
         await _record(session, call, arguments, place, outcome, elapsed)
     finally:
