@@ -26,6 +26,7 @@ from itertools import count
 
 import msgspec
 
+from longrein.events.escape import whole_number
 from longrein.workspace.files import (
     READ_BYTES_MAX,
     check_writable,
@@ -305,7 +306,8 @@ def _abandoned_files(folder: Folder) -> Iterator[TempFile]:
             continue
         parts = name[len(PREFIX) : -len(SUFFIX)].removesuffix(".old").split("-")
         pid, _, start = parts[0].partition(".")
-        if pid.isdigit() and not _is_alive(int(pid), int(start) if start.isdigit() else 0):
+        owner = whole_number(pid) if len(parts) > 1 else 0  # else somebody else has named it so
+        if owner and not _is_alive(owner, whole_number(start)):
             yield _claim(folder, name, TempFile(*parts[:5]))
 
 
