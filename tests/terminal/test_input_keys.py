@@ -307,3 +307,6 @@ def test_a_draft_of_a_process_that_lives_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "here.3").write_bytes(b"not json")
     (tmp_path / "here.2").unlink()
     assert DraftFile(str(tmp_path / "here"), 4).take_over(lambda _: False) == Draft()
+    for end in ("\u00b2", "99999999999999"):
+        (tmp_path / f"here.{end}").write_bytes(msgspec.json.encode(Draft(end)))
+    assert DraftFile(str(tmp_path / "here"), 5).take_over() == Draft("99999999999999")

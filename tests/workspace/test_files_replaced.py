@@ -378,13 +378,15 @@ def test_what_a_living_process_makes_is_left_alone(
         f".longrein-{os.getpid()}-7.tmp",
         f".longrein-{os.getpid()}.0-8.tmp",
         ".longrein-x.tmp",
+        ".longrein-99999999.tmp",
+        ".longrein-\u00b2.0-8.tmp",
     ):
         (tmp_path / name).write_bytes(b"")
     (tmp_path / f".longrein-{os.getpid()}.12-9.tmp").write_bytes(
         b"of an earlier process with this number"
     )
     assert recover_temp_files([str(tmp_path), "/none"]) == []
-    assert len(os.listdir(tmp_path)) == 3
+    assert len(os.listdir(tmp_path)) == 5
     alive = process(os.getpid())
     assert alive is not None
     assert new_temp_file().owner == f"{os.getpid()}.{alive.start}"
@@ -395,7 +397,7 @@ def test_what_a_living_process_makes_is_left_alone(
     monkeypatch.setattr(os, "kill", refused)
     (tmp_path / ".longrein-7-9.tmp").write_bytes(b"of another user")
     assert recover_temp_files([str(tmp_path)]) == []
-    assert len(os.listdir(tmp_path)) == 4
+    assert len(os.listdir(tmp_path)) == 6
 
 
 def test_the_first_write_to_a_folder_removes_what_dead_processes_left(path: Path) -> None:

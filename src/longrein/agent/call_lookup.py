@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 
 from longrein.agent.call_conflicts import Footprint, command_footprint, paths_footprint
-from longrein.agent.current_rules import LOOK_S, CurrentRules, masks_reads
+from longrein.agent.current_rules import LOOK_S, CurrentRules, git_folders, masks_reads
 from longrein.agent.git_metadata import find_armed_setting
 from longrein.permissions import (
     Call,
@@ -222,12 +222,9 @@ def _armed(workspace: Workspace, rules: Rules, part: Part, effect: Effect) -> st
     """Return what the repository would make a git command run; '' for nothing."""
     if part.program.rpartition("/")[2] != "git" or (effect.problem and not rules.allow):
         return ""
-    if not part.folders or (effect.folder is not None and effect.folder.kind != "literal"):
+    folders = git_folders(workspace, part, effect)
+    if not folders:
         return "the folder of git is not known, nor what its configuration runs"
-    folders = [
-        workspace.resolve(effect.folder.text if effect.folder else ".", folder).path
-        for folder in part.folders
-    ]
     found = (
         find_armed_setting(workspace, folder, reads_only=not effect.problem) for folder in folders
     )

@@ -171,13 +171,8 @@ def _again(
     block.
     """
     known = state.files.get(path)
-    if known is None:
-        before = use.hash
-    elif known.disk is None:
-        before = known.hash
-    else:
-        before = known.disk
-    seen = before if known is None else known.hash
+    before = use.hash if known is None else known.on_disk
+    seen = use.hash if known is None else known.hash
     place = deps.workspace.resolve(path, "/")
     if place.kind == "":
         gone = (FileChanged(path, "", "user", before=before),) if before else ()

@@ -84,13 +84,3 @@ def confine(
         session.notice(problem)
     roots = (*session.deps.workspace.roots, *writable)
     return sandbox.confine(roots, cwd, masks.hidden, masks.locked, proxy, shown)
-
-
-def accept_written(sandbox: SessionSandbox | None, written: Sequence[str]) -> None:
-    """Accept the protected files that a call has made, at real paths; all that exist now if it
-    named none.
-
-    A command that runs meanwhile may have made others.
-    """
-    if sandbox is not None:
-        sandbox.accept(written or ("/",))

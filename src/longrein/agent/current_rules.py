@@ -130,16 +130,19 @@ def _prints_listed_objects(part: Part, effect: Effect) -> bool:
     )
 
 
-def _work_trees(workspace: Workspace, part: Part, effect: Effect) -> list[str]:
-    """Return the work trees in which a git command may run; '' for an unknown one."""
+def git_folders(workspace: Workspace, part: Part, effect: Effect) -> list[str]:
+    """Return the folders in which a git command may run; [] where they are not known."""
     folder = effect.folder
     if folder is not None and folder.kind != "literal":
-        return [""]
-    places = [
-        workspace.resolve(folder.text if folder is not None else ".", at).path
-        for at in part.folders
-    ]
-    return [find_work_tree(workspace, place) for place in places] or [""]
+        return []
+    path = folder.text if folder is not None else "."
+    return [workspace.resolve(path, at).path for at in part.folders]
+
+
+def _work_trees(workspace: Workspace, part: Part, effect: Effect) -> list[str]:
+    """Return the work trees in which a git command may run; '' for an unknown one."""
+    folders = git_folders(workspace, part, effect)
+    return [find_work_tree(workspace, folder) for folder in folders] or [""]
 
 
 async def _look(now: "CurrentRules", owner: str, folder: str, repository: _Repository) -> None:

@@ -91,11 +91,10 @@ async def refuse_prompt(
 # --- Calls ----------------------------------------------------------------------------------------
 
 
-async def run_hooks(hooks: SessionHooks, event: str, calls: tuple[str, ...]) -> None:
+async def run_hooks(session: Session, event: str, calls: tuple[str, ...]) -> None:
     """Run the hooks of a move. What they are told of is on disk before, as before any act on the
     world.
     """
-    session = hooks.session
     await session.commit(flush=True)
     match event:
         case "PreToolUse":
@@ -147,13 +146,13 @@ async def _ask_about(
 
 async def _before_call(session: Session, call_id: str) -> None:
     """Run the `PreToolUse` hooks of one call."""
-
+    hooks = session.part(SessionHooks)
     call = session.original_call(session.state.calls[call_id].call)
-    told = _told_call(session.part(SessionHooks), "PreToolUse", call, tool_use_id=call.id)
-    answer, entries = await _ask_about(session.part(SessionHooks), "PreToolUse", told, call)
+    told = _told_call(hooks, "PreToolUse", call, tool_use_id=call.id)
+    answer, entries = await _ask_about(hooks, "PreToolUse", told, call)
     if answer.updated_input is not None:
         session.approvals.hook_inputs[call.id] = answer.updated_input
-    session.part(SessionHooks).seen[call.id] = answer
+    hooks.seen[call.id] = answer
     session.append(*entries)
 
 
@@ -174,10 +173,8 @@ async def _before_question(session: Session, call_id: str) -> None:
         if rules
         else []
     )
-    told = _told_call(
-        session.part(SessionHooks), "PermissionRequest", call, permission_suggestions=suggested
-    )
-    answer, entries = await _ask_about(session.part(SessionHooks), "PermissionRequest", told, call)
+    told = _told_call(hooks, "PermissionRequest", call, permission_suggestions=suggested)
+    answer, entries = await _ask_about(hooks, "PermissionRequest", told, call)
     hooks.questions[call_id] = None
     if answer.updated_input is not None:
         session.approvals.hook_inputs[call_id] = answer.updated_input
@@ -203,23 +200,19 @@ async def after_call(
     """
     from longrein.agent.permission_check import tool_names
 
-    tool = session.deps.tools[call.name]
+    hooks, tool = session.part(SessionHooks), session.deps.tools[call.name]
     event = "PostToolUse" if outcome.status == "ok" else "PostToolUseFailure"
-    if not session.part(SessionHooks).concern(event, tool_names(tool)):
+    if not hooks.concern(event, tool_names(tool)):
         return outcome, []
     text = text_of(outcome.parts)
-    told = {
-        **_told_call(
-            session.part(SessionHooks), event, call, tool_use_id=call.id, duration_ms=elapsed_ms
-        ),
-        "tool_input": arguments,
-    }
+    told = _told_call(hooks, event, call, tool_use_id=call.id, duration_ms=elapsed_ms)
+    told["tool_input"] = arguments
     if event == "PostToolUse":
         told["tool_response"] = _response(tool, arguments, text)
     else:
         told |= {"error": text, "is_interrupt": outcome.status == "interrupted"}
     try:
-        answer, entries = await _ask_about(session.part(SessionHooks), event, told, call)
+        answer, entries = await _ask_about(hooks, event, told, call)
     except asyncio.CancelledError:
         if not session.stops(call.id):
             raise
@@ -262,9 +255,9 @@ async def _after_batch(session: Session) -> None:
         }
         for call, result in _last_batch(session.state)
     ]
-    _, entries = await session.part(SessionHooks).ask(
-        "PostToolBatch", session.part(SessionHooks).payload("PostToolBatch", tool_calls=calls)
-    )
+    hooks = session.part(SessionHooks)
+    told = hooks.payload("PostToolBatch", tool_calls=calls)
+    _, entries = await hooks.ask("PostToolBatch", told)
     session.append(*(entries or [HookAnswered("", "PostToolBatch", "none")]))
 
 
@@ -350,11 +343,9 @@ def _tasks(state: State) -> list[dict[str, str]]:
 
 async def refuse_compaction(session: Session, reason: str, focus: str) -> bool:
     """Ask the hooks about a summary; True when one refuses it."""
-    trigger = "manual" if reason == "request" else "auto"
-    told = session.part(SessionHooks).payload(
-        "PreCompact", trigger=trigger, custom_instructions=focus
-    )
-    answer, entries = await session.part(SessionHooks).ask("PreCompact", told, subjects=(trigger,))
+    hooks, trigger = session.part(SessionHooks), "manual" if reason == "request" else "auto"
+    told = hooks.payload("PreCompact", trigger=trigger, custom_instructions=focus)
+    answer, entries = await hooks.ask("PreCompact", told, subjects=(trigger,))
     session.append(*entries)
     if answer.decision not in ("block", "stop"):
         return False
@@ -364,11 +355,9 @@ async def refuse_compaction(session: Session, reason: str, focus: str) -> bool:
 
 async def after_compaction(session: Session, reason: str, summary: str) -> None:
     """Tell the hooks of a summary that has taken its place."""
-    trigger = "manual" if reason == "request" else "auto"
-    told = session.part(SessionHooks).payload(
-        "PostCompact", trigger=trigger, compact_summary=summary
-    )
-    _, entries = await session.part(SessionHooks).ask("PostCompact", told, subjects=(trigger,))
+    hooks, trigger = session.part(SessionHooks), "manual" if reason == "request" else "auto"
+    told = hooks.payload("PostCompact", trigger=trigger, compact_summary=summary)
+    _, entries = await hooks.ask("PostCompact", told, subjects=(trigger,))
     session.append(*entries)
     if session.deps.parent_policy is None:
         await _session_start(session, "compact")

@@ -419,7 +419,7 @@ class SessionHooks(SessionPart):
             answer = HookAnswer(problem=f"the rule {visible(rule)} forbids it, so nothing was sent")
         else:
             limit_s = min(limit_s or float("inf"), self.table.limit_s(hook))
-            output = await self._output(handler, event, data, limit_s)
+            output = await self.run_handler(handler, event, data, limit_s)
             answer = HookAnswer(problem=output.problem)
             if not output.problem:
                 answer = read_answer(event, output.code, output.stdout, output.stderr)
@@ -441,30 +441,24 @@ class SessionHooks(SessionPart):
         spent = {"usage": output.usage, "cost_usd": output.cost_usd, "variables": output.variables}
         return answer, msgspec.structs.replace(entry, **spent, **_decided(answer))
 
-    async def _output(
+    async def run_handler(
         self, handler: HookHandler, event: str, data: bytes, limit_s: float
     ) -> HookOutput:
-        session, hook = self.session, handler.hook
+        """Run a hook, or a command of the user that is none, under the rules of hooks; return what
+        it printed, which decides nothing yet.
+        """
+        session = self.session
         env = {**session.deps.workspace.environment(session.process_session), **self.table.env}
+        place = HookPlace(session, env, limit_s)
         try:
             async with asyncio.timeout(limit_s + KILL_S):
-                if hook.kind != "command":
-                    return await handler.run(data, HookPlace(session, env, limit_s))
-                return await self._output_of_command(
-                    handler, event, data, HookPlace(session, env, limit_s)
-                )
+                if handler.hook.kind != "command":
+                    return await handler.run(data, place)
+                return await self._output_of_command(handler, event, data, place)
         except TimeoutError:
             return HookOutput(problem=f"no answer within {limit_s:g} s")
         except Exception as error:
             return HookOutput(problem=f"it failed: {type(error).__name__}: {error}")
-
-    async def run_command(
-        self, handler: HookHandler, event: str, data: bytes, limit_s: float
-    ) -> HookOutput:
-        """Run a command of the user that is no hook under the rules of hooks; its answer decides
-        nothing.
-        """
-        return await self._output(handler, event, data, limit_s)
 
     # --- Commands ---------------------------------------------------------------------------------
 

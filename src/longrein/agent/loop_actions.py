@@ -53,34 +53,33 @@ async def drain_inbox(session: Session) -> None:
         )
         if taken is None:
             return
+        number, message = taken
         after: list[AnyEvent] = []
-        reference = taken[1].reference if isinstance(taken[1], UserMessage) else ""
+        reference = message.reference if isinstance(message, UserMessage) else ""
         if (
-            isinstance(taken[1], UserMessage)
+            isinstance(message, UserMessage)
             and session.deps.parent_policy is None
             and session.part(SessionHooks).concern("UserPromptSubmit")
         ):
-            instead, after = await refuse_prompt(session, taken[1])
+            instead, after = await refuse_prompt(session, message)
             if instead:
-                session.take(taken[0])
+                session.take(number)
                 session.inbox.note_first_entry(reference, session.state.seq + 1)
                 session.append(*instead)
                 continue
         trees = None
-        if isinstance(taken[1], Rewind) and taken[1].files:
+        if isinstance(message, Rewind) and message.files:
             from longrein.agent.rewind_trees import restore_trees
 
-            trees = await restore_trees(session, taken[1])
-        session.take(taken[0])
-        if for_subagent(taken[1]) not in ("", session.id):  # left by another process
-            session.tell(taken[1])
+            trees = await restore_trees(session, message)
+        session.take(number)
+        if for_subagent(message) not in ("", session.id):  # left by another process
+            session.tell(message)
             continue
-        if session.inbox.is_foreign(taken[0]) and isinstance(
-            taken[1], Answer | CommandRun | SetMode
-        ):
+        if session.inbox.is_foreign(number) and isinstance(message, Answer | CommandRun | SetMode):
             continue
         session.inbox.note_first_entry(reference, session.state.seq + 1)
-        _take(session, taken[1], trees)
+        _take(session, message, trees)
         session.append(*after)
 
 

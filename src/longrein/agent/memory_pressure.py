@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from longrein.agent.session_part import SessionPart
 from longrein.events import AnyPart, Document, Text
+from longrein.settings_schema import MIB
 from longrein.tools import Blobs
 from longrein.workspace import MemoryUse
 
@@ -25,7 +26,6 @@ SPILL_CHARS_MIN = 256 * 1024
 SPILL_HEAD_CHARS = 48_000
 SPILL_TAIL_CHARS = 72_000
 """The two ends that stay in the entry; errors stand at the end."""
-MIB = 1024 * 1024
 
 
 class MemoryPressure(SessionPart):

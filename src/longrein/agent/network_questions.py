@@ -7,7 +7,6 @@ here, beside the current move.
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
 
 from longrein.agent.messages import NETWORK_CALL, Answer, InboxMessage, approval_digest
 from longrein.agent.redaction import redacted
@@ -15,9 +14,6 @@ from longrein.agent.session_part import SessionPart
 from longrein.events import PermissionAnswered, PermissionAsked
 from longrein.permissions import Verdict
 from longrein.permissions.network_hosts import NETWORK, Target, judge_host
-
-if TYPE_CHECKING:
-    pass
 
 LOOK_S = 0.5
 """Interval in which an open question is compared with the commands that still run."""

@@ -169,9 +169,7 @@ class OpenSession(Session):
         self.deps.workspace.spawner.warm()
         if (tasks := self.open(BackgroundTasks)) is not None:
             tasks.warm()
-        if Checkpoints in self.deps.parts:
-            checkpoints = self.open(Checkpoints)
-            assert checkpoints is not None
+        if (checkpoints := self.open(Checkpoints)) is not None:
             await checkpoints.keep("opened", cut)
 
 

@@ -34,7 +34,7 @@ class RestoredTrees(msgspec.Struct, frozen=True):
     """Paths for which the log's own contents are not asked."""
 
 
-def rewind(session: Session, to: int, *, files: bool, trees: RestoredTrees | None = None) -> None:
+def rewind(session: Session, to: int, *, files: bool, trees: RestoredTrees | None) -> None:
     """Append `Rewound`. `to` moves back to the end of its step, so that every call has its result.
 
     `trees`: what `restore_trees` has restored.
@@ -140,7 +140,7 @@ def _put(
     old: tuple[str, str, int | None],
     ours: str,
     *,
-    dry: bool = False,
+    dry: bool,
 ) -> FilePut:
     """Replace content `ours` by the `old` one: its hash, the blob that has it, and the permissions
     where the file is gone.

@@ -8,7 +8,6 @@ busy fire once. Times are local.
 
 import asyncio
 import re
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -29,7 +28,7 @@ from longrein.events import Reminded, Schedule, SchedulesSet, ToolError, UsageEr
 from longrein.settings_schema import Limits
 
 if TYPE_CHECKING:
-    pass
+    from longrein.agent.session import Session
 
 SCHEDULES_MAX = 50
 PROMPT_CHARS_MAX = 4_000
@@ -207,28 +206,18 @@ class ScheduleTimer(SessionPart):
     def __init__(self) -> None:
         self._nap: asyncio.Task[None] | None = None
 
-    def add(self, when: str, prompt: str) -> None:
-        """Add a schedule of the user; one that cannot be is refused with a notice."""
-        try:
-            self.session.append(self._with(when, prompt, by_model=False))
-        except UsageError as error:
-            self.session.notice(str(error))
-
-    def remove(self, name: str) -> None:
-        """Remove a schedule; say so where there is none of that name."""
-        try:
-            self.session.append(self._without(name))
-        except UsageError as error:
-            self.session.notice(str(error))
-
     def take(self, message: InboxMessage) -> None:
-        match message:
-            case AddSchedule(when, prompt):
-                self.add(when, prompt)
-            case RemoveSchedule(name):
-                self.remove(name)
-            case _:
-                pass
+        """Add or remove a schedule of the user; a notice says why that is not possible."""
+        try:
+            match message:
+                case AddSchedule(when, prompt):
+                    self.session.append(self._with(when, prompt, by_model=False))
+                case RemoveSchedule(name):
+                    self.session.append(self._without(name))
+                case _:
+                    pass
+        except UsageError as error:
+            self.session.notice(str(error))
 
     def _with(self, when: str, prompt: str, *, by_model: bool) -> SchedulesSet:
         state = self.session.state
@@ -271,9 +260,8 @@ class ScheduleTimer(SessionPart):
 
     def fire(self) -> None:
         """Record the schedules that are due, and drop those that have expired."""
-        host = self.session
-        state = self.session.state
-        now_us = self.session.deps.clock.wall_us()
+        host, state = self.session, self.session.state
+        now_us = host.deps.clock.wall_us()
         if not state.schedules or state.turn_open or host.deps.parent_policy is not None:
             return
         kept = tuple(
@@ -299,19 +287,20 @@ class ScheduleTimer(SessionPart):
         state = self.session.state
         if not state.schedules or (self._nap is not None and not self._nap.done()):
             return
-        clock = self.session.deps.clock
-        due_s = min(fire_time(one, state) for one in state.schedules) / 1e6 - clock.wall_us() / 1e6
-
-        async def nap() -> None:
-            await clock.sleep(min(NAP_MAX_S, max(0.0, due_s)))
-            self.session.poke()
-
-        self._nap = asyncio.ensure_future(nap())
+        now_us = self.session.deps.clock.wall_us()
+        due_s = min(fire_time(one, state) for one in state.schedules) / 1e6 - now_us / 1e6
+        self._nap = asyncio.ensure_future(_poke_after(self.session, min(NAP_MAX_S, due_s)))
 
     async def close(self) -> None:
         """Cancel the timer."""
         if self._nap is not None:
             self._nap.cancel()
+
+
+async def _poke_after(session: "Session", seconds: float) -> None:
+    """Wake the loop of a session after a time, at once for a negative one."""
+    await session.deps.clock.sleep(max(0.0, seconds))
+    session.poke()
 
 
 def describe(schedule: Schedule, state: State) -> str:
@@ -418,14 +407,8 @@ class WakeSchedule(SessionPart):
     def rouse(self) -> None:
         """Wake the session's loop when the wake or a schedule is due."""
         if self._due_s is not None and (self._nap is None or self._nap.done()):
-            self._nap = self._later(self._due_s - self._mono_s(), self.session.poke)
-
-    def _later(self, seconds: float, call: Callable[[], None]) -> "asyncio.Task[None]":
-        async def wait() -> None:
-            await self.session.deps.clock.sleep(max(0.0, seconds))
-            call()
-
-        return asyncio.ensure_future(wait())
+            wait_s = self._due_s - self._mono_s()
+            self._nap = asyncio.ensure_future(_poke_after(self.session, wait_s))
 
     @property
     def idle(self) -> bool:
@@ -443,9 +426,10 @@ class WakeSchedule(SessionPart):
         self.wanted = how == "steer"
         if self._end is not None:
             self._end.cancel()
-        stays = how in ("drain", "steer")
-        self._until_s = self._mono_s() + limit_s if stays else None
-        self._end = self._later(limit_s, self.session.poke) if stays else None
+        self._until_s = self._end = None
+        if how in ("drain", "steer"):
+            self._until_s = self._mono_s() + limit_s
+            self._end = asyncio.ensure_future(_poke_after(self.session, limit_s))
         self._asks = self.session.state.asks
         self._after = self.session.state.seq if how == "steer" else 0
         self.session.poke()

@@ -262,7 +262,7 @@ class FileWatcher:
         """
         facts: list[FileChanged] = []
         for path, known in watched(state).items():
-            expected = known.hash if known.disk is None else known.disk
+            expected = known.on_disk
             then = self._stamps.get(path)
             if then is None or then.size_bytes <= QUICK_BYTES:  # 200 times before each request
                 found = self._workspace.stamp(path, then)

@@ -96,11 +96,7 @@ class SessionSkills(Skills):
             return None
         names_skill = bool(message.parts) and not (message.skill or message.verbatim)
         first = message.parts[0] if names_skill else None
-        match = (
-            re.compile(_INVOCATION).fullmatch(first.text.strip())
-            if isinstance(first, Text)
-            else None
-        )
+        match = re.fullmatch(_INVOCATION, first.text.strip()) if isinstance(first, Text) else None
         if match is None:
             return None
         kinds = ("skill", "command") if match[1] == "/" else ("skill",)

@@ -40,10 +40,11 @@ class StatusCommand:
 
     async def __call__(self, known: Mapping[str, Any]) -> str:
         """Run it with the data of the session and `known`. Raises `LongreinError` when it fails."""
-        data = msgspec.json.encode(
-            {**self._data(), **known, "cost": {**self._cost(), **known.get("cost", {})}}
-        )
-        output = await self._session.part(SessionHooks).run_command(
+        session = self._session
+        usd = session_usd(session.state, session.agents())
+        cost = {"total_cost_usd": usd, **known.get("cost", {})}
+        data = msgspec.json.encode({**self._data(), **known, "cost": cost})
+        output = await session.part(SessionHooks).run_handler(
             CommandHandler(self._hook), "StatusLine", data, TIMEOUT_S
         )
         name = visible(self._hook.name)[:60]
@@ -52,10 +53,6 @@ class StatusCommand:
             why = output.problem or f"exit code {output.code}{f': {said}' if said else ''}"
             raise LongreinError(f"the status line `{name}` is not shown: {why}")
         return output.stdout
-
-    def _cost(self) -> dict[str, Any]:
-        session = self._session
-        return {"total_cost_usd": session_usd(session.state, session.agents())}
 
     def _data(self) -> dict[str, Any]:
         session, state = self._session, self._session.state
@@ -80,7 +77,7 @@ class StatusCommand:
             },
             "output_style": {"name": "default"},
             "context_window": self._context(),
-            "exceeds_200k_tokens": last.context_tokens + last.output_tokens > LARGE_TOKENS,
+            "exceeds_200k_tokens": last.total_tokens > LARGE_TOKENS,
             **(
                 {"effort": {"level": self._effort}, "thinking": {"enabled": self._effort != "none"}}
                 if self._effort

@@ -22,7 +22,7 @@ from longrein.agent.change_detection import (
     writer_of,
 )
 from longrein.agent.checkpoints import needs_checkpoint
-from longrein.agent.confinement import SessionConfinement, accept_written
+from longrein.agent.confinement import SessionConfinement
 from longrein.agent.current_rules import confines, current_rules
 from longrein.agent.dependencies import Dependencies
 from longrein.agent.hook_points import after_call
@@ -249,8 +249,9 @@ async def _run(
         outcome = await _outcome(session, call, arguments, place)
         del session.running[call.id]
         is_outside = arguments.get("outside_sandbox") and not is_foreign(tool)
-        if (tool.access == "write" or is_outside) and place.whole:
-            accept_written(session.deps.sandbox, place.written)
+        sandbox = session.deps.sandbox if tool.access == "write" or is_outside else None
+        if sandbox is not None and place.whole:
+            sandbox.accept(place.written or ("/",))  # only what it names: others may run meanwhile
         elapsed = round((session.deps.clock.mono_s() - begun_s) * 1000)
         await _record(session, call, arguments, place, outcome, elapsed)
     finally:

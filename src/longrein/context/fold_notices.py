@@ -248,9 +248,9 @@ def add_rewind_notices(
         elif was is None:
             del state.files[path]
         elif was.hash != now.hash:
-            disk, blob = (now.hash, now.blob) if now.disk is None else (now.disk, now.disk_blob)
+            blob = now.blob if now.disk is None else now.disk_blob
             state.files[path] = KnownFile(
-                was.hash, was.whole, was.blob, now.changed, now.seq, disk, blob
+                was.hash, was.whole, was.blob, now.changed, now.seq, now.on_disk, blob
             )
         else:
             continue

@@ -36,6 +36,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         """All input tokens."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
+    @property
+    def total_tokens(self) -> int:
+        """All input and output tokens."""
+        return self.context_tokens + self.output_tokens
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.input_tokens + other.input_tokens,

@@ -32,7 +32,7 @@ class TurnWork:
             case SubagentStep(ended=end) if end:
                 paid = end.usage
         if paid is not None:
-            self._tokens += paid.context_tokens + paid.output_tokens
+            self._tokens += paid.total_tokens
 
     def end(self, at_us: int) -> str:
         """Return `Worked for 24 s · 31k tokens · $0.04`, without what is not known, and begin

@@ -26,6 +26,7 @@ from itertools import count
 
 import msgspec
 
+from longrein.events.escape import whole_number
 from longrein.workspace.files import (
     READ_BYTES_MAX,
     check_writable,
@@ -263,7 +264,7 @@ class TempFile(msgspec.Struct, frozen=True):
 
 def new_temp_file() -> TempFile:
     """Return an unused temporary file of this process."""
-    return TempFile(*_own_name())
+    return TempFile(_owner_of(os.getpid()), str(next(_serial)))
 
 
 def short_hash(digest: str) -> str:
@@ -274,11 +275,6 @@ def short_hash(digest: str) -> str:
 def name_hash(name: str) -> str:
     """Hash of a target's name, for the name of a temporary file."""
     return short_hash(sha256(os.fsencode(name)).hexdigest())
-
-
-def _own_name() -> tuple[str, str]:
-    """Return the owner and the number of a new temporary file."""
-    return _owner_of(os.getpid()), str(next(_serial))
 
 
 @cache
@@ -310,14 +306,15 @@ def _abandoned_files(folder: Folder) -> Iterator[TempFile]:
             continue
         parts = name[len(PREFIX) : -len(SUFFIX)].removesuffix(".old").split("-")
         pid, _, start = parts[0].partition(".")
-        if pid.isdigit() and not _is_alive(int(pid), int(start) if start.isdigit() else 0):
+        owner = whole_number(pid) if len(parts) > 1 else 0  # else somebody else has named it so
+        if owner and not _is_alive(owner, whole_number(start)):
             yield _claim(folder, name, TempFile(*parts[:5]))
 
 
 def _claim(folder: Folder, name: str, temp: TempFile) -> TempFile:
     """Rename the file to one of this process, so that no other process recovers it too."""
-    owner, number = _own_name()
-    own = msgspec.structs.replace(temp, owner=owner, number=number)
+    new = new_temp_file()
+    own = msgspec.structs.replace(temp, owner=new.owner, number=new.number)
     with suppress(OSError):
         folder.rename(name, own.name)
     return own

@@ -160,17 +160,15 @@ async def read_output(
         return _lines(query, data, wanted, partial)
     if query.mode == "names":
         paths = await newest_first(map(os.fsdecode, data.split(b"\0")[:-1]), wanted)
-        return SearchResult(
-            paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial
-        )
-    found, is_whole = await _matching_files(data, wanted)
-    partial = partial or ("" if is_whole else "changed")
-    if query.mode == "count":
-        counts = tuple(found.items())
-        return SearchResult(
-            counts=counts[: query.limit], more=len(counts) > query.limit, partial=partial
-        )
-    paths = await newest_first(found, lambda _: True)
+    else:
+        found, is_whole = await _matching_files(data, wanted)
+        partial = partial or ("" if is_whole else "changed")
+        if query.mode == "count":
+            counts = tuple(found.items())
+            return SearchResult(
+                counts=counts[: query.limit], more=len(counts) > query.limit, partial=partial
+            )
+        paths = await newest_first(found, lambda _: True)
     return SearchResult(
         paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial
     )

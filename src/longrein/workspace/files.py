@@ -177,9 +177,8 @@ HASHED_BYTES_MAX = 256 << 20
 """Largest file that is hashed for a stamp. A sparse file of terabytes would take hours."""
 
 
-def stamp(path: str, known_hash: str | None = None) -> FileStamp:
-    """Take the file's stamp. `known_hash` saves reading content that the caller has just read or
-    written.
+def stamp(path: str) -> FileStamp:
+    """Take the file's stamp.
 
     The numbers are taken before the content, so a change in between shows later as a difference.
     """
@@ -188,9 +187,8 @@ def stamp(path: str, known_hash: str | None = None) -> FileStamp:
     except (OSError, ValueError):
         return FileStamp(0, 0, 0, 0, "")
     numbers = _numbers(now)
-    if known_hash is None:  # a pipe is not opened: its writer would notice
-        known_hash = _content_id(path, numbers) if stat.S_ISREG(now.st_mode) else ""
-    return FileStamp(*numbers, known_hash)
+    is_file = stat.S_ISREG(now.st_mode)  # a pipe is not opened: its writer would notice
+    return FileStamp(*numbers, _content_id(path, numbers) if is_file else "")
 
 
 def refresh_stamp(path: str, then: FileStamp) -> FileStamp:
@@ -249,11 +247,7 @@ def resolve_path(path: str, cwd: str, roots: Iterable[str], home: str) -> Resolv
     inside = is_inside(written, roots) and is_inside(real, roots)
     try:
         status = stat_real(real)
-    except FileNotFoundError:
-        return ResolvedPath(
-            path, written, real, inside=inside and len(real) < PATH_BYTES_MAX, kind=""
-        )
-    except (OSError, ValueError):  # a loop of links, a name too long, a file used as a folder
+    except (OSError, ValueError):  # missing, a name too long, a file used as a folder
         return ResolvedPath(
             path, written, real, inside=inside and len(real) < PATH_BYTES_MAX, kind=""
         )

@@ -99,7 +99,7 @@ class FinishedWorktree(msgspec.Struct, frozen=True):
 class _Git:
     """Git calls of one session."""
 
-    def __init__(self, workspace: Workspace, session: str) -> None:
+    def __init__(self, workspace: Workspace, session: str = "") -> None:
         self.workspace, self._session = workspace, session
 
     async def run(
@@ -238,10 +238,10 @@ def list_worktrees(folder: str) -> list[Worktree]:
 
 
 async def worktree_changes(
-    workspace: Workspace, tree: Worktree, session: str = ""
+    workspace: Workspace, tree: Worktree
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return (files that its commits changed, names of uncommitted changes)."""
-    git = _Git(workspace, session)
+    git = _Git(workspace)
     files = await git.changed_files(tree.path, tree.root, tree.start, "HEAD")
     return files, await git.status(tree.path) or ()
 
@@ -508,15 +508,15 @@ class MergeResult(msgspec.Struct, frozen=True):
     """Files that both sides changed in the same places, or that are in the way; absolute."""
 
 
-async def merge_worktree(workspace: Workspace, tree: Worktree, session: str = "") -> MergeResult:
+async def merge_worktree(workspace: Workspace, tree: Worktree) -> MergeResult:
     """Merge the changes of `tree` into the folder `tree.root`.
 
     Uncommitted changes of the worktree are committed there first.
     """
-    finished = await finish_worktree(workspace, tree, session)
+    finished = await finish_worktree(workspace, tree)
     if not finished.kept:
         return MergeResult(True, f"{tree.branch} changed nothing")
-    git = _Git(workspace, session)
+    git = _Git(workspace)
     theirs = await git.commit_of(tree.path)
     ours = await _snapshot(git, tree)
     if not ours or not theirs:

@@ -54,7 +54,7 @@ class PlainWorkspace:
         self._shared = shared
         self._spellings = spellings(roots)
         self.roots = tuple(
-            dict.fromkeys(resolve_path(root, "/", (), "").real for root in spellings(roots))
+            dict.fromkeys(resolve_path(root, "/", (), "").real for root in self._spellings)
         )
         self.spawner = spawner
         self._home = environment.get("HOME", "")

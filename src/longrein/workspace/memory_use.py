@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-MIB = 1024 * 1024
 UNLIMITED_BYTES = 1 << 60
 """Value that some systems write for no limit."""
 CGROUP = "/sys/fs/cgroup"

@@ -6,6 +6,7 @@ from hashlib import sha256
 from threading import Lock
 
 from longrein.atomic_file import replace_file
+from longrein.workspace.files import is_inside
 from longrein.workspace.shadow_repository import ShadowRepository
 from longrein.workspace.tree_records import (
     CheckpointError,
@@ -55,7 +56,7 @@ class CheckpointStore:
         outer = [
             root
             for root in roots
-            if not any(_is_below(root, other) for other in roots if other != root)
+            if not is_inside(root, [other for other in roots if other != root])
         ]
         there = [root for root in outer if root in self._open or os.path.isdir(root)]
         records = {root: self.repository(root).take(trusts_watch=trusts_watch) for root in there}
@@ -131,7 +132,3 @@ class CheckpointStore:
                 except CheckpointError:
                     os.unlink(os.path.join(self.folder, name))
         return dropped
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return path.startswith(folder.rstrip("/") + "/")

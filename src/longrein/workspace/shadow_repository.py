@@ -143,7 +143,8 @@ class ShadowRepository:
         self._started: deque[subprocess.Popen[bytes]] = deque(maxlen=2)
         """The newest processes of git; two work side by side at most."""
         self._is_given_up = False
-        self._user, self._user_stamp = UsersRepository(git, root, self._environment), (0, 0, 0)
+        self._user = UsersRepository(git, root, self._environment)
+        self._user_stamp: list[int] = []
         self._open(tuple(left_out))
 
     # --- opening ----------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ class ShadowRepository:
     def _is_known(self) -> bool:
         """Return True if what the watch tells is all that the next look can find."""
         has_looked = self._last is not None and self._stamps.complete
-        return has_looked and self._users_index_stamp() == self._user_stamp
+        return has_looked and _stamp(self._user.index) == self._user_stamp
 
     def _written(self) -> dict[str, bool] | None:
         """Return the files that were written since the last look, as `FolderWatch.take`."""
@@ -449,8 +450,8 @@ class ShadowRepository:
         """Return files that the user has put under version control although they are ignored; []
         when known.
         """
-        stamp = self._users_index_stamp()
-        if not any(stamp) or stamp == self._user_stamp:
+        stamp = _stamp(self._user.index)
+        if not stamp or stamp == self._user_stamp:
             return []
         listed = self._user.ask("ls-files", "-z", "-c", "-i", "--exclude-standard").split(b"\0")[
             :-1
@@ -461,16 +462,6 @@ class ShadowRepository:
             for raw in listed
             if os.path.lexists(os.path.join(os.fsencode(self.root), raw))
         ]
-
-    def _users_index_stamp(self) -> tuple[int, int, int]:
-        """Return what changes with the user's index; zeros where there is none."""
-        if not self._user.index:
-            return (0, 0, 0)
-        try:
-            seen = os.stat(self._user.index)
-        except OSError:
-            return (0, 0, 0)
-        return (seen.st_ino, seen.st_size, seen.st_mtime_ns)
 
     def _usual_umask(self, paths: Iterable[str]) -> int:
         """Return the permission bits that most files do not have."""
@@ -557,16 +548,9 @@ class ShadowRepository:
 
     # --- the last look, beside the index ----------------------------------------------------------
 
-    def _stamp(self) -> list[int]:
-        try:
-            seen = os.stat(self._index)
-        except OSError:
-            return []
-        return [seen.st_ino, seen.st_size, seen.st_mtime_ns]
-
     def _store_last(self) -> None:
         record = msgspec.structs.asdict(self._last or TreeRecord("", 0))
-        self._put(LAST, encode([self._stamp(), [record, self._racy]]))
+        self._put(LAST, encode([_stamp(self._index), [record, self._racy]]))
 
     def _looked_ns(self) -> int:
         """Return when the last look ended; 0 for none."""
@@ -580,7 +564,7 @@ class ShadowRepository:
         try:
             with open(os.path.join(self.folder, LAST), "rb") as file:
                 stamp, found = decode(file.read())
-            if stamp and stamp == self._stamp():
+            if stamp and stamp == _stamp(self._index):
                 self._last, self._racy = msgspec.convert(found, tuple[TreeRecord, dict[str, int]])
                 self._latest = self._last
                 self._stamps.add(
@@ -593,7 +577,7 @@ class ShadowRepository:
 
     def forget_index(self) -> None:
         """Delete the index and the last record, so that the next look reads the tree anew."""
-        self._last, self._user_stamp, self._stamps = None, (0, 0, 0), FolderStamps(self.root)
+        self._last, self._user_stamp, self._stamps = None, [], FolderStamps(self.root)
         self._racy.clear()
         self._remove_lock()
         for path in (self._index, os.path.join(self.folder, LAST)):
@@ -663,14 +647,8 @@ class ShadowRepository:
 
     def store(self, data: bytes) -> str:
         """Store a content; return its blob."""
-        return (
-            _finish(
-                self._start(["hash-object", "-w", "--stdin"], plain=True, stdin=subprocess.PIPE),
-                data,
-            )
-            .decode()
-            .strip()
-        )
+        words = ["hash-object", "-w", "--stdin"]
+        return self._run(words, plain=True, given=data).decode().strip()
 
     def ignored(
         self, paths: Collection[str], then: Mapping[str, TreeFile], now: Container[str]
@@ -873,10 +851,7 @@ class ShadowRepository:
     ) -> str:
         """Store objects, one on a line, as a pack; return its name."""
         words = ["pack-objects", "-q", os.path.join(self.folder, folder, "pack")]
-        done = _finish(
-            self._start(words, plain=True, stdin=subprocess.PIPE, borrow=borrow), objects
-        )
-        return done.decode().strip()
+        return self._run(words, plain=True, borrow=borrow, given=objects).decode().strip()
 
     # --- git --------------------------------------------------------------------------------------
 
@@ -937,6 +912,15 @@ class ShadowRepository:
 
     def _feed(self, words: list[str], paths: Iterable[str], *, borrow: bool = False) -> None:
         self._run(words, borrow=borrow, given=b"".join(os.fsencode(path) + b"\0" for path in paths))
+
+
+def _stamp(path: str) -> list[int]:
+    """Return what changes with a file, such as an index; [] where there is none, also for ''."""
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return []
+    return [seen.st_ino, seen.st_size, seen.st_mtime_ns]
 
 
 def _rules_above(paths: Iterable[str]) -> set[str]:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from longrein.workspace import spool_reader
@@ -208,12 +209,12 @@ class BackgroundTasks:
                 self.supervisor_died(self.record(task)["owner"], ())
         self._schedule_poll()
 
-    async def wait_for_end(self, task: str, limit_s: float) -> None:
-        """Wait until a task has ended, at most `limit_s`.
+    async def wait_for_end(self, task: str) -> None:
+        """Wait until a task has ended, at most `END_S`.
 
         A task whose supervisor is dead is marked as lost.
         """
-        until = asyncio.get_running_loop().time() + limit_s
+        until = asyncio.get_running_loop().time() + END_S
         while self._is_running(task) and asyncio.get_running_loop().time() < until:
             if not spool_reader.owner_lives(self.record(task)):
                 await self._end_as_lost([task], spool_reader.NO_SUPERVISOR)
@@ -251,22 +252,16 @@ async def stop_background_task(
         if sock is not None
         else None
     )
-    owner = kept.record(task)["owner"]
+    is_known = False
     if connection is not None:
-        connection.owner = owner
+        connection.owner = kept.record(task)["owner"]
         connection.wake()
-    try:
-        asked = (
-            connection.ask(limit_s=HELLO_S, do="stop", task=task, cause=cause)
-            if connection
-            else None
-        )
-        answer = await asked if asked else {"known": False}
-    except ConnectionError:
-        answer = {"known": False}
-    if not answer["known"]:
+        with suppress(ConnectionError):
+            answer = await connection.ask(limit_s=HELLO_S, do="stop", task=task, cause=cause)
+            is_known = answer["known"]
+    if not is_known:
         kept.stop_marked(task)
-    await kept.wait_for_end(task, END_S)
+    await kept.wait_for_end(task)
     if connection is not None:
         connection.close()
     return kept.spooled(task)

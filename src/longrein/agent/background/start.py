@@ -97,11 +97,16 @@ async def run_in_foreground(
     return await finish_despite_cancel(_promoted(tasks, started, fact, why))
 
 
+def _promotion(tasks: SessionTasks, task: TaskStarted, why: str) -> TaskStarted:
+    """Take a slot for work that goes to the background; return what is recorded of it."""
+    tasks.pool.slots.force()  # it runs already, so it cannot wait for a slot
+    return msgspec.structs.replace(task, task=tasks.next_id(), policy="stop", promoted=why)
+
+
 async def _promoted(
     tasks: SessionTasks, started: StartedCommand, task: TaskStarted, why: str
 ) -> BackgroundedCommand:
-    tasks.pool.slots.force()  # it runs already, so it cannot wait for a slot
-    fact = msgspec.structs.replace(task, task=tasks.next_id(), policy="stop", promoted=why)
+    fact = _promotion(tasks, task, why)
     found = await keep(tasks, started, fact)
     tail_bytes = tasks.host.deps.task_options.tail_bytes
     tail = tail_text(tasks.pool.supervision, found, tail_bytes) if found is not None else ""
@@ -331,20 +336,12 @@ async def _go_on(
 ) -> Outcome | BackgroundedCommand:
     """Make a task of work that runs; where none can be made, wait for the work."""
     host = tasks.host
-    started = await tasks.pool.supervision.start(
-        CommandSpec(
-            CARRIER,
-            task.cwd,
-            host.deps.workspace.environment(host.process_session),
-            stdin=True,
-        ),
-        sink=None,
-        output_bytes_max=host.deps.options.output_bytes_max,
-    )
+    environment = host.deps.workspace.environment(host.process_session)
+    spec = CommandSpec(CARRIER, task.cwd, environment, stdin=True)
+    started = await _start(tasks, spec, None)
     if isinstance(started, CommandExit):
         return await doing
-    tasks.pool.slots.force()  # it runs already, so it cannot wait for a slot
-    fact = msgspec.structs.replace(task, task=tasks.next_id(), policy="stop", promoted=why)
+    fact = _promotion(tasks, task, why)
     handing = asyncio.ensure_future(_hand_over(tasks, fact.task, doing))
     tasks.carried[fact.task] = handing
     handing.add_done_callback(lambda _: tasks.carried.pop(fact.task, None))

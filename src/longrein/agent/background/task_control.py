@@ -197,17 +197,17 @@ class BackgroundControl(BackgroundTasks):
     async def leave(self, policy: str) -> Sequence[TaskView]:
         tasks, host = self.tasks, self.session
         going = [task for task in host.state.tasks if not tasks.ended(task)]
-        keeps = {
+        kept = [
             task
             for task in going
             if policy == "keep" and host.state.tasks[task].started.policy == "keep"
-        }
-        ending = [task for task in going if task not in keeps]
+        ]
+        ending = [task for task in going if task not in kept]
         wait_s = host.deps.task_options.leave_s
         await asyncio.gather(*(stop(tasks, task, LEAVING, wait_s) for task in ending))
         await self.collect()
         await host.commit(flush=True)
-        return [tasks.view(task) for task in going if task in keeps]
+        return [tasks.view(task) for task in kept]
 
     async def close(self) -> None:
         """Stop watching; the supervisor and each task's policy handle what still runs."""

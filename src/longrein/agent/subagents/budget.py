@@ -111,9 +111,7 @@ def spent(state: State, tree: Mapping[str, State]) -> Spent:
 def spent_on_task(state: State, tree: Mapping[str, State]) -> Spent:
     """Return the use since the present task began, as `SubagentEnded` reports it."""
     began = state.began
-    return spent(state, tree) - Spent(
-        began.usd, began.usage.context_tokens + began.usage.output_tokens, began.spawned
-    )
+    return spent(state, tree) - Spent(began.usd, began.usage.total_tokens, began.spawned)
 
 
 def remaining_budget(
@@ -188,11 +186,10 @@ def limits_under(limits: Limits, grant: Grant | None, state: State) -> Limits:
     if grant is None:
         return limits
     began = state.began
-    tokens = began.usage.context_tokens + began.usage.output_tokens
     return msgspec.structs.replace(
         limits,
         usd_max=began.usd + grant.usd if grant.usd else 0.0,
-        tokens_max=tokens + grant.tokens if grant.tokens else 0,
+        tokens_max=began.usage.total_tokens + grant.tokens if grant.tokens else 0,
         turns_max=grant.turns,
         seconds_max=grant.seconds,
         spawns_max=began.spawned + grant.spawns if grant.spawns else 0,

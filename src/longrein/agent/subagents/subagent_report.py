@@ -280,7 +280,7 @@ def report_of(
         ended.report,
         "; ".join(filter(None, (ended.message, started.note))),
         ended.steps,
-        ended.usage.context_tokens + ended.usage.output_tokens,
+        ended.usage.total_tokens,
         ended.cost_usd,
         ended.elapsed_ms / 1000,
         ended.files,
@@ -413,7 +413,7 @@ def _over(view: SubagentView, now: SubagentState) -> SubagentView:
         state=ended.status,
         elapsed_s=ended.elapsed_ms / 1000,
         steps=ended.steps,
-        tokens=ended.usage.context_tokens + ended.usage.output_tokens,
+        tokens=ended.usage.total_tokens,
         cost_usd=ended.cost_usd,
         last=_line(ended.message or ended.report),
         model=now.started.model,
@@ -422,8 +422,6 @@ def _over(view: SubagentView, now: SubagentState) -> SubagentView:
 
 def _at_work(view: SubagentView, one: ActiveSubagent, states: Mapping[str, State]) -> SubagentView:
     state, began = one.session.state, one.session.state.began
-    used = state.usage.context_tokens + state.usage.output_tokens
-    before = began.usage.context_tokens + began.usage.output_tokens
     status = "queued"
     if one.begun and one.done:
         status = STATUS.get(one.policy.reason, "failed")
@@ -434,7 +432,7 @@ def _at_work(view: SubagentView, one: ActiveSubagent, states: Mapping[str, State
         state=status,
         elapsed_s=one.session.elapsed.task_s,
         steps=state.asks - began.asks,
-        tokens=used - before,
+        tokens=state.usage.total_tokens - began.usage.total_tokens,
         cost_usd=task_usd(state, states),
         last=_latest(one),
         model=one.started.model,

@@ -72,6 +72,11 @@ class KnownFile(msgspec.Struct, frozen=True):
     """
     asks: int = 0  # Number of requests so far; `told` holds only until the next one
 
+    @property
+    def on_disk(self) -> str:
+        """Hash of the content on disk, as it was found last."""
+        return self.hash if self.disk is None else self.disk
+
     def told_by(self, asks: int) -> tuple[str, str]:
         """Return the hash and blob that the model knew at request number `asks`."""
         return self.told if self.told is not None and self.asks == asks else (self.hash, self.blob)
@@ -311,8 +316,7 @@ class State(ConversationState):
     @property
     def spent_tokens(self) -> int:
         """Input and output tokens used, and tokens granted to running subagents."""
-        used = self.usage
-        return used.context_tokens + used.output_tokens + self.granted_tokens
+        return self.usage.total_tokens + self.granted_tokens
 
     @property
     def asking(self) -> bool:

@@ -77,9 +77,9 @@ def _file_use(state: State, path: str, use: FileUse) -> str:
         told.append(f"read{'' if use.whole else ' in part'} r{use.seq}")
     known = state.files.get(path)
     content = use.hash
-    if known is not None and (disk := known.hash if known.disk is None else known.disk) != use.hash:
+    if known is not None and known.on_disk != use.hash:
         told.append(f"since then it has other content r{known.seq}")
-        content = disk
+        content = known.on_disk
     told.append(f"sha256 {content[:12]}" if content else "it is gone")
     return ", ".join(told)
 

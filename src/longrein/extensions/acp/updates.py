@@ -311,8 +311,8 @@ class UpdateStream:
         size = self._source.window_tokens()
         if self._label or self.replaying or not size:
             return []
-        used = reply.usage.context_tokens + reply.usage.output_tokens
         cost = {"amount": self._source.spent_usd(), "currency": "USD"}
+        used = reply.usage.total_tokens
         return [{"sessionUpdate": "usage_update", "used": used, "size": size, "cost": cost}]
 
     # --- background work: long-lived calls, one for each task and each subagent -------------------

@@ -33,9 +33,8 @@ class Child(msgspec.Struct):
         self.usd += step.usd
         match step:
             case RequestStep(reply=reply) if reply:
-                counted = counts_of(reply.usage)
                 self.requests += 1
-                self.tokens += counted.context_tokens + counted.output_tokens
+                self.tokens += counts_of(reply.usage).total_tokens
             case QuestionStep(answer=None):
                 self.asking = {*self.asking, step.id}
             case QuestionStep(id=call) | CallStep(phase="ended", id=call):
@@ -82,7 +81,7 @@ class Child(msgspec.Struct):
         ends = [end for _, end in self.ends]
         return Spent(
             round(sum(end.cost_usd for end in ends), 8),
-            sum(end.usage.context_tokens + end.usage.output_tokens for end in ends),
+            sum(end.usage.total_tokens for end in ends),
             sum(end.steps for end in ends),
             sum(end.spawned for end in ends),
             round(sum(end.elapsed_ms for end in ends) / 1000, 3),

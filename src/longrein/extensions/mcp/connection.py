@@ -87,6 +87,11 @@ class McpConnection:
             f"it prints lines that are no JSON, such as {self._noise[0]!r}" if self._noise else ""
         )
 
+    @property
+    def startup_s(self) -> float:
+        """Limit of connecting, in seconds."""
+        return self.server.startup_s or self._host.startup_s
+
     def start(self) -> None:
         self._task = asyncio.ensure_future(self._run())
 
@@ -179,10 +184,9 @@ class McpConnection:
 
     async def _serve(self) -> None:
         """Connect, and stay connected until the server or longrein ends it."""
-        startup_s = self.server.startup_s or self._host.startup_s
         async with AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout(startup_s):
+                async with asyncio.timeout(self.startup_s):
                     transport = await open_transport(
                         self.server, self._host, stack, self._ended, self._noise
                     )
@@ -190,7 +194,9 @@ class McpConnection:
                     offer = await self._read_offer(client)
             except TimeoutError:
                 noise = f"; {self.noise}" if self.noise else ""
-                raise McpFailure(f"it has not answered within {startup_s:g} s{noise}") from None
+                raise McpFailure(
+                    f"it has not answered within {self.startup_s:g} s{noise}"
+                ) from None
             self._client = client
             self.offer = offer
             self.status = "connected"
@@ -396,8 +402,7 @@ class McpConnection:
                 wanted += 1
                 self._retry.set()
             with suppress(TimeoutError):
-                startup_s = self.server.startup_s or self._host.startup_s
-                await asyncio.wait_for(self._wait_outcome(wanted), startup_s + 1)
+                await asyncio.wait_for(self._wait_outcome(wanted), self.startup_s + 1)
         if self._client is None or self._ended.is_set():
             raise McpFailure(f"it is not connected: {self.problem or 'no answer yet'}")
         return self._client, self._ended

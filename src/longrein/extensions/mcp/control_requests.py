@@ -44,7 +44,7 @@ def control_handlers(
     `environ`: variables for `${NAME}` in servers of the program. `hide` masks further secrets.
     """
 
-    def servers(request: Mapping[str, Any]) -> str:
+    def server_named(request: Mapping[str, Any]) -> str:
         """Return the name of the server that a request is about."""
         name = str(request.get("serverName"))
         if name not in toolset.servers:
@@ -55,12 +55,12 @@ def control_handlers(
         return {"mcpServers": [_server(view) for view in toolset.views()]}
 
     async def reconnect(request: Mapping[str, Any]) -> Line:
-        toolset.reconnect(servers(request))
+        toolset.reconnect(server_named(request))
         return {}
 
     async def toggle(request: Mapping[str, Any]) -> Line:
         act = toolset.enable if request.get("enabled") else toolset.disable
-        act(servers(request))
+        act(server_named(request))
         return {}
 
     async def set_servers(request: Mapping[str, Any]) -> Line:
@@ -75,7 +75,7 @@ def control_handlers(
         return await _set_servers(toolset, environ, given, hide)
 
     async def read_resource(request: Mapping[str, Any]) -> Line:
-        name = servers(request)
+        name = server_named(request)
         try:
             return {"contents": await toolset.read_resource(name, str(request.get("uri")))}
         except McpFailure as error:

@@ -10,6 +10,8 @@ NAME_CHARS_MAX = 64
 """Longest name of a tool that every provider takes."""
 
 
+Transport = Literal["stdio", "http", "sse", "sdk"]
+Scope = Literal["flag", "local", "project", "user", "program"]
 Sandbox = Literal["strict", "network", "off"]
 """Confinement of a stdio server. `strict`: as for commands. `network`: in the sandbox, with the
 network and the paths that its entry names. `off`: none, as the user.
@@ -30,7 +32,7 @@ class McpServer(msgspec.Struct, frozen=True):
     """MCP server: how to reach it, and which of its tools to use."""
 
     name: str
-    transport: Literal["stdio", "http", "sse", "sdk"] = "stdio"
+    transport: Transport = "stdio"
     """`sdk`: inside the program that runs longrein; messages go through its control protocol."""
     program_name: str = ""
     """Its name as it was written, by which the program of an `sdk` server knows it; '' for
@@ -58,7 +60,7 @@ class McpServer(msgspec.Struct, frozen=True):
     always_listed: bool = False
     """True if its tools are never deferred."""
     sandbox: Sandbox = "network"
-    scope: Literal["flag", "local", "project", "user", "program"] = "user"
+    scope: Scope = "user"
     source: str = ""
     """File that names it, for display."""
     problem: str = ""

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -18,7 +18,14 @@ from longrein.config.settings_file import shorten_home, store_text
 from longrein.config.user_environment import config_dir, parse_table, read_bounded, read_table
 from longrein.events import SettingsError, UsageError
 from longrein.events.escape import escape
-from longrein.extensions.mcp.server_config import McpServer, OAuthOptions, Sandbox, usable_name
+from longrein.extensions.mcp.server_config import (
+    McpServer,
+    OAuthOptions,
+    Sandbox,
+    Scope,
+    Transport,
+    usable_name,
+)
 
 PROJECT_FILE = ".mcp.json"
 CLAUDE_SETTINGS = ("settings.json", "settings.local.json")
@@ -26,7 +33,6 @@ FILE_BYTES_MAX = 4 << 20
 CLAUDE_FILE_BYTES_MAX = 64 << 20
 """`~/.claude.json` also holds a history."""
 SERVERS_MAX = 100
-Scope = Literal["flag", "local", "project", "user", "program"]
 
 
 class McpServers(msgspec.Struct, frozen=True):
@@ -64,7 +70,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
     return re.sub(_VARIABLE, value, text)
 
 
-TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse", "sdk"]] = {
+TRANSPORTS: Mapping[str, Transport] = {
     "stdio": "stdio",
     "local": "stdio",
     "http": "http",
@@ -188,7 +194,7 @@ def _read(blank: McpServer, entry: EntryReader, raw: Mapping[str, Any]) -> McpSe
     command, args = _command(entry, raw), entry.texts("args") or ()
     url = entry.text("url", "httpUrl", "serverUrl")
     kind = raw.get("type") or raw.get("transport")
-    transport: Literal["stdio", "http", "sse", "sdk"] | None
+    transport: Transport | None
     if kind is not None:
         transport = TRANSPORTS.get(str(kind))
     elif url and not command:
@@ -398,12 +404,8 @@ class _Folder(msgspec.Struct):
             for listed in names
             if isinstance(listed, list)
             for name in listed
-            if _is_text(name)
+            if isinstance(name, str)
         }
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 def _of_folder(projects: Mapping[str, Any], cwd: str) -> Any:

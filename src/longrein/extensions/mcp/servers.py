@@ -386,7 +386,7 @@ class McpToolset:
         gone = [full for full in known if full not in listed]
         changed = []
         for full, tool in listed.items():
-            made = self._tool(name, full, tool)
+            made = self._tool(name, tool)
             old = self._registry.get(full)
             if old is not None and old.spec.sent != made.spec.sent:
                 changed.append(full)
@@ -417,11 +417,11 @@ class McpToolset:
             {search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY}
         )
 
-    def _tool(self, server: str, full: str, listed: ListedTool) -> Tool:
+    def _tool(self, server: str, listed: ListedTool) -> Tool:
         from longrein.extensions.mcp.tool_specs import tool_spec
 
         always = listed.always_listed or self.servers[server].always_listed
-        spec = msgspec.structs.replace(tool_spec(server, listed, self._nonce), name=full)
+        spec = tool_spec(server, listed, self._nonce)
         return self._made(server, spec, reads=listed.reads, always_listed=always)
 
     def _made(self, server: str, spec: ToolSpec, *, reads: bool, always_listed: bool) -> Tool:
@@ -470,7 +470,7 @@ class McpToolset:
         try:
             connection = await self._connection(server)
             if full not in self._names.get(server, ()) and not connection.offer.tools:
-                await asyncio.wait_for(connection.settled(), self._startup_s(server))
+                await asyncio.wait_for(connection.settled(), connection.startup_s)
             listed = self._names.get(server, {}).get(full)
             if listed is None:
                 why = f": {connection.problem}" if connection.status != "connected" else ""
@@ -492,9 +492,6 @@ class McpToolset:
 
     def _call_s(self, server: str) -> float:
         return self.servers[server].call_s or self.host.call_s
-
-    def _startup_s(self, server: str) -> float:
-        return self.servers[server].startup_s or self.host.startup_s
 
     def _known(self, name: str) -> McpServer:
         if name not in self.servers:
@@ -629,7 +626,7 @@ class McpToolset:
         server = self._known(command.removeprefix(MCP_PREFIX).partition("__")[0])
         try:
             connection = await self._connection(server.name)
-            await asyncio.wait_for(connection.settled(), self._startup_s(server.name) + 1)
+            await asyncio.wait_for(connection.settled(), connection.startup_s + 1)
             found = {name: one for name, of, one in self.prompts() if of == server.name}
             if command not in found:
                 why = f" ({connection.problem})" if connection.problem else ""

@@ -42,7 +42,7 @@ def server_rows(servers: McpToolset, argument: str) -> Sequence[str]:
 
 def _row(view: ServerView) -> str:
     what = (
-        f"{counted(len(view.tools), 'tool')}"
+        counted(len(view.tools), "tool")
         if view.status == "connected"
         else shortened(view.problem, SHOWN_CHARS)
     )

@@ -27,10 +27,10 @@ def tool_name(server: str, name: str) -> str:
     """Return `mcp__SERVER__TOOL`, shortened with a digest where it would be too long."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", name) or "_"
     full = f"mcp__{server}__{plain}"
-    if len(full) <= NAME_CHARS_MAX and plain == name:
+    if len(full) <= NAME_CHARS_MAX:
         return full
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
-    return full if len(full) <= NAME_CHARS_MAX else f"{full[: NAME_CHARS_MAX - 7]}_{digest}"
+    return f"{full[: NAME_CHARS_MAX - 7]}_{digest}"
 
 
 def tool_spec(server: str, tool: ListedTool, nonce: str) -> ToolSpec:

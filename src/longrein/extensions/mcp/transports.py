@@ -40,7 +40,6 @@ can still connect with `initialize`.
 NOISE_CHARS_MAX = 80
 CONNECT_S = 10.0
 READ_S = 300.0
-HELPER_OUTPUT_MAX = 64_000
 
 
 async def open_transport(
@@ -369,7 +368,7 @@ async def _helper_headers(server: McpServer, host: ServerHost) -> dict[str, str]
         server.headers_helper, {"CLAUDE_PROJECT_DIR": host.cwd}, confinement
     )
     try:
-        found = json.loads(output[:HELPER_OUTPUT_MAX])
+        found = json.loads(output)
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):

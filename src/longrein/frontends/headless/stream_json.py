@@ -118,8 +118,7 @@ def _progress(run_state: RunState, at: int, reply: Replied) -> Line:
 
 
 def _usage(usage: Usage, calls: int, elapsed_ms: int) -> Line:
-    total = usage.context_tokens + usage.output_tokens
-    return {"total_tokens": total, "tool_uses": calls, "duration_ms": elapsed_ms}
+    return {"total_tokens": usage.total_tokens, "tool_uses": calls, "duration_ms": elapsed_ms}
 
 
 NOTIFICATIONS = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed")
@@ -167,11 +166,10 @@ def _system_fields(
             return None  # does not delay the turn
         case CompactionStep(cause="cleared" | "summarised", reason=reason):
             before = run_state.reply.usage if run_state.reply else Usage()
-            tokens = before.context_tokens + before.output_tokens
             trigger = "manual" if reason == "request" else "auto"
             return {
                 "subtype": "compact_boundary",
-                "compact_metadata": {"trigger": trigger, "pre_tokens": tokens},
+                "compact_metadata": {"trigger": trigger, "pre_tokens": before.total_tokens},
             }
         case SettingStep(name="mode", value=mode):
             return {"subtype": "status", "status": None, "permissionMode": mode}

@@ -147,7 +147,7 @@ def preview_lines(reader: Reader) -> Sequence[str]:
     prompts = steps_of(reader.of_kind("UserSpoke"))
     spoke = next((step.message for step in prompts if isinstance(step, PromptStep)), None)
     model = f"{prefix.provider}/{prefix.model}" if prefix else ""
-    sums = translate(f"{tokens(usage.context_tokens + usage.output_tokens)} tokens")
+    sums = translate(f"{tokens(usage.total_tokens)} tokens")
     more = "more than " if asked == REPLIES_MAX else ""
     requests = translate(f"{more}{counted(asked, 'request')}")
     head = joined(model, requests, sums, money(usd))

@@ -110,7 +110,7 @@ def _ended(end: SubagentEnded) -> dict[str, Any]:
         "state": end.status,
         "elapsed_s": end.elapsed_ms / 1000,
         "steps": end.steps,
-        "tokens": end.usage.context_tokens + end.usage.output_tokens,
+        "tokens": end.usage.total_tokens,
         "cost_usd": end.cost_usd,
         "last": escape_line((end.message or end.report).strip().partition("\n")[0][:500]),
     }
@@ -134,7 +134,7 @@ def _working(
         usd += step.usd
         match step:
             case RequestStep(reply=reply) if reply:
-                tokens += reply.usage.context_tokens + reply.usage.output_tokens
+                tokens += reply.usage.total_tokens
             case RequestStep(failure=None, purpose="turn"):
                 steps += 1
             case QuestionStep(answer=None, id=call):

@@ -14,6 +14,7 @@ import msgspec
 
 from longrein.atomic_file import replace_file
 from longrein.events import AnyPart, Text
+from longrein.events.escape import whole_number
 
 if TYPE_CHECKING:
     from longrein.frontends.terminal.conversation import Conversation
@@ -67,12 +68,8 @@ class DraftFile:
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 start, _, pid = entry.name.rpartition(".")
-                if (
-                    start == name
-                    and pid.isdigit()
-                    and entry.path != self._path
-                    and not alive(int(pid))
-                ):
+                owner = whole_number(pid)
+                if start == name and owner and entry.path != self._path and not alive(owner):
                     left.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
         for _, path in sorted(left, reverse=True)[:1]:
             draft = _read(path)
@@ -101,7 +98,7 @@ def _read(path: str) -> Draft:
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except OSError:
         return True

@@ -136,9 +136,7 @@ def ended_subagent(event: SubagentEnded, subagent: KnownSubagent | None) -> list
     word, style = status_word(event.status)
     details = joined(
         human_text.elapsed(event.elapsed_ms / 1000),
-        human_text.usage(
-            event.steps, event.usage.context_tokens + event.usage.output_tokens, event.cost_usd
-        ),
+        human_text.usage(event.steps, event.usage.total_tokens, event.cost_usd),
         translate(f"{human_text.counted(len(event.files), 'file')} changed") if event.files else "",
     )
     name = (
@@ -166,7 +164,7 @@ def ended_subagents(ended: "Sequence[tuple[SubagentEnded, KnownSubagent]]") -> l
     """Lines of subagents that worked side by side and are done: one for all of them."""
     if len(ended) < 2:
         return [row for end, known in ended for row in ended_subagent(end, known)]
-    tokens = sum(end.usage.context_tokens + end.usage.output_tokens for end, _ in ended)
+    tokens = sum(end.usage.total_tokens for end, _ in ended)
     usd = sum(end.cost_usd for end, _ in ended)
     word, style = status_word("done")
     details = joined(
