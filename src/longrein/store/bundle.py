@@ -31,6 +31,7 @@ from longrein.events import (
     decode_event,
     encode_event,
 )
+from longrein.folder_trees import remove_tree
 from longrein.store.blobs import INLINE_BYTES_MAX, PIECE_BYTES, Blobs, GrowingBlob, is_hash
 from longrein.store.database import (
     INSERT_ENTRY,
@@ -274,7 +275,7 @@ def _create(
         move_into_place(building, os.path.join(folder, DATABASE))
         flush_path(os.path.dirname(folder))
     except BaseException as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder, ignore_errors=True)
         if isinstance(error, OSError | sqlite3.Error):
             raise store_failure(error, folder) from None
         raise
