@@ -196,6 +196,12 @@ TABLE = [
         arrange=misspelt,
         error=SettingsError,
     ),
+    Row(
+        "settings nested deep",
+        ("-p", "x", "--settings", '{"a":' * 2_000 + "1" + "}" * 2_000),
+        "--settings is no JSON object: it is nested deeper than 100 levels",
+        2,
+    ),
     # --- sessions
     Row(
         "no such session",

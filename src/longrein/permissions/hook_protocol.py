@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from longrein.events import decode_json
+
 # --- Hooks ----------------------------------------------------------------------------------------
 
 TOOL_EVENTS = ("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure")
@@ -198,8 +200,8 @@ def read_answer(event: str, code: int, stdout: str, stderr: str) -> HookAnswer:
     if not text.startswith("{"):
         return HookAnswer(context=_cut(text) if event in PLAIN_TEXT else "")
     try:
-        answer = msgspec.json.decode(text.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError) as error:
+        answer = decode_json(text.encode("utf-8", "replace"))
+    except msgspec.DecodeError as error:
         return HookAnswer(
             problem=f"its output begins with {{ but is no JSON ({str(error)[:200]}); it was ignored"
         )
