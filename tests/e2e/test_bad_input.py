@@ -41,7 +41,7 @@ from longrein.store.blobs import BlobDamaged
 from longrein.store.bundle import BundleError
 from longrein.store.database import row_checksum
 
-from .harness import CliHarness, Loopback, Provider, bash, call, calls, full, says
+from .harness import BYPASS, CliHarness, Loopback, Provider, bash, call, calls, full, says
 
 TURN = "Opened PrefixSet UserSpoke Asked Replied TurnEnded:done"
 NOTHING = "no session"
@@ -397,6 +397,37 @@ def test_a_folder_that_was_removed_under_the_shell(cli: CliHarness) -> None:
     )
     line = b"longrein: the folder that this shell is in has been removed: cd to one that is there\n"
     assert (ran.returncode, ran.stdout, ran.stderr.splitlines(True)[-1]) == (2, b"", line)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "caf\\xe9",
+        "caf\\xe9/CLAUDE.md",
+        ".claude/rules/caf\\xe9.md",
+        ".claude/commands/caf\\xe9.md",
+        ".claude/agents/caf\\xe9.md",
+        ".claude/skills/caf\\xe9/SKILL.md",
+    ],
+)
+def test_a_name_in_latin_1(path: str, cli: CliHarness) -> None:
+    """A path that JSON cannot hold stood in the first entries: no session began in this folder."""
+    git = "rm -r .git; git init -q; git config user.name $'caf\\xe9'; git config user.email me"
+    lines = (
+        f"{git}; git checkout -qb $'caf\\xe9'; echo f > f; git add f; git commit -qm $'caf\\xe9'"
+    )
+    text = "---\ndescription: one\n---\nhello\n"
+    lines += f"; mkdir -p \"$(dirname $'{path}')\"; printf -- '{text}' > $'{path}'"
+    subprocess.run(["bash", "-c", lines], cwd=cli.project, env=cli.env, check=True)
+    cli.plays(calls(bash("cat caf*/*; echo y | tee -a caf* new")), says("done"), says("again"))
+    assert cli.run("-p", "x", BYPASS, "--trust").text == "done\n"
+    assert cli.run("-p", "x", "-c", BYPASS, "--trust").text == "again\n"
+
+
+@pytest.mark.parametrize("flag", ["--system-prompt", "--append-system-prompt"])
+def test_a_flag_in_latin_1(flag: str, cli: CliHarness) -> None:
+    cli.plays(says("done"))
+    assert cli.run("-p", b"caf\xe9", flag, b"caf\xe9").text == "done\n"
 
 
 @pytest.mark.parametrize("words", [["sessions"], ["--help"], ["export", "SESSION"]])

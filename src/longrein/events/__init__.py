@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         decode_event as decode_event,
         encode_entry as encode_entry,
         encode_event as encode_event,
+        storable as storable,
     )
     from longrein.events.content import (
         ATTACHED as ATTACHED,
@@ -120,7 +121,7 @@ if TYPE_CHECKING:
 __getattr__ = names_at_first_use(
     __name__,
     {
-        "codec": "decode_entry decode_event encode_entry encode_event",
+        "codec": "decode_entry decode_event encode_entry encode_event storable",
         "content": (
             "ATTACHED CALL_TOOL DEPTH_MAX TOO_DEEP AnyPart Document Image ProviderBlock Text "
             "Thinking ToolCall ToolResult decode_json decode_object is_too_deep text_of "

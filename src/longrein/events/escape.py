@@ -128,6 +128,13 @@ def _belongs(char: str, text: str, at: int) -> bool:
     return False
 
 
+def valid_text(text: str) -> str:
+    """Return `text` with U+FFFD for halves of surrogate pairs, which JSON cannot hold: Python reads
+    bytes that are not UTF-8 as such, for instance of a file's name.
+    """
+    return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
 def one_line(text: str) -> str:
     """Return the words of `text` with one space between them."""
     return " ".join(text.split())
