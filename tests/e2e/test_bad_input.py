@@ -6,6 +6,7 @@ own bad calls is in `test_bad_calls`.
 """
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -422,6 +423,26 @@ def test_a_name_in_latin_1(path: str, cli: CliHarness) -> None:
     cli.plays(calls(bash("cat caf*/*; echo y | tee -a caf* new")), says("done"), says("again"))
     assert cli.run("-p", "x", BYPASS, "--trust").text == "done\n"
     assert cli.run("-p", "x", "-c", BYPASS, "--trust").text == "again\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        (".gitignore", "[z-a]\n*.o\n"),
+        (".gitignore", '{"a":[1,{"hooks":[{"timeout":-1}]}]}'),
+        (".git", "gitdir: a\0b\n"),
+        (".git", "\0" * 4_000),
+    ],
+)
+def test_a_file_of_git_that_git_would_not_write(path: str, content: str, cli: CliHarness) -> None:
+    if path == ".git":
+        shutil.rmtree(cli.project / ".git")
+    (cli.project / path).write_text(content)
+    (cli.project / "a.o").touch()
+    (cli.project / "b.c").touch()
+    cli.plays(calls(call("Glob", pattern="*"), bash("touch new")), says("done"))
+    assert cli.run("-p", "see @b.c and @b", BYPASS).told() == (0, "done\n", "")
+    assert [status for status, _ in cli.results()] == ["ok", "ok"]
 
 
 @pytest.mark.parametrize("flag", ["--system-prompt", "--append-system-prompt"])
