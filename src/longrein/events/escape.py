@@ -149,6 +149,16 @@ def whole_number(text: str, otherwise: int = 0) -> int:
     return int(text) if is_number else otherwise
 
 
+def regular_expression(text: str, flags: int = 0) -> re.Pattern[str]:
+    """Compile a pattern of a file or a model. Raises `re.error` for whatever Python cannot compile,
+    such as a repetition of 99999999999 times or a thousand nested groups.
+    """
+    try:
+        return re.compile(text, flags)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise re.error(str(error)) from None
+
+
 def shortened(text: str, chars_max: int) -> str:
     """Return `text` in at most `chars_max` characters, with `…` where it is cut."""
     return text if len(text) <= chars_max else text[: chars_max - 1] + "…"

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from longrein.events import decode_json
+from longrein.events.escape import regular_expression
 
 # --- Hooks ----------------------------------------------------------------------------------------
 
@@ -101,7 +102,7 @@ def _compiled(matcher: str) -> frozenset[str] | re.Pattern[str] | None:
     if re.fullmatch(_EXACT, matcher, re.ASCII):
         return frozenset(name.strip() for name in re.split(r"[|,]", matcher) if name.strip())
     try:
-        return re.compile(matcher)
+        return regular_expression(matcher)
     except re.error:
         return None
 
