@@ -152,10 +152,10 @@ class _Reader:
         wrong = [
             name
             for name, value in variables.items()
-            if not isinstance(value, str) or "\0" in name + value
+            if not isinstance(value, str) or "\0" in name + value or "=" in name or not name
         ]
         if wrong:
-            self._note(f"env.{wrong[0][:60]} is no text")
+            self._note(f"env.{wrong[0][:60]} is no variable with a text")
         model = table.get("model")
         return OtherSettings(
             tuple(values),

@@ -22,6 +22,7 @@ import msgspec
 
 from longrein.atomic_file import flush_path, move_into_place
 from longrein.events import (
+    AT_MAX,
     SCHEMA_VERSION,
     AnyEvent,
     CwdSet,
@@ -57,8 +58,6 @@ MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 LINE_BYTES_MAX = 256 * 1024 * 1024
 """Longest line of a log in a bundle."""
 SESSIONS_MAX = 100_000
-AT_MAX = 221_845_392_000_000_000
-"""Latest time of an entry: the year 9000, microseconds UTC, which every clock can show."""
 NUMBER_MAX = 1 << 20
 """Highest number of a session in its database."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from longrein.app import AppSession
-from longrein.events import UsageError, decode_object
+from longrein.events import UsageError, decode_object, positive_number
 from longrein.frontends.headless.control_lines import ControlRequest
 from longrein.frontends.headless.stream_json_blocks import Line
 from longrein.frontends.headless.stream_json_input import parse_line
@@ -119,7 +119,7 @@ def _hook(event: str, group: Mapping[str, Any]) -> HookCallback:
         event,
         str(group.get("matcher") or ""),
         tuple(map(str, ids)) if isinstance(ids, list) else (),
-        float(timeout) if isinstance(timeout, int | float) else 0.0,
+        positive_number(timeout),
         group.get("onFailure") not in (None, "continue"),
     )
 
