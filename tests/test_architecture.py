@@ -751,3 +751,54 @@ def test_a_number_that_a_text_holds_has_a_bound() -> None:
                 tested.add(name(path))
     assert unbound == READ_BY_WHOLE_NUMBER
     assert tested == DIGITS_OF_OWN_NAMES
+
+
+RECURSE = {"os.walk", "os.fwalk", "shutil.rmtree"}
+WALK_SHALLOW_FOLDERS = {
+    "folder_trees.py",
+    "store/snapshot.py",  # the sources of longrein
+    "commands/demo.py",  # the folder of the demo
+    "extensions/fleet/harbor_check.py",  # runs without longrein; tests of the author of a task
+}
+
+
+def test_folders_of_any_depth_are_walked_and_removed() -> None:
+    """A command can make more levels of folders than Python can call functions."""
+    found = {
+        name(path)
+        for path, tree in trees().items()
+        if any(text in RECURSE for _, text in attributes(tree))
+    }
+    assert found == WALK_SHALLOW_FOLDERS
+
+
+JSON_OF_OUR_OWN = {
+    "agent/model_hooks.py",  # the event that a hook is told of
+    "commands/demo.py",
+    "commands/report.py",
+    "context/message_list/message_formats.py",  # arguments that were decoded before
+    "events/codec.py",  # a log; deep values were replaced
+    "extensions/lab/replay/recording.py",  # a recording that the person names
+    "frontends/headless/hook_callbacks.py",  # the event that a hook is told of
+    "integrations/harbor.py",
+    "models/wire_content.py",  # catches `RecursionError`; the typed decoder reads the result
+    "extensions/transcripts/import_transcript.py",  # is followed by `is_too_deep`
+    "workspace/file_search.py",  # what the search program prints
+    "workspace/tree_records.py",
+}
+
+
+def test_json_of_others_is_not_nested_deep() -> None:
+    """Each function that visits a value calls itself: `decode_json` refuses a value that is nested
+    too deep for them. A decoder with a type has its own depth.
+    """
+    found = {
+        name(path)
+        for path, tree in trees().items()
+        if "testing" not in path.parts
+        for node in walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in {"msgspec.json.decode", "json.loads", "json.load"}
+        and not any(word.arg == "type" for word in node.keywords)
+    }
+    assert found == JSON_OF_OUR_OWN

@@ -69,6 +69,8 @@ ENTRIES: tuple[tuple[str, Any, dict[str, Any]], ...] = (
         {"command": "x", "timeout": 1500, "alwaysLoad": True},
         {"call_s": 1.5, "always_listed": True},
     ),
+    ("timeout beyond a float", {"command": "x", "timeout": 10**400}, {"call_s": 0.0}),
+    ("timeout below 0", {"command": "x", "timeout": -1}, {"call_s": 0.0}),
     (
         "oauth",
         {
@@ -302,6 +304,16 @@ def test_an_entry_is_added_replaced_and_removed_beside_what_is_there(person: Per
         "mcpServers": {"b": {"command": "y"}},
         "projects": {project: {"mcpServers": {"c": {"command": "z"}}}},
     }
+    for scope, wrong, key in (
+        ("user", {"mcpServers": []}, "mcpServers"),
+        ("local", {"projects": []}, "projects"),
+        ("local", {"projects": {project: 1}}, project),
+        ("local", {"projects": {project: {"mcpServers": "x"}}}, "mcpServers"),
+    ):
+        Path(path).write_text(json.dumps(wrong))
+        with pytest.raises(SettingsError, match=f"{key} is not an object"):
+            change_entry(scope, "a", {"command": "x"}, project, path)
+        assert json.loads(Path(path).read_text()) == wrong
     Path(path).write_text("{")
     with pytest.raises(SettingsError, match="is not valid"):
         change_entry("user", "a", {}, project, path)

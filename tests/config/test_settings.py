@@ -322,6 +322,13 @@ WRONG = [
             "position 0)"
         ),
     ),
+    (
+        '[redact]\npatterns = ["x{99999999999}"]',
+        (
+            ':2: redact.patterns "x{99999999999}": is no regular expression (the repetition number '
+            "is too large)"
+        ),
+    ),
     ('[redact]\npatterns = ["x*"]', ':2: redact.patterns "x*": matches the empty text'),
     ("model\x00", ":1: not TOML: expected '=' after a key in a key/value pair"),
     ("a\n\udcff", ":2: not UTF-8 text: save the file as UTF-8"),

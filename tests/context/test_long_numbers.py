@@ -5,7 +5,7 @@ import pytest
 from longrein.context.clearing.text_index import TextIndex
 from longrein.context.state.command_results import read_tests
 from longrein.context.summary.grounding_check import _spellings
-from longrein.events import Text, ToolEnded
+from longrein.events import Text, ToolEnded, positive_number
 from longrein.events.escape import whole_number
 from longrein.frontends.terminal.input_completion import Pastes
 from longrein.frontends.terminal.terminal_input import legacy_keys
@@ -34,6 +34,18 @@ LONG = "9" * 5_000
 )
 def test_a_number_is_read_up_to_its_bound(text: str, number: int) -> None:
     assert whole_number(text, -1) == number
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        *((value, value) for value in (1, 1.5, 10**15, 5e-324)),
+        *((value, 0.0) for value in (10**400, -(10**400), 1e308, 0, -1, True, None, "1", [1])),
+        *((value, 0.0) for value in (float("nan"), float("inf"), float("-inf"))),
+    ],
+)
+def test_a_number_of_json_is_one_that_a_float_can_be(value: object, number: float) -> None:
+    assert positive_number(value) == number
 
 
 @pytest.mark.parametrize(

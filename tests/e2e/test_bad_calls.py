@@ -10,9 +10,21 @@ from typing import Any
 
 import pytest
 
+from longrein.folder_trees import remove_tree
 from longrein.testing.loopback import Call
 
-from .harness import CliHarness, Loopback, Provider, bash, call, calls, needs_sandbox, says
+from .harness import (
+    CliHarness,
+    Loopback,
+    Provider,
+    Turn,
+    bash,
+    call,
+    calls,
+    needs_bubblewrap,
+    needs_sandbox,
+    says,
+)
 
 NOBODY = (
     "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done "
@@ -76,6 +88,9 @@ TABLE = [
     (bash("sleep 97 & echo gone"), "gone"),
 ]
 """(call, told); the last three succeed. Further mistakes: tests/tools."""
+LEVELS = "d/" * 1_500
+DIG = f"mkdir -p {LEVELS} /tmp/{LEVELS} && (cd /tmp/{LEVELS} && mkdir -p {LEVELS})"
+"""Also in the private /tmp, with a path that is longer than the system takes."""
 
 
 def test_bad_calls(cli: CliHarness) -> None:
@@ -132,6 +147,22 @@ def test_a_huge_file_is_read_in_part_and_memory_stays_flat(cli: CliHarness) -> N
     assert cli.run("-p", "x", preexec_fn=memory(600)).told() == (0, "I see.\n", "")
     note = "[lines 1-2 of a file of 3221.2 MB; read on with offset=3, or use Grep]"
     assert cli.results() == [("ok", f"1\tthe first line\n2\tthe first line\n{note}")]
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("made", [call("Write", file_path=f"{LEVELS}f", content="x"), bash(DIG)])
+def test_more_levels_of_folders_than_python_calls_functions(made: Turn, cli: CliHarness) -> None:
+    """The walks of the standard library raised in each later command: no session of this folder
+    opened.
+    """
+    cli.plays(calls(made), calls(bash("touch new"), call("Glob", pattern="**/f*")), says("done"))
+    assert cli.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "done\n", "")
+    assert [status for status, _ in cli.results()] == ["ok", "ok", "ok"]
+    cli.plays(*[says("")] * 3, says("still here"))
+    assert cli.run("-p", "x", "-c", "--dangerously-skip-permissions").text == "still here\n"
+    gone = cli.session
+    assert cli.run("sessions", "delete", gone).told() == (0, f"{gone} is gone\n", "")
+    remove_tree(str(cli.project))
 
 
 def memory(megabytes: int) -> Callable[[], None]:

@@ -6,6 +6,7 @@ own bad calls is in `test_bad_calls`.
 """
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -41,7 +42,7 @@ from longrein.store.blobs import BlobDamaged
 from longrein.store.bundle import BundleError
 from longrein.store.database import row_checksum
 
-from .harness import CliHarness, Loopback, Provider, bash, call, calls, full, says
+from .harness import BYPASS, CliHarness, Loopback, Provider, bash, call, calls, full, says
 
 TURN = "Opened PrefixSet UserSpoke Asked Replied TurnEnded:done"
 NOTHING = "no session"
@@ -195,6 +196,12 @@ TABLE = [
         2,
         arrange=misspelt,
         error=SettingsError,
+    ),
+    Row(
+        "settings nested deep",
+        ("-p", "x", "--settings", '{"a":' * 2_000 + "1" + "}" * 2_000),
+        "--settings is no JSON object: it is nested deeper than 100 levels",
+        2,
     ),
     # --- sessions
     Row(
@@ -391,6 +398,57 @@ def test_a_folder_that_was_removed_under_the_shell(cli: CliHarness) -> None:
     )
     line = b"longrein: the folder that this shell is in has been removed: cd to one that is there\n"
     assert (ran.returncode, ran.stdout, ran.stderr.splitlines(True)[-1]) == (2, b"", line)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "caf\\xe9",
+        "caf\\xe9/CLAUDE.md",
+        ".claude/rules/caf\\xe9.md",
+        ".claude/commands/caf\\xe9.md",
+        ".claude/agents/caf\\xe9.md",
+        ".claude/skills/caf\\xe9/SKILL.md",
+    ],
+)
+def test_a_name_in_latin_1(path: str, cli: CliHarness) -> None:
+    """A path that JSON cannot hold stood in the first entries: no session began in this folder."""
+    git = "rm -r .git; git init -q; git config user.name $'caf\\xe9'; git config user.email me"
+    lines = (
+        f"{git}; git checkout -qb $'caf\\xe9'; echo f > f; git add f; git commit -qm $'caf\\xe9'"
+    )
+    text = "---\ndescription: one\n---\nhello\n"
+    lines += f"; mkdir -p \"$(dirname $'{path}')\"; printf -- '{text}' > $'{path}'"
+    subprocess.run(["bash", "-c", lines], cwd=cli.project, env=cli.env, check=True)
+    cli.plays(calls(bash("cat caf*/*; echo y | tee -a caf* new")), says("done"), says("again"))
+    assert cli.run("-p", "x", BYPASS, "--trust").text == "done\n"
+    assert cli.run("-p", "x", "-c", BYPASS, "--trust").text == "again\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        (".gitignore", "[z-a]\n*.o\n"),
+        (".gitignore", '{"a":[1,{"hooks":[{"timeout":-1}]}]}'),
+        (".git", "gitdir: a\0b\n"),
+        (".git", "\0" * 4_000),
+    ],
+)
+def test_a_file_of_git_that_git_would_not_write(path: str, content: str, cli: CliHarness) -> None:
+    if path == ".git":
+        shutil.rmtree(cli.project / ".git")
+    (cli.project / path).write_text(content)
+    (cli.project / "a.o").touch()
+    (cli.project / "b.c").touch()
+    cli.plays(calls(call("Glob", pattern="*"), bash("touch new")), says("done"))
+    assert cli.run("-p", "see @b.c and @b", BYPASS).told() == (0, "done\n", "")
+    assert [status for status, _ in cli.results()] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("flag", ["--system-prompt", "--append-system-prompt"])
+def test_a_flag_in_latin_1(flag: str, cli: CliHarness) -> None:
+    cli.plays(says("done"))
+    assert cli.run("-p", b"caf\xe9", flag, b"caf\xe9").text == "done\n"
 
 
 @pytest.mark.parametrize("words", [["sessions"], ["--help"], ["export", "SESSION"]])

@@ -100,6 +100,21 @@ def test_a_broken_hook_is_a_line_and_never_a_hang(cli: CliHarness) -> None:
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize("levels", [101, 600, 990, 20_000])
+def test_an_answer_nested_deep_is_a_line(levels: int, cli: CliHarness) -> None:
+    """It went into the log's own functions, which call themselves for each level, at each open."""
+    deep = f'{{"updated_input": {{"command": "touch evil", "a": {"[" * levels}{"]" * levels}}}}}'
+    (cli.project / "answer").write_text(deep)
+    write(cli.home, ".claude/settings.json", hooks("PreToolUse", "cat answer"))
+    cli.plays(calls(TOUCH), says("done"), says("again"))
+    ran = cli.run("-p", "go", BYPASS)
+    assert (ran.code, ran.text) == (0, "done\n")
+    assert "nested deeper than 100 levels" in ran.err
+    assert "Traceback" not in ran.err
+    assert (cli.project / "ran.txt").exists()
+    assert cli.run("-p", "go on", "-c", BYPASS).text == "again\n"
+
+
 def test_a_kill_in_the_middle_of_a_hook(cli: CliHarness) -> None:
     line = (
         f"echo x >> {cli.project}/asked; test -e {cli.project}/go || sleep 60; echo no >&2; exit 2"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from longrein.events.escape import describe_unseen, quote_line
+from longrein.events import CheckpointTaken, Text, ToolStarted, UserSpoke, storable
+from longrein.events.escape import describe_unseen, quote_line, valid_text
 
 UNSEEN = [
     ("plain text\n\twith lines", ""),
@@ -28,3 +29,31 @@ def test_invisible_characters_are_named(text: str, named: str) -> None:
 @pytest.mark.parametrize(("text", "line"), LINES)
 def test_text_from_outside_is_quoted_on_a_line_of_longreins_own(text: str, line: str) -> None:
     assert quote_line(text, 20 if text.startswith("x") else 100) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        ("plain", "plain"),
+        ("café 😀", "café 😀"),
+        ("caf\udce9/x", "caf\ufffd/x"),
+        ("\ud83d \ude00", "\ufffd \ufffd"),
+        ('"\udcff\\ud800\0\n', '"\ufffd\\ud800\0\n'),
+    ],
+)
+def test_an_event_holds_text_that_json_can_hold(text: str, valid: str) -> None:
+    """A checkpoint that named a file in Latin-1 ended the run."""
+    assert valid_text(text) == valid
+    for event, clean in (
+        (
+            CheckpointTaken("after", "c", unclaimed=(text,)),
+            CheckpointTaken("after", "c", unclaimed=(valid,)),
+        ),
+        (UserSpoke((Text(text), Text("b"))), UserSpoke((Text(valid), Text("b")))),
+        (
+            ToolStarted("c1.0", "T", {text: [text, 1.5]}),
+            ToolStarted("c1.0", "T", {valid: [valid, 1.5]}),
+        ),
+    ):
+        assert storable(event) == clean
+        assert (storable(event) is event) == (text == valid)

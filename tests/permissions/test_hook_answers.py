@@ -214,7 +214,8 @@ def test_a_matcher_chooses_tools_and_sources() -> None:
 def test_a_wrong_matcher_is_named() -> None:
     for matcher in ("", "*", "Edit|Write", "mcp__.*"):
         assert matcher_problem(matcher) == ""
-    for matcher in ("(", "**", "[a"):
+    endless = ("a{99999999999}", "(" * 3_000 + ")" * 3_000, f"a{{{'1' * 5_000}}}")
+    for matcher in ("(", "**", "[a", *endless):
         assert matcher_problem(matcher) == f"the matcher {matcher!r} is no regular expression"
 
 

@@ -139,6 +139,16 @@ ONE = "give one of handle, query, path or time (path and time go together)."
 TIMES = 'times look like "10:05", "2026-11-21T10:05" or "2h ago".'
 
 
+EARLY = "0001-01-01T00:00+23:59"
+"""Before the first year that Python knows."""
+
+
+@pytest.mark.parametrize("time", ["9990-12-31T23:59:59", "0002-01-02", "999999999w ago"])
+async def test_a_time_that_no_clock_can_show(story: Story, time: str) -> None:
+    await story.write(bash("a needle"))
+    assert "needle" in await story.recall(time=time)
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -150,6 +160,7 @@ TIMES = 'times look like "10:05", "2026-11-21T10:05" or "2h ago".'
         ({"handle": "r1", "query": "x"}, f"[what] handle and query together say too much: {ONE}"),
         ({"time": "soon"}, f"[bad-time] 'soon' is no time; {TIMES}"),
         ({"time": "25:00"}, f"[bad-time] '25:00' is no time; {TIMES}"),
+        ({"time": EARLY}, f"[bad-time] {EARLY!r} is no time; {TIMES}"),
         ({"path": "a.py"}, "[no-file] This session has read or changed no file yet."),
         ({"path": "a\0b"}, "[no-file] This session has read or changed no file yet."),
         ({"handle": "a2/r1"}, "[unknown-handle] a2 is no subagent; this session has started none."),

@@ -65,6 +65,7 @@ async def test_timeout(harness: Any) -> None:
     limit = f"{limit_ms / 1000:g} s"
     assert text == f"a\n[timed out after {limit} and was ended; timeout may be up to 600000 ms]"
     assert harness.last.status == "failed"
+    assert await harness.call("Bash", command="echo a", timeout=10**400) == "a"
     text = await harness.call("Bash", command="echo a", timeout=0)
     assert text == "[bad-timeout] timeout is in milliseconds and must be above 0; nothing was run."
 

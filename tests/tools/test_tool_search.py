@@ -65,8 +65,10 @@ async def test_grep(tree: Any, arguments: dict[str, Any], expected: str) -> None
     assert (await tree.call("Grep", **arguments)).replace(str(tree.root), "ROOT") == expected
 
 
-async def test_bad_pattern_is_one_line(tree: Any) -> None:
-    text = await tree.call("Grep", pattern="a(")
+@pytest.mark.parametrize("pattern", ["a(", "a{99999999999}", "(" * 3_000 + ")" * 3_000])
+async def test_bad_pattern_is_one_line(tree: Any, pattern: str) -> None:
+    """The last two ended the search in Python with a traceback, which was told as no match."""
+    text = await tree.call("Grep", pattern=pattern)
     assert text.startswith("[bad-pattern] ")
     assert "\n" not in text
     assert tree.last.status == "failed"

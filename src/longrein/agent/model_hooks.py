@@ -28,6 +28,7 @@ from longrein.events import (
     Usage,
     UsageError,
     counts_of,
+    decode_object,
     text_of,
 )
 from longrein.models import Delta, Failure, Model, Reply, cost_usd
@@ -193,11 +194,7 @@ def _json_object(text: str) -> dict[str, Any]:
     none.
     """
     inner = text[text.find("{") : text.rfind("}") + 1]
-    try:
-        found = msgspec.json.decode(inner)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return decode_object(inner) or {}
 
 
 # --- Tools of MCP servers -------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from longrein.events import ProviderBlock, Replied, Thinking, ToolCall
+from longrein.events import ProviderBlock, Replied, Thinking, ToolCall, storable
 from longrein.events.redact import known_forms, split_start, split_tail
 from longrein.events.redact_stream import StreamRedactor
 from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
@@ -30,9 +30,13 @@ NAMES = frozenset(
 
 
 def redacted(event: S, redact: Redact) -> S:
-    """Return an event or inbox message with its secrets replaced; the same object when it holds
-    none.
+    """Return an event or inbox message that the log can hold, with its secrets replaced; the same
+    object when nothing was changed.
     """
+    return _redacted(storable(event), redact)
+
+
+def _redacted(event: S, redact: Redact) -> S:
     changed = {}
     for name in _texts(type(event)):
         old = getattr(event, name)
@@ -72,7 +76,7 @@ def _clean(value: Any, redact: Redact) -> Any:
     if isinstance(value, ToolCall):
         return _call(value, redact)
     if isinstance(value, msgspec.Struct):
-        return redacted(value, redact)
+        return _redacted(value, redact)
     if isinstance(value, tuple | list):
         items = [_clean(item, redact) for item in value]
         return (

@@ -37,6 +37,7 @@ from longrein.agent.session_part import Checkpoints
 from longrein.agent.shared_files import first_words
 from longrein.context import State
 from longrein.events import CheckpointTaken, Entry, FilePut, Replied, ToolCall
+from longrein.events.escape import valid_text
 from longrein.models import ReadBlob
 from longrein.workspace.atomic_write import recover_temp_files
 from longrein.workspace.root_copies import CheckpointStore
@@ -208,8 +209,9 @@ def _plan_root(
         if present == target or full in plan.kept:
             continue
         why = _left_out(path, was) or _left_out(path, now)
-        if path in foreign or "" in foreign:
-            plan.kept[full] = foreign.get(path) or foreign[""]
+        names = [name for name in (path, valid_text(path), "") if name in foreign]
+        if names:
+            plan.kept[full] = foreign[names[0]]
         elif why:
             plan.kept[full] = f"{NOT_KEPT}: {why}"
         elif path in ignored:

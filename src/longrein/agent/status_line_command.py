@@ -130,5 +130,5 @@ def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(GIT_FILE_BYTES_MAX)
-    except OSError:
+    except (OSError, ValueError):
         return ""

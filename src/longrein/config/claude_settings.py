@@ -15,7 +15,7 @@ import msgspec
 from longrein.config.hook_files import HookFile, project_files
 from longrein.config.instructions import project_root
 from longrein.config.settings_file import COUNT_MAX, SettingValue, shorten_home
-from longrein.config.user_environment import agent_folder, read_table
+from longrein.config.user_environment import agent_folder, parse_table, read_table
 from longrein.events import UsageError
 from longrein.events.escape import nearest
 from longrein.permissions import check_rule, escape
@@ -94,8 +94,8 @@ def read_given(given: str, cwd: str, home: str) -> tuple[OtherSettings, dict[str
 
 def _inline(text: str) -> tuple[dict[str, Any], str]:
     try:
-        return msgspec.json.decode(text, type=dict[str, Any]), ""
-    except msgspec.DecodeError as error:
+        return parse_table(text.encode("utf-8", "surrogateescape")), ""
+    except ValueError as error:
         return {}, f"{GIVEN} is no JSON object: {error}"
 
 
@@ -152,10 +152,10 @@ class _Reader:
         wrong = [
             name
             for name, value in variables.items()
-            if not isinstance(value, str) or "\0" in name + value
+            if not isinstance(value, str) or "\0" in name + value or "=" in name or not name
         ]
         if wrong:
-            self._note(f"env.{wrong[0][:60]} is no text")
+            self._note(f"env.{wrong[0][:60]} is no variable with a text")
         model = table.get("model")
         return OtherSettings(
             tuple(values),

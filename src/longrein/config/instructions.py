@@ -20,6 +20,7 @@ from longrein.config.secret_detection import has_secret_name, has_secrets
 from longrein.config.settings_file import shorten_home
 from longrein.config.user_environment import agent_folder, config_dir, read_bounded
 from longrein.events import SourceFile
+from longrein.folder_trees import walk_folders
 from longrein.permissions import Call, Rules, Touched, escape, visible
 from longrein.settings_schema import InstructionOptions, Settings
 
@@ -264,7 +265,7 @@ def _rule_files(folder: str) -> list[str]:
     followed.
     """
     found: list[str] = []
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in walk_folders(folder):
         depth = place.removeprefix(folder).count("/")
         folders[:] = sorted(folders) if depth < RULES_DEPTH_MAX else []
         found += [f"{place}/{name}" for name in sorted(files) if name.endswith(".md")]

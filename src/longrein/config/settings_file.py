@@ -15,7 +15,7 @@ import msgspec
 from longrein.atomic_file import replace_file
 from longrein.config.user_environment import plugins_of, read_bounded
 from longrein.events import SettingsError
-from longrein.events.escape import nearest, shortened
+from longrein.events.escape import nearest, regular_expression, shortened
 from longrein.extension_points import (
     SETTINGS_DOOR,
     absent_extensions,
@@ -243,7 +243,7 @@ def _item_problem(check: str, value: Any) -> str:
 
 def _pattern_problem(pattern: str) -> str:
     try:
-        compiled = re.compile(pattern)
+        compiled = regular_expression(pattern)
     except re.error as error:
         return f"is no regular expression ({error})"
     return "matches the empty text" if compiled.match("") else ""

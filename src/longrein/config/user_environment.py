@@ -190,12 +190,12 @@ def parse_table(data: bytes, *, toml: bool = False, comments: bool = False) -> d
             import tomllib
 
             return tomllib.loads(text)
-        import msgspec
+        from longrein.events.content import decode_json
 
         if comments:
             text = re.sub(_COMMENT, lambda found: found[1] or "", text)
             text = re.sub(_COMMA, lambda found: found[1] or "", text)
-        table = msgspec.json.decode(text or "{}")
+        table = decode_json(text or "{}")
     except (ValueError, RecursionError) as error:
         raise ValueError(str(error)[:120]) from None
     if not isinstance(table, dict):

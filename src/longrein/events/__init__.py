@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         decode_event as decode_event,
         encode_entry as encode_entry,
         encode_event as encode_event,
+        storable as storable,
     )
     from longrein.events.content import (
         ATTACHED as ATTACHED,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         decode_json as decode_json,
         decode_object as decode_object,
         is_too_deep as is_too_deep,
+        positive_number as positive_number,
         text_of as text_of,
         unwrapped as unwrapped,
         without_attachments as without_attachments,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         UsageError as UsageError,
     )
     from longrein.events.events import (
+        AT_MAX as AT_MAX,
         PAID_EVENTS as PAID_EVENTS,
         RETRYABLE as RETRYABLE,
         SCHEMA_VERSION as SCHEMA_VERSION,
@@ -120,11 +123,11 @@ if TYPE_CHECKING:
 __getattr__ = names_at_first_use(
     __name__,
     {
-        "codec": "decode_entry decode_event encode_entry encode_event",
+        "codec": "decode_entry decode_event encode_entry encode_event storable",
         "content": (
             "ATTACHED CALL_TOOL DEPTH_MAX TOO_DEEP AnyPart Document Image ProviderBlock Text "
-            "Thinking ToolCall ToolResult decode_json decode_object is_too_deep text_of "
-            "unwrapped without_attachments"
+            "Thinking ToolCall ToolResult decode_json decode_object is_too_deep positive_number "
+            "text_of unwrapped without_attachments"
         ),
         "errors": (
             "BudgetError LongreinError ModelUnknown SessionBusy SessionClosed SessionError "
@@ -132,7 +135,7 @@ __getattr__ = names_at_first_use(
             "StoreFull ToolError TurnFailed UsageError"
         ),
         "events": (
-            "PAID_EVENTS RETRYABLE SCHEMA_VERSION AnyEvent AskFailed Asked CheckpointTaken "
+            "AT_MAX PAID_EVENTS RETRYABLE SCHEMA_VERSION AnyEvent AskFailed Asked CheckpointTaken "
             "Cleared CwdSet Entry FailureKind FileChanged FilePut FileSeen Form Goal "
             "GoalChanged Grant HookAnswered Interrupted ModeSet Opened Parent "
             "PermissionAnswered PermissionAsked PinsSet PrefixSet Recalled Reminded Replied "

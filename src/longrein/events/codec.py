@@ -5,7 +5,7 @@ alone, with seq and time in columns. Old logs are converted when read and never 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,12 +18,14 @@ from longrein.events.content import (
     is_too_deep,
 )
 from longrein.events.errors import SessionReadOnly
+from longrein.events.escape import valid_text
 from longrein.events.events import SCHEMA_VERSION, AnyEvent, Entry, Replied, ToolStarted
 
 _event_encoder = msgspec.json.Encoder()
 _event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 _entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 
+S = TypeVar("S", bound=msgspec.Struct)
 Lift = Callable[[dict[str, Any]], dict[str, Any]]
 
 UPCASTERS: Mapping[int, Mapping[str, Lift]] = {}
@@ -120,6 +122,22 @@ def _decode_deep(data: bytes | str) -> AnyEvent:
 _ABOVE_ARGUMENTS = (
     3  # Nesting levels around the arguments of a call: the reply, its parts, the call
 )
+
+
+def storable(value: S) -> S:
+    """Return an event or message that JSON can hold, with `valid_text` for each text; the same
+    object when it can.
+    """
+    try:
+        _event_encoder.encode(value)
+    except UnicodeEncodeError:
+        import json
+
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        return msgspec.json.decode(valid_text(text), type=type(value))
+    except RecursionError:
+        return value  # the caller drops what is nested too deep
+    return value
 
 
 def encode_entry(entry: Entry) -> bytes:

@@ -55,6 +55,18 @@ def decode_object(text: str | bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+NUMBER_MAX = 10**15  # Largest number that `positive_number` returns
+
+
+def positive_number(value: object) -> float:
+    """Return a number of JSON from 0 to `NUMBER_MAX`; 0.0 for any other value. A whole number can
+    be too large for a float.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return float(value) if 0 < value <= NUMBER_MAX else 0.0
+
+
 def flattened(data: bytes, levels: int) -> bytes:
     """Replace each list and object below `levels` others in JSON `data` by its text, as a
     string.

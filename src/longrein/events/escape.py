@@ -128,6 +128,13 @@ def _belongs(char: str, text: str, at: int) -> bool:
     return False
 
 
+def valid_text(text: str) -> str:
+    """Return `text` with U+FFFD for halves of surrogate pairs, which JSON cannot hold: Python reads
+    bytes that are not UTF-8 as such, for instance of a file's name.
+    """
+    return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
 def one_line(text: str) -> str:
     """Return the words of `text` with one space between them."""
     return " ".join(text.split())
@@ -140,6 +147,16 @@ def whole_number(text: str, otherwise: int = 0) -> int:
     """
     is_number = text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
     return int(text) if is_number else otherwise
+
+
+def regular_expression(text: str, flags: int = 0) -> re.Pattern[str]:
+    """Compile a pattern of a file or a model. Raises `re.error` for whatever Python cannot compile,
+    such as a repetition of 99999999999 times or a thousand nested groups.
+    """
+    try:
+        return re.compile(text, flags)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise re.error(str(error)) from None
 
 
 def shortened(text: str, chars_max: int) -> str:

@@ -821,6 +821,10 @@ PAID_EVENTS = ("Replied", "AskFailed", "ChildEnded", "HookAnswered")
 """Kinds of events for which `usd_of` is not always 0."""
 
 
+AT_MAX = 221_845_392_000_000_000
+"""Latest time of an entry: the year 9000, microseconds UTC, which every clock can show."""
+
+
 class Entry(msgspec.Struct, frozen=True):
     """Entry of the log."""
 

@@ -12,6 +12,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from longrein.events import decode_json
+from longrein.events.escape import regular_expression
+
 # --- Hooks ----------------------------------------------------------------------------------------
 
 TOOL_EVENTS = ("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure")
@@ -99,7 +102,7 @@ def _compiled(matcher: str) -> frozenset[str] | re.Pattern[str] | None:
     if re.fullmatch(_EXACT, matcher, re.ASCII):
         return frozenset(name.strip() for name in re.split(r"[|,]", matcher) if name.strip())
     try:
-        return re.compile(matcher)
+        return regular_expression(matcher)
     except re.error:
         return None
 
@@ -198,8 +201,8 @@ def read_answer(event: str, code: int, stdout: str, stderr: str) -> HookAnswer:
     if not text.startswith("{"):
         return HookAnswer(context=_cut(text) if event in PLAIN_TEXT else "")
     try:
-        answer = msgspec.json.decode(text.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError) as error:
+        answer = decode_json(text.encode("utf-8", "replace"))
+    except msgspec.DecodeError as error:
         return HookAnswer(
             problem=f"its output begins with {{ but is no JSON ({str(error)[:200]}); it was ignored"
         )

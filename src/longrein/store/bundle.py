@@ -22,6 +22,7 @@ import msgspec
 
 from longrein.atomic_file import flush_path, move_into_place
 from longrein.events import (
+    AT_MAX,
     SCHEMA_VERSION,
     AnyEvent,
     CwdSet,
@@ -31,6 +32,7 @@ from longrein.events import (
     decode_event,
     encode_event,
 )
+from longrein.folder_trees import remove_tree
 from longrein.store.blobs import INLINE_BYTES_MAX, PIECE_BYTES, Blobs, GrowingBlob, is_hash
 from longrein.store.database import (
     INSERT_ENTRY,
@@ -56,8 +58,6 @@ MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 LINE_BYTES_MAX = 256 * 1024 * 1024
 """Longest line of a log in a bundle."""
 SESSIONS_MAX = 100_000
-AT_MAX = 221_845_392_000_000_000
-"""Latest time of an entry: the year 9000, microseconds UTC, which every clock can show."""
 NUMBER_MAX = 1 << 20
 """Highest number of a session in its database."""
 
@@ -274,7 +274,7 @@ def _create(
         move_into_place(building, os.path.join(folder, DATABASE))
         flush_path(os.path.dirname(folder))
     except BaseException as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder, ignore_errors=True)
         if isinstance(error, OSError | sqlite3.Error):
             raise store_failure(error, folder) from None
         raise

@@ -7,11 +7,11 @@ of them is deleted. After a kill in between, the next deletion finishes the work
 
 import contextlib
 import os
-import shutil
 import sqlite3
 from collections.abc import Callable, Container
 
 from longrein.events import SessionError
+from longrein.folder_trees import remove_tree, walk_folders
 from longrein.store.database import ROOT, entry_key, transaction
 from longrein.store.reader import FIRST_KEYS, FIRST_ROWS, ReadConnection, shared_entries
 from longrein.store.session_folder import (
@@ -44,13 +44,13 @@ async def delete_session(state_dir: str, session: str, *, wall_us: Callable[[], 
     try:
         if store := store_with(folder):
             store.remove_session(session_id(session), folder)
-            shutil.rmtree(folder)
+            remove_tree(folder)
             return
         make_folder(os.path.dirname(kept))
         if os.path.isdir(kept):  # of a session with this id that was imported again
             if _forks(state_dir, folder):
                 raise SessionError(f"{session} cannot be deleted: delete its forks first")
-            shutil.rmtree(folder)
+            remove_tree(folder)
         else:
             os.rename(folder, kept)  # a fork that is not registered by now cannot be made
         _finish_deletions(state_dir)
@@ -77,7 +77,7 @@ def stored_bytes(folder: str, left_out: Container[str] = ()) -> int:
     `left_out`: names in the folder itself.
     """
     found = 0.0
-    for at, folders, names in os.walk(folder):
+    for at, folders, names in walk_folders(folder):
         if at == folder:
             folders[:] = [name for name in folders if name not in left_out]
         for name in names:
@@ -114,7 +114,7 @@ def _finish_deletions(state_dir: str) -> None:
     while unneeded := [folder for folder in folders if not _forks(state_dir, folder)]:
         for folder in unneeded:  # then its own original may be needed no longer
             with contextlib.suppress(FileNotFoundError):  # another process removes it too
-                shutil.rmtree(folder)
+                remove_tree(folder)
             folders.remove(folder)
     with contextlib.suppress(OSError):  # it holds others
         os.rmdir(place)
@@ -127,7 +127,7 @@ def _reduce(state_dir: str, folder: str) -> None:
     """Remove from a deleted session what its forks do not refer to, except blobs."""
     for name in set(os.listdir(folder)) - NEEDED:
         path = os.path.join(folder, name)
-        shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        remove_tree(path) if os.path.isdir(path) else os.unlink(path)
     points = [_fork_point(path, folder) for path in _forks(state_dir, folder)]
     if 0 in points:
         return  # a fork that cannot be read now

@@ -25,6 +25,7 @@ from longrein.events import (
     StoreDamaged,
     encode_event,
 )
+from longrein.folder_trees import remove_tree, walk_folders
 from longrein.store.daemon_threads import run_in_thread
 from longrein.store.database import (
     INSERT_ENTRY,
@@ -86,14 +87,14 @@ async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
         building = os.path.join(sessions_folder(state_dir), UNFINISHED, os.path.basename(folder))
         mark = os.path.join(origin, FORKS, os.path.basename(folder))
         try:
-            shutil.rmtree(building, ignore_errors=True)
+            remove_tree(building, ignore_errors=True)
             make_folder(building)
             _remove_unfinished(building)
             _fork(state_dir, building, mark, opened, first.at)
             os.rename(building, folder)
             flush_path(os.path.dirname(folder))
         except (OSError, sqlite3.Error, SessionError) as error:
-            shutil.rmtree(building, ignore_errors=True)
+            remove_tree(building, ignore_errors=True)
             if not os.path.exists(folder):
                 with contextlib.suppress(OSError):
                     os.unlink(mark)
@@ -111,7 +112,7 @@ def _remove_unfinished(building: str) -> None:
     for one in list(os.scandir(os.path.dirname(building))):
         with contextlib.suppress(OSError):
             if now - one.stat().st_mtime > UNFINISHED_S:
-                shutil.rmtree(one.path, ignore_errors=True)
+                remove_tree(one.path, ignore_errors=True)
 
 
 def _title_of_source(state_dir: str, opened: Opened) -> str:
@@ -163,7 +164,7 @@ def _link_checkpoints(origin: str, folder: str) -> None:
     deleted, never changed, so that both may have them. A second look finds the pack of what its
     owner has packed meanwhile. What cannot be linked is missing, as after a loss.
     """
-    for at, _, names in [*os.walk(origin), *os.walk(origin)]:
+    for at, _, names in [*walk_folders(origin), *walk_folders(origin)]:
         target = os.path.join(folder, os.path.relpath(at, origin))
         with contextlib.suppress(OSError):
             make_folder(target)

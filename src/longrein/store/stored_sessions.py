@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from longrein.events import Entry, ModeSet, Opened, PrefixSet, SessionError, SessionUnknown
+from longrein.folder_trees import remove_tree
 from longrein.store.database import ROOT
 from longrein.store.reader import Reader
 from longrein.store.session_folder import (
@@ -263,9 +264,7 @@ async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], i
         if empty and (store := store_with(folder)):
             store.remove_session(session_id(session), folder, with_letters=False)
         if empty:
-            import shutil
-
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder, ignore_errors=True)
         return empty
     except (SessionError, OSError):
         return False

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError
+from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError, positive_number
 from longrein.settings_schema import ToolOptions
 from longrein.store import BlobWriter
 from longrein.tools.file_access import encodable, one_line, refuse_marker
@@ -175,7 +175,7 @@ async def Bash(
     if sandbox is not None:
         sandbox.begin()
     try:
-        task_limit_s = (timeout or 0) / 1000 if run_in_background else limit_s
+        task_limit_s = positive_number(timeout) / 1000 if run_in_background else limit_s
         background, outside = run_in_background, bool(outside_sandbox)
         came = await _run(
             context, command, task_limit_s, output, background=background, outside=outside
@@ -348,7 +348,7 @@ def time_limit(timeout: int | None, options: ToolOptions) -> float:
         raise ToolError(
             "[bad-timeout] timeout is in milliseconds and must be above 0; nothing was run."
         )
-    return min(timeout / 1000, options.bash_timeout_max_s)
+    return min(timeout, options.bash_timeout_max_s * 1000) / 1000
 
 
 def exit_note(ended: CommandExit, options: ToolOptions, limit_s: float) -> str:

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from longrein.events import (
+    AT_MAX,
     Entry,
     ToolError,
     kind_of,
@@ -41,7 +42,7 @@ def find_moment(past: SessionHistory, text: str, now_us: int) -> tuple[int, int]
     words = text.strip().lower().removeprefix("at ").removesuffix(" ago").strip()
     ago = re.fullmatch(r"(?:about )?(\d{1,9}(?:\.\d+)?)\s*([smhdw])[a-z]*", words)
     if not ago and words != "now":
-        at = _parse_moment(text, words, now_us)
+        at = min(max(0, _parse_moment(text, words, now_us)), AT_MAX)
         return past.seq_at(at), at
     if not now_us:
         raise ToolError(
@@ -49,6 +50,7 @@ def find_moment(past: SessionHistory, text: str, now_us: int) -> tuple[int, int]
             '"2026-11-21T10:05".'
         )
     ago_us = round(float(ago[1]) * UNITS[ago[2]] * SECOND_US) if ago else 0
+    ago_us = min(ago_us, now_us)
     return past.seq_ago(ago_us, now_us), now_us - ago_us
 
 
@@ -57,7 +59,7 @@ def _parse_moment(text: str, words: str, now_us: int) -> int:
     clock = re.fullmatch(r"(\d{1,2}):(\d\d)(?::(\d\d))?", words)
     try:
         return _last_time_of_day(clock, now_us) if clock else _parse_date(text.strip())
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ToolError(f"[bad-time] {text[:40]!r} is no time; {TIME_FORMATS}.") from None
 
 

@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
+from longrein.events.escape import valid_text
+
 T = TypeVar("T")
 
 # --- Safe text for wires and terminals ------------------------------------------------------------
@@ -58,7 +60,7 @@ def clean_text(text: str) -> str:
         lines = text.replace("\r\n", "\n").split("\n")
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
     text = text.translate(CONTROLS)
-    return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
+    return valid_text(text)
 
 
 def wide_encoding(data: bytes) -> str:

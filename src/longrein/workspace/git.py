@@ -18,6 +18,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from longrein.folder_trees import walk_folders
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.files import find_program, is_inside, spellings
 from longrein.workspace.workspace_port import CommandSpec, Workspace
@@ -217,7 +218,7 @@ def link_leading_out(folder: str) -> str:
     Commands can make links there.
     """
     real = os.path.realpath(folder)
-    for above, folders, files in os.walk(real):
+    for above, folders, files in walk_folders(real):
         names = {*folders, *files}
         if above == real:
             names -= NEVER_WRITTEN

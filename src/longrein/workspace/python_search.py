@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from longrein.events.escape import regular_expression
 from longrein.workspace.file_search import Query, glob_test
 from longrein.workspace.files import read, stat_real
 from longrein.workspace.walk import entries
@@ -43,7 +44,7 @@ def compile_pattern(query: Query) -> re.Pattern[str]:
         | (re.IGNORECASE if query.ignore_case else 0)
         | (re.DOTALL if query.multiline else 0)
     )
-    return re.compile(text, flags)
+    return regular_expression(text, flags)
 
 
 def files_of(query: Query) -> Iterator[str]:

@@ -17,6 +17,7 @@ from itertools import islice
 import msgspec
 
 from longrein.atomic_file import replace_file
+from longrein.folder_trees import walk_folders
 from longrein.workspace.atomic_write import PREFIX, SUFFIX
 from longrein.workspace.files import find_program, read, spellings
 from longrein.workspace.folder_stamps import FolderStamps
@@ -430,7 +431,7 @@ class ShadowRepository:
             self._stamps.add([f"{path}/."])
 
         for folder in folders:
-            for at, below, names in os.walk(os.path.join(self.root, folder), onerror=skip):
+            for at, below, names in walk_folders(os.path.join(self.root, folder), skip):
                 path = os.path.relpath(at, self.root)
                 left -= 1 + len(names)
                 self._stamps.add([f"{path}/."])
@@ -774,7 +775,7 @@ class ShadowRepository:
     def size_bytes(self) -> int:
         """Return the bytes of all stored objects."""
         found = 0
-        for at, _, names in os.walk(os.path.join(self.folder, "objects")):
+        for at, _, names in walk_folders(os.path.join(self.folder, "objects")):
             for name in names:
                 with suppress(OSError):
                     found += os.lstat(os.path.join(at, name)).st_size
@@ -816,7 +817,7 @@ class ShadowRepository:
         for old in os.listdir(folder):
             if name not in old:
                 os.unlink(os.path.join(folder, old))
-        for at, _, names in os.walk(os.path.join(self.folder, "objects")):
+        for at, _, names in walk_folders(os.path.join(self.folder, "objects")):
             if len(os.path.basename(at)) == 2:  # loose objects: what is needed is in the pack
                 for loose in names:
                     os.unlink(os.path.join(at, loose))

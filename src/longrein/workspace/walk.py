@@ -7,11 +7,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from longrein.events.escape import regular_expression
 from longrein.workspace.files import read
 from longrein.workspace.supervisor.openat import open_real
 
 GITIGNORE = ".gitignore"
 GITIGNORE_BYTES_MAX = 1 << 20
+NO_PATTERN = (re.error, ValueError, OverflowError, RecursionError)
+"""Errors for a line of `.gitignore` that is no pattern, such as `[z-a]`."""
 
 
 class Ignores:
@@ -42,16 +45,28 @@ def ignores_of(folder: str, outer: Ignores | None) -> Ignores | None:
         data = read(os.path.join(folder, GITIGNORE), GITIGNORE_BYTES_MAX)
     except OSError:
         return outer
+    return Ignores(outer, folder, _ignore_spec(data.decode("utf-8", "surrogateescape")))
+
+
+def _ignore_spec(text: str) -> Any:
+    """Compile the rules of a `.gitignore`; as for git, a line that is none matches nothing."""
+    from pathspec import GitIgnoreSpec
+
+    lines = text.splitlines()
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except NO_PATTERN:
+        return GitIgnoreSpec.from_lines(line for line in lines if _is_rule(line))
+
+
+def _is_rule(line: str) -> bool:
     from pathspec import GitIgnoreSpec
 
     try:
-        return Ignores(
-            outer,
-            folder,
-            GitIgnoreSpec.from_lines(data.decode("utf-8", "surrogateescape").splitlines()),
-        )
-    except ValueError:
-        return outer
+        GitIgnoreSpec.from_lines([line])
+    except NO_PATTERN:
+        return False
+    return True
 
 
 def ignores_above(folder: str) -> Ignores | None:
@@ -150,7 +165,8 @@ def compile_glob(pattern: str, anywhere: bool = False) -> re.Pattern[str]:
     """
     if anywhere and "/" not in pattern.rstrip("/"):
         pattern = "**/" + pattern
-    return re.compile(_translate(pattern.removeprefix("./").removeprefix("/")) + r"\Z", re.DOTALL)
+    shape = _translate(pattern.removeprefix("./").removeprefix("/"))
+    return regular_expression(shape + r"\Z", re.DOTALL)
 
 
 def _translate(pattern: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from longrein.events import ToolError
+from longrein.events.escape import regular_expression
 from longrein.tools import clean
 
 PIECE_BYTES = 256 * 1024
@@ -137,7 +138,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
             "search for the words themselves."
         )
     try:
-        return re.compile(pattern)
+        return regular_expression(pattern)
     except re.error as error:
         raise ToolError(f"[bad-pattern] {pattern!r} is no regular expression: {error}.") from None
 

@@ -1,7 +1,6 @@
 """Deletion of a fleet that nobody runs: its folder, and the sessions of its attempts."""
 
 import os
-import shutil
 
 import msgspec
 
@@ -10,6 +9,7 @@ from longrein.app.run_context import CLOCK, RunContext
 from longrein.events import LongreinError, SessionError
 from longrein.extensions.fleet.fleet_log import EVENTS, fleet_folder, open_fleet_log, read_fleet
 from longrein.extensions.fleet.fleet_state import TaskStarted, decode_events
+from longrein.folder_trees import remove_tree
 from longrein.store.deletion import stored_bytes
 from longrein.store.session_folder import session_folder, store_with
 
@@ -58,7 +58,7 @@ async def delete_fleet(place: RunContext, planned: Deletion) -> list[str]:
             except SessionError as error:
                 problems.append(str(error))
         if not problems:
-            shutil.rmtree(planned.folder)
+            remove_tree(planned.folder)
         return problems
     except OSError as error:
         raise LongreinError(

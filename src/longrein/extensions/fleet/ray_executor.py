@@ -9,7 +9,6 @@ of an attempt comes back with its end.
 import asyncio
 import logging
 import os
-import shutil
 import signal
 import threading
 from collections.abc import Mapping
@@ -30,6 +29,7 @@ from longrein.extensions.fleet.fleet_state import Engine, TaskEnded
 from longrein.extensions.fleet.fleet_tasks import Task
 from longrein.extensions.fleet.local_executor import RATES, STORE, make_spawner
 from longrein.extensions.fleet.ray_worker import Done, Work, run_work
+from longrein.folder_trees import remove_tree
 from longrein.store.session_folder import passwords_in, store_of
 
 SOURCES_FOLDER, SOURCES_MAX = "sources", 16
@@ -131,7 +131,7 @@ class RayExecutor(TaskExecutor):
                 del self._sources[next(iter(self._sources))]  # Ray keeps what a task needs
             with open(os.path.join(path, SOURCES), "rb") as file:
                 self._sources[named] = self._ray.put(file.read())
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path, ignore_errors=True)
         return self._sources[named], ""
 
     @staticmethod

@@ -9,7 +9,6 @@ the state folder of the node: the next node makes the folder anew, and the sessi
 
 import asyncio
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import aclosing, suppress
@@ -30,6 +29,7 @@ from longrein.extensions.fleet.local_executor import (
     LocalExecutor,
     with_store,
 )
+from longrein.folder_trees import remove_tree
 from longrein.options import Options
 
 FILE_BYTES_MAX = 1 << 20
@@ -109,7 +109,7 @@ async def _run(work: Work, sources: bytes) -> Done:
         return Done(end)
     done = Done(end, dict(_kept_files(os.path.join(folder, work.attempt.path))))
     if end.cause not in UNCOUNTED:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder, ignore_errors=True)
     return done
 
 

@@ -6,7 +6,6 @@ clones the commit that the worktree was made from; what it changed comes back as
 
 import asyncio
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -33,6 +32,7 @@ from longrein.extensions.fleet.fleet_state import (
 )
 from longrein.extensions.fleet.fleet_tasks import PROMPT_BYTES_MAX, Task, TaskLimits
 from longrein.extensions.fleet.local_executor import RATES, STORE, LocalExecutor
+from longrein.folder_trees import remove_tree
 from longrein.permissions import Rules
 from longrein.permissions.patterns_below import patterns_below
 from longrein.permissions.rules import PATH_RULES, parse_rule
@@ -93,7 +93,7 @@ class FleetHost:
     async def forget(self, session: str) -> None:
         """See `SubagentHost.forget`."""
         folder = os.path.join(self._folder, "tasks", session)
-        gone = run_in_thread(partial(shutil.rmtree, folder, ignore_errors=True), "forget")
+        gone = run_in_thread(partial(remove_tree, folder, ignore_errors=True), "forget")
         await asyncio.wrap_future(gone)
 
     async def close(self) -> None:
@@ -104,7 +104,7 @@ class FleetHost:
         with suppress(OSError):
             os.rmdir(tasks)
         if not os.path.exists(tasks):
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_tree(self._folder, ignore_errors=True)
 
     # --- One subagent -----------------------------------------------------------------------------
 

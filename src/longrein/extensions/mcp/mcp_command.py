@@ -11,7 +11,7 @@ import msgspec
 
 from longrein.app.execution import sandbox_in
 from longrein.app.run_context import CLOCK, RunContext
-from longrein.events import UsageError, redactor
+from longrein.events import UsageError, decode_json, redactor
 from longrein.extensions.mcp.server_config import McpServer, token_folder, token_path, usable_name
 from longrein.extensions.mcp.server_confinement import server_sandbox
 from longrein.extensions.mcp.server_files import (
@@ -206,7 +206,7 @@ def _add_json(place: RunContext, words: list[str], flags: Flags) -> int:
     if len(words) != 2:
         raise UsageError("longrein mcp add-json NAME '{\"command\": …}'")
     try:
-        entry = msgspec.json.decode(words[1])
+        entry = decode_json(words[1])
     except msgspec.DecodeError as error:
         raise UsageError(f"the entry is not valid JSON: {error}") from None
     return _store(place, words[0], entry, flags)

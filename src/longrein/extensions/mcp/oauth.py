@@ -23,6 +23,7 @@ from mcp.shared.auth_utils import calculate_token_expiry
 from pydantic import AnyUrl
 
 from longrein.atomic_file import replace_file
+from longrein.events import decode_object
 from longrein.extensions.mcp.mcp_port import McpFailure, ServerHost
 from longrein.extensions.mcp.server_config import McpServer, token_path
 
@@ -41,10 +42,9 @@ class TokenFile:
     def _read(self) -> dict[str, object]:
         try:
             with open(self.path, "rb") as file:
-                found = msgspec.json.decode(file.read())
-        except (OSError, msgspec.DecodeError):
+                return decode_object(file.read()) or {}
+        except OSError:
             return {}
-        return found if isinstance(found, dict) else {}
 
     def _write(self, **values: object) -> None:
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)

@@ -16,7 +16,7 @@ import msgspec
 from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home, store_text
 from longrein.config.user_environment import config_dir, parse_table, read_bounded, read_table
-from longrein.events import SettingsError, UsageError
+from longrein.events import SettingsError, UsageError, positive_number
 from longrein.events.escape import escape
 from longrein.extensions.mcp.server_config import (
     McpServer,
@@ -134,9 +134,8 @@ class EntryReader:
     def seconds(self, **units: float) -> float:
         """Return a time: `units` maps a key to the seconds of its unit."""
         for key, unit in units.items():
-            value = self._raw.get(key)
-            if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-                return float(value) * unit
+            if number := positive_number(self._raw.get(key)):
+                return number * unit
         return 0.0
 
     def flag(self, key: str) -> bool | None:
@@ -619,12 +618,12 @@ def change_entry(
     document, problem = read_table(path, path, FILE_BYTES_MAX)
     if problem:
         raise SettingsError(problem)
-    holder = document
-    if scope == "local":
-        holder = document.setdefault("projects", {}).setdefault(project_root(cwd), {})
-    servers = holder.setdefault("mcpServers", {})
-    if not isinstance(servers, dict):
-        raise SettingsError(f"{path}: mcpServers is not an object: correct it first")
+    above = ("projects", project_root(cwd)) if scope == "local" else ()
+    servers = document
+    for key in (*above, "mcpServers"):
+        servers = servers.setdefault(key, {})
+        if not isinstance(servers, dict):
+            raise SettingsError(f"{path}: {key} is not an object: correct it first")
     was = servers.pop(name, None)
     if entry is not None:
         servers[name] = dict(entry)

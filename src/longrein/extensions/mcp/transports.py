@@ -3,7 +3,6 @@ bounded.
 """
 
 import asyncio
-import json
 import os
 import shutil
 from collections import deque
@@ -19,6 +18,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
+from longrein.events import decode_object
 from longrein.extensions.mcp.mcp_port import CannotStart, McpFailure, ServerHost
 from longrein.extensions.mcp.oauth import oauth_of
 from longrein.extensions.mcp.server_config import McpServer
@@ -367,11 +367,8 @@ async def _helper_headers(server: McpServer, host: ServerHost) -> dict[str, str]
     output = await host.run_line(
         server.headers_helper, {"CLAUDE_PROJECT_DIR": host.cwd}, confinement
     )
-    try:
-        found = json.loads(output)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+    found = decode_object(output)
+    if found is None or not all(isinstance(value, str) for value in found.values()):
         raise McpFailure("its headersHelper has not printed a JSON object of texts")
     return found
 

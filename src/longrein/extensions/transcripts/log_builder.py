@@ -17,6 +17,7 @@ import msgspec
 
 from longrein.agent.redaction import Redact, redacted
 from longrein.events import (
+    AT_MAX,
     AnyEvent,
     AnyPart,
     Asked,
@@ -42,8 +43,6 @@ from longrein.events import (
 TEXT_CHARS_MAX = 60_000
 """A longer text becomes a document, of which the model sees both ends."""
 END_CHARS = 4_000
-AT_MAX = 221_845_392_000_000_000
-"""Latest time of an entry: the year 9000, microseconds UTC."""
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 NO_RESULT = "interrupted: the transcript holds no result of this call"
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from longrein.app import AppSession
-from longrein.events import UsageError
+from longrein.events import UsageError, decode_object, positive_number
 from longrein.frontends.headless.control_lines import ControlRequest
 from longrein.frontends.headless.stream_json_blocks import Line
 from longrein.frontends.headless.stream_json_input import parse_line
@@ -119,7 +119,7 @@ def _hook(event: str, group: Mapping[str, Any]) -> HookCallback:
         event,
         str(group.get("matcher") or ""),
         tuple(map(str, ids)) if isinstance(ids, list) else (),
-        float(timeout) if isinstance(timeout, int | float) else 0.0,
+        positive_number(timeout),
         group.get("onFailure") not in (None, "continue"),
     )
 
@@ -200,11 +200,10 @@ def with_initialize(options: Options, given: Initialize) -> Options:
 
 
 def _merged_agents(flag: str, agents: Mapping[str, Any]) -> Mapping[str, Any]:
-    try:
-        known = json.loads(flag) if flag else {}
-    except ValueError:
-        raise UsageError("--agents is no JSON object") from None
-    return {**known, **agents} if isinstance(known, dict) else agents
+    known = decode_object(flag or "{}")
+    if known is None:
+        raise UsageError("--agents is no JSON object")
+    return {**known, **agents}
 
 
 def offer_fields(opened: AppSession) -> Line:

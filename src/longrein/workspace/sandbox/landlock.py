@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from longrein.folder_trees import walk_folders
 from longrein.workspace.files import is_inside
 from longrein.workspace.sandbox.bubblewrap import RESOLVERS
 from longrein.workspace.sandbox.masks import identity_of
@@ -162,7 +163,7 @@ def _remember(policy: SandboxPolicy) -> Iterator[str]:
                 and _hidden_files.setdefault(identity_of(path), path) == path
             ):
                 for folder, _, names in (
-                    os.walk(path) if len(_hidden_files) < HIDDEN_FILES_MAX else ()
+                    walk_folders(path) if len(_hidden_files) < HIDDEN_FILES_MAX else ()
                 ):
                     _hidden_files.update((identity_of(f"{folder}/{name}"), path) for name in names)
     for folder in {os.path.dirname(path) for path in _hidden_files.values()}:

@@ -119,10 +119,12 @@ def _linked(path: str) -> GitFolder | None:
 
 
 def _first_line(path: str) -> str:
+    """Return the first line of a file, which names a path; '' for no file and for no path."""
     try:
-        return os.fsdecode(read(path, GIT_FILE_BYTES_MAX).partition(b"\n")[0]).strip()
+        line = read(path, GIT_FILE_BYTES_MAX).partition(b"\n")[0]
     except OSError:
         return ""
+    return "" if b"\0" in line else os.fsdecode(line).strip()
 
 
 def _named_files(config: str, root: str) -> Iterator[str]:
