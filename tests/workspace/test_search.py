@@ -341,7 +341,7 @@ def test_an_unreadable_folder_and_an_odd_gitignore_are_passed_over(
     harness: CommandHarness, tmp_path: Path
 ) -> None:
     folder = harness.folder
-    (folder / ".gitignore").write_bytes(b"\xff\xfe[\n!!!\n***\n\\\nx.txt\n")
+    (folder / ".gitignore").write_bytes(b"\xff\xfe[\n!!!\n\\\nx.txt\n")
     (folder / "x.txt").write_text("")
     os.mkfifo(folder / "pipe")
     (folder / "sub").mkdir()
@@ -350,7 +350,7 @@ def test_an_unreadable_folder_and_an_odd_gitignore_are_passed_over(
     assert harness.workspace.walk(
         str(folder), lambda path, _: seen.append(os.path.basename(path)) or True
     )  # type: ignore[func-returns-value]
-    assert {"pipe", "sub"} <= set(seen)
+    assert {"pipe", "sub"} <= set(seen) - {"x.txt"} == set(seen)
 
 
 # --- A file that is swapped while rg runs ---------------------------------------------------------
