@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -426,6 +427,19 @@ def test_ignored_files_are_those_of_the_rules_of_then(
         one.repository.ignored(["../../outside"], before, after)
     assert one.repository.ignored([], before, after) == set()
     assert not [*one.place.glob("tmp*")]
+
+
+def test_rules_below_more_folders_than_python_calls_functions(tmp_path: Path) -> None:
+    one, deep = Kept(tmp_path), "ddd/" * 1_000
+    one.act("a=1")
+    one.repository.take()
+    for line in (f"mkdir -p {deep}; echo '*.o' > {deep}.gitignore", f"touch {deep}x.o"):
+        subprocess.run(["bash", "-c", line], cwd=one.tree, check=True)
+    found = one.repository.files(one.repository.take())
+    paths = [f"{deep}x.o", f"{deep}x.c", "x.o"]
+    assert one.repository.ignored(paths, found, ()) == {f"{deep}x.o"}
+    assert not [*one.place.glob("tmp*")]
+    subprocess.run(["rm", "-rf", str(tmp_path)], check=True)
 
 
 # --- git that fails -------------------------------------------------------------------------------

@@ -17,12 +17,13 @@ from itertools import islice
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.folder_trees import walk_folders
+from longrein.folder_trees import remove_tree, walk_folders
 from longrein.workspace.atomic_write import PREFIX, SUFFIX
 from longrein.workspace.files import find_program, read, spellings
 from longrein.workspace.folder_stamps import FolderStamps
 from longrein.workspace.folder_watch import FolderWatch
 from longrein.workspace.git import NO_PROGRAMS, quiet_environment
+from longrein.workspace.supervisor.openat import open_folder
 from longrein.workspace.tree_records import (
     CLOSED,
     UNREADABLE,
@@ -661,18 +662,24 @@ class ShadowRepository:
         """
         if not paths:
             return set()
-        from tempfile import TemporaryDirectory
+        import tempfile
 
         prefix = os.path.relpath(self.root, self._top)
         given = {f"./{os.path.join(prefix, path)}": path for path in paths}
-        with TemporaryDirectory(dir=self.folder) as tree:
+        tree = os.path.realpath(tempfile.mkdtemp(dir=self.folder))
+        try:
             for rules, text in self._rules(_rules_above(given), prefix, then, now):
-                os.makedirs(os.path.join(tree, os.path.dirname(rules)), exist_ok=True)
-                replace_file(os.path.join(tree, rules), [text], durable=False)
+                above, name = os.path.split(os.path.join(tree, rules))
+                with open_folder(os.path.normpath(above), make=True) as folder:
+                    opened = folder.open(name, os.O_CREAT | os.O_WRONLY, 0o600)
+                    with open(opened, "wb") as file:
+                        file.write(text)
             words = ["-C", tree, "--work-tree=.", "check-ignore", "-z", "--stdin", "--no-index"]
             process = self._start(words, plain=True, stdin=subprocess.PIPE)
             asked = b"".join(os.fsencode(path) + b"\0" for path in given)
             output = _finish(process, asked, codes=(0, 1))  # 1 for none
+        finally:
+            remove_tree(tree, ignore_errors=True)
         return {given[os.fsdecode(raw)] for raw in output.split(b"\0")[:-1]}
 
     def _rules(
