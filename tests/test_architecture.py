@@ -758,7 +758,7 @@ WALK_SHALLOW_FOLDERS = {
     "folder_trees.py",
     "store/snapshot.py",  # the sources of longrein
     "commands/demo.py",  # the folder of the demo
-    "extensions/fleet/harbor_check.py",  # runs without longrein; tests of the author of a task
+    "extensions/fleet/harbor_check.py",  # tests of the author of a task
 }
 
 

@@ -13,6 +13,8 @@ import shutil
 
 import msgspec
 
+from longrein.folder_trees import remove_tree
+
 TESTS, LOGS = "tests", "logs"
 REWARD_BYTES_MAX = 100_000
 SOLVED = 1.0
@@ -26,7 +28,7 @@ def prepare_tests(tests: str, folder: str) -> str:
     remove_tests(folder)
     copy = os.path.join(folder, TESTS)
     shutil.copytree(tests, copy, symlinks=True)
-    shutil.rmtree(os.path.join(folder, LOGS), ignore_errors=True)
+    remove_tree(os.path.join(folder, LOGS), ignore_errors=True)
     os.makedirs(os.path.join(folder, LOGS, "verifier"))
     root = os.fsencode(folder)
     for above, _, names in os.walk(copy):
@@ -40,7 +42,7 @@ def prepare_tests(tests: str, folder: str) -> str:
 
 def remove_tests(folder: str) -> None:
     """Remove the copy of the tests, so that no later attempt reads it. The logs stay."""
-    shutil.rmtree(os.path.join(folder, TESTS), ignore_errors=True)
+    remove_tree(os.path.join(folder, TESTS), ignore_errors=True)
 
 
 def _replace_paths(path: str, root: bytes) -> None:
