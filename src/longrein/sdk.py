@@ -482,6 +482,7 @@ class Session:
     ) -> None:
         """Go back to entry `to`; with `files`, restore files too. What came after stays in the log.
 
+        Returns when the wish is on disk, as `send` does; `wait` waits until all is restored.
         Without `conversation` only the files go back. `overwrite`: also files that somebody else
         has changed since.
         """

@@ -81,10 +81,7 @@ class Session:
         return work()
 
     def hash(self, path: str) -> str:
-        return "" if "gone" in path or "folder" in path else "digest"
-
-    def resolve(self, path: str, _cwd: str) -> Any:
-        return SimpleNamespace(kind="folder" if "folder" in path else "")
+        return "" if "link" in path else "digest"
 
     async def keep(self, when: str, calls: str = "", touched: str = "") -> str:
         """Keep the tree; return what is told of changes by others: `?` where it is not known."""
@@ -155,8 +152,8 @@ async def test_the_space_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPat
         ("/work/b /work/a", "", "/work/a /work/b"),
         ("/work/a /work/b", "/work/a", "/work/b"),
         ("/work/a /work/command", "", "/work/a"),
-        ("/work/gone /work/folder", "", "/work/folder"),
-        ("/work/folder", "/work/folder", ""),
+        ("/work/link", "", "/work/link"),
+        ("/work/link", "/work/link", ""),
         ("/work/a /work/b /work/c", "", "/work/"),
         ("/work/a /work/b /work/c", "/work/a", "/work/"),
     ],

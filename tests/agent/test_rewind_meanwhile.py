@@ -85,6 +85,9 @@ def held(*commands: str) -> str:
         ("mv folder moved", "notes", ["notes"], {"folder/a": "0", "notes": "of the user"}),
         ("sed -i s/0/1/ mine notes", "mine2", ["mine2"], {"mine": "0", "notes": "0"}),
         ("true", "mine", ["mine"], {"mine": "of the user"}),
+        ("rm mine; mkdir mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
+        ("rm mine; mkdir mine; echo 1 > mine/x", "notes", ["notes"], {"mine": "0"}),
+        ("cp -r folder new; rm -r folder; ln -s new folder", "d2", ["d2"], {"folder/a": "0"}),
     ],
 )
 async def test_only_what_the_command_wrote_is_undone(
@@ -99,8 +102,10 @@ async def test_only_what_the_command_wrote_is_undone(
         running = asyncio.create_task(turn(session, "go on"))
         await until((harness.tree / "begun0").exists)
         (harness.tree / user).write_text("of the user")
+        (harness.tree / "link").symlink_to("nowhere")
         (harness.tree / "go0").touch()
         await running
+        kept = sorted(["link", *kept])
         assert await back(session, harness.ends()[0]) == [f"{name} {WHY}" for name in kept]
         found = {name: (harness.tree / name).read_text() for name in left}
         assert found == left

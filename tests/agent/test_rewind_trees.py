@@ -135,37 +135,41 @@ def test_what_was_ignored_or_left_out_stays_and_is_named(
 
 
 def test_what_others_changed_meanwhile_stays(trees: Trees) -> None:
-    first = trees.take("mine=0 theirs=0 both=0 edit=0 twice=0 wrong=0 over=0 gone=0 odd=0 odd:600")
+    first = trees.take(
+        "mine=0 theirs=0 both=0 edit=0 twice=0 wrong=0 over=0 gone=0 odd=0 odd:600 "
+        "lost=0 lost2=0 left=0"
+    )
     second = trees.take("mine=1 both=1 new=1")
     edits = trees.edits("edit:0>2", "twice:0>1", "twice:1>2", "wrong:7>2", "over:0>2/u", "gone:0>")
     edits |= trees.edits("made:>2", "later:>3", "odd:0>0")
     third = trees.take(
-        "theirs=2 both=2 came=2 edit=2 twice=2 wrong=2 over=2 gone- made=2 later=2 odd:644"
+        "theirs=2 both=2 came=2 edit=2 twice=2 wrong=2 over=2 gone- made=2 later=2 odd:644 "
+        "lost=2 left-"
     )
-    trees.act("mine=3 last=3")
+    trees.act("mine=3 last=3 lost- lost2-")
 
     def kept(gap: Gap) -> dict[str, str]:
         plan = trees.plan(first, [gap])
         return {os.path.relpath(path, trees.root): why for path, why in plan.kept.items()}
 
-    theirs = ("theirs", "both", "came", "wrong", "over", "later", "odd")
+    theirs = ("theirs", "both", "came", "wrong", "over", "later", "odd", "left")
     assert kept(Gap(second, third, edits)) == dict.fromkeys(theirs, SINCE)
     for tasks, why in (
         (("t1",), "it changed while t1 was running, perhaps by you"),
         (("t1", "t2"), "it changed while t1 and t2 were running, perhaps by you"),
     ):
         assert kept(Gap(second, third, edits, tasks)) == dict.fromkeys(theirs, why)
-    assert kept(Gap(third, "", {})) == dict.fromkeys(("mine", "last"), SINCE)
+    assert kept(Gap(third, "", {})) == dict.fromkeys(("mine", "last", "lost", "lost2"), SINCE)
     assert kept(Gap(third, third, {})) == {}
-    plan = trees.plan(first, [Gap(second, third, edits)], unclaimed=["mine", "unchanged"])
+    plan = trees.plan(first, [Gap(second, third, edits)], unclaimed=["mine", "unchanged", "lost2"])
     done, stays = trees.back(plan)
     command = "it changed while a command was running, perhaps by you"
     assert stays == {**dict.fromkeys(theirs, SINCE), "mine": command}
-    assert done == "-last -made -new edit gone twice"
+    assert done == "-last -made -new edit gone lost lost2 twice"
     plan = trees.plan(first, [Gap(second, third, edits)], unclaimed=[""])
     assert trees.back(plan)[0] == ""
     plan = trees.plan(first, [Gap(second, third, edits)], unclaimed=[""], overwrite=True)
-    assert trees.back(plan) == ("-came -later both mine odd over theirs wrong", {})
+    assert trees.back(plan) == ("-came -later both left mine odd over theirs wrong", {})
 
 
 def test_edited_files_become_older_than_the_checkpoint(trees: Trees) -> None:

@@ -411,7 +411,7 @@ def test_a_subagent_that_is_left_is_named_and_goes_on_where_it_was(cli: CliHarne
         assert ran.told() == (
             0,
             "bye\n",
-            "longrein: subagent a9 has not ended; it goes on with `longrein -c`\n",
+            "longrein: subagent a9 has not ended; it goes on with `longrein -p -c`\n",
         )
         going = cli.start("-p", "and now?", "-c", BYPASS)
         assert going.line() == b"it works\n"

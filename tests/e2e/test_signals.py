@@ -17,7 +17,7 @@ BYPASS = (
     "--include-partial-messages",
 )
 CODES = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-GOES_ON = "longrein: interrupted: the session is saved, `longrein -c` goes on with it\n"
+GOES_ON = "longrein: interrupted: the session is saved, `longrein -p -c` goes on with it\n"
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
@@ -35,7 +35,7 @@ def test_A6_7_while_the_model_streams(number: int, code: int, cli: CliHarness) -
     assert (ran.code, ran.err) == (code, GOES_ON)
     assert ran.result["subtype"] == "error_during_execution"
     assert ran.result["errors"] == [
-        "interrupted: the session is saved, `longrein -c` goes on with it"
+        "interrupted: the session is saved, `longrein -p -c` goes on with it"
     ]
     assert (
         cli.left()

@@ -578,8 +578,8 @@ def test_queued_tasks_that_are_left_wait_for_the_next_start_and_run_once(cli: Cl
     ran = cli.run("-p", "go", BYPASS, "--background", "exit")
     assert ran.err == (
         f"longrein: b1 goes on in the background: {waits}0 >> r\n"
-        f"longrein: b2 waits for `longrein -c` to begin: {waits}1 >> r\n"
-        f"longrein: b3 waits for `longrein -c` to begin: {waits}2 >> r\n"
+        f"longrein: b2 waits for `longrein -p -c` to begin: {waits}1 >> r\n"
+        f"longrein: b3 waits for `longrein -p -c` to begin: {waits}2 >> r\n"
     )
     cli.go()
     assert cli.run("-p", "and?", "-c", BYPASS, "--background", "drain").code == 0

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.harness import CliHarness, bash, call, calls, says
 
 ASK = '{"permissions":{"ask":["Bash(make)"]}}'
-ONLY_A_PERSON = "; to approve it, go on with `longrein -c`"
+ONLY_A_PERSON = "; to approve it, go on with `longrein -r`"
 EDITS = "--permission-mode acceptEdits or --allowedTools 'Edit(/{project}/a)'"
 WAYS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     # call, flags of the run, what the last line says; the sandbox is off

@@ -124,7 +124,7 @@ async def test_A18_12_a_signal_interrupts_the_turn_and_the_result_says_so() -> N
     assert (
         ran.err
         == ran.lines[-1]["errors"]
-        == ["interrupted: the session is saved, `longrein -c` goes on with it"]
+        == ["interrupted: the session is saved, `longrein -p -c` goes on with it"]
     )
 
 

@@ -264,6 +264,7 @@ ANSWERS = {
     "bypassPermissions",
     "/mode default": "! the mode is default already",
     "/rewind": "! nothing was said yet, so there is nothing to go back to",
+    "/rewind undo": "! there is no rewind to take back",
     "/unpin it": "! say which: /unpin NUMBER",
     "/uncompact that": "! say which: /uncompact r412, or nothing for the last one",
     "/stop": "! nothing runs that could be stopped",

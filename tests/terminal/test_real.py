@@ -76,6 +76,19 @@ def test_a_session_whose_command_was_cut_waits_for_a_word_when_it_is_opened(tmp_
         assert "say something" in "".join(tty.lines())
 
 
+@pytest.mark.parametrize("how", ["", "--plain"])
+def test_a_turn_that_waits_for_an_answer_is_not_called_cut(tmp_path: Path, how: str) -> None:
+    project = home(tmp_path, ASKED, {"text": "Not made."})
+    with open_it(project) as tty:
+        tty.ask("go").until("yes, once")
+        os.kill(tty.pid, signal.SIGKILL)
+        tty.wait_exit()
+    with open_it(project, f"-c {how}") as tty:
+        tty.until("yes, once").until(lambda: how or tty.keys_count())
+        tty.send("n\r").until("Not made.")
+        assert "was cut off" not in tty.text()
+
+
 @pytest.mark.parametrize(
     ("turn", "seen", "number", "code"),
     [(SLOW, "word030", signal.SIGTERM, 143), (ASKED, "yes, once", signal.SIGHUP, 129)],

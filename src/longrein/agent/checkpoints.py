@@ -178,12 +178,7 @@ class SessionCheckpoints(Checkpoints):
         contents = await workspace.run_in_thread(
             lambda: {path: workspace.hash(path) for path in others}
         )
-        unclaimed = [
-            path
-            for path, digest in contents.items()
-            if not writers.of(path, digest) and (digest or workspace.resolve(path, "/").kind)
-        ]
-        return sorted(unclaimed), True
+        return sorted(path for path in others if not writers.of(path, contents[path])), True
 
     async def keep_after(self, call: str) -> None:
         try:

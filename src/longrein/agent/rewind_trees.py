@@ -125,10 +125,7 @@ def make_plan(
             repository = store.repository(root)
             foreign: dict[str, str] = {}
             if not overwrite:
-                foreign = _foreign(store, repository, root, now[root], between)
-                below = (path for path in unclaimed if path.startswith(f"{root.rstrip('/')}/"))
-                meanwhile = _meanwhile(["a command"])
-                foreign |= {path[len(root.rstrip("/")) + 1 :]: meanwhile for path in below}
+                foreign = _foreign(store, repository, root, now[root], between, unclaimed)
             plans.append(_plan_root(repository, root, (record, now[root]), foreign, older))
     return plans
 
@@ -139,9 +136,13 @@ def _foreign(
     root: str,
     now: TreeRecord,
     between: Sequence[Gap],
+    unclaimed: Sequence[str],
 ) -> dict[str, str]:
-    """Return path -> why of the files that somebody else has changed, or may have."""
+    """Return path -> why of the files that somebody else has changed, or may have; '' stands for
+    all. A file that a call has removed since is not among them.
+    """
     found: dict[str, str] = {}
+    left = {*repository.files(now), ""}
     for gap in between:
         first = store.load(gap.first).get(root)
         last = store.load(gap.last).get(root) if gap.last else now
@@ -167,7 +168,12 @@ def _foreign(
                 and hashes.get(after) == edits[-1].hash
             ):
                 found.setdefault(path, _unread(path, first, last) or _meanwhile(gap.tasks))
-    return found
+                if not after:
+                    left.add(path)
+    top = f"{root.rstrip('/')}/"
+    below = (path.removeprefix(top) for path in unclaimed if path.startswith(top))
+    found |= dict.fromkeys(below, _meanwhile(["a command"]))
+    return {path: why for path, why in found.items() if path in left}
 
 
 def _unread(path: str, *records: TreeRecord) -> str:

@@ -89,7 +89,8 @@ COMMANDS: Mapping[str, Command] = {
                     "--format",
                     "jsonl: every entry of the log; html and markdown: a page to read; atif: a "
                     "trajectory for other "
-                    "tools; transcript: the conversation as providers spell it",
+                    "tools; transcript: the conversation as providers spell it, in a new file of "
+                    ".transcripts or of the folder that -o names",
                     "word",
                     "FORMAT",
                     OWN_FORMATS,

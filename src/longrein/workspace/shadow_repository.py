@@ -133,8 +133,8 @@ class ShadowRepository:
         self._index = os.path.join(folder, "index")
         self._last: TreeRecord | None = None
         self.touched: set[str] = set()
-        """Files that looks have found changed, added or gone since somebody emptied it; the first
-        look finds none.
+        """Files that are there and that looks have found changed or added since somebody emptied
+        it; the first look finds none.
         """
         self._latest: TreeRecord | None = None
         """The last record, also when the index that belongs to it was forgotten."""
@@ -279,7 +279,8 @@ class ShadowRepository:
             if borrows:
                 self._own_unsafe()
         if not is_first:
-            self.touched |= found.gone.keys() | found.present.keys()
+            self.touched -= found.gone.keys()
+            self.touched |= found.present.keys()
         before = self._latest if is_first else None
         tree = last.tree
         if found.gone or found.present:
@@ -301,11 +302,11 @@ class ShadowRepository:
         return record
 
     def _changed_since(self, before: TreeRecord, record: TreeRecord) -> set[str]:
-        """Return the files that may have changed: all where the trees that the copy before had
-        borrowed are gone from the user's repository.
+        """Return the files that may have changed and are there: all where the trees that the copy
+        before had borrowed are gone from the user's repository.
         """
         try:
-            return set(self.changed(before, record))
+            return {path for path, (_, after) in self.changed(before, record).items() if after}
         except CheckpointError:
             return set(self.files(record))
 

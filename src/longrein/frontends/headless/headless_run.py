@@ -194,12 +194,12 @@ class _Run:
         stored = not isinstance(self.error, SessionError)  # else they may be missing in the log
         for agent in self.session.agents() if stored else ():
             if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
-                self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
+                self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -p -c`")
         for task in await self.session.leave("keep"):
             is_nested = nesting_depth(self.opened.app.context.environ) > 0
             most = ", at most until the longrein above this one is left" * is_nested
             how = (
-                "waits for `longrein -c` to begin"
+                "waits for `longrein -p -c` to begin"
                 if task.state == "queued"
                 else f"goes on in the background{most}"
             )

@@ -118,9 +118,9 @@ def _reason_text(run_state: RunState, stop: Stop) -> str:
     if run_state.unstructured and not stop.signal:
         return UNSTRUCTURED
     if stop.signal:
-        return "interrupted: the session is saved, `longrein -c` goes on with it"
+        return "interrupted: the session is saved, `longrein -p -c` goes on with it"
     if run_state.ended is None:
-        return "the turn did not end: the session is saved, `longrein -c` goes on with it"
+        return "the turn did not end: the session is saved, `longrein -p -c` goes on with it"
     if run_state.ended.message:
         return run_state.ended.message
     if run_state.failure:
@@ -152,7 +152,7 @@ def _blocked(denial: DeniedCall) -> str:
     ways = _ways(denial.asked, denial.call.arguments or {})
     way = f"allow it with {' or '.join(ways)}"
     if not ways:
-        way = f"{denial.asked.reason}; to approve it, go on with `longrein -c`"
+        way = f"{denial.asked.reason}; to approve it, go on with `longrein -r`"
     return f"blocked: {denial.call.name} needs permission ({first}): {way}"
 
 

@@ -195,7 +195,7 @@ class Conversation:
             prompts = counted(len(self.view.prompts), "prompt")
             self.show([EMPTY, line(("dim", f"── session {self.session.id[:8]}, {prompts} ──"))])
         self.show(pieces)
-        if self.session.state.turn_open and not self.session.busy:
+        if self.session.state.turn_open and not self.session.busy and not self.view.questions:
             self.show(
                 [
                     EMPTY,

@@ -226,7 +226,8 @@ class _PlainConversation:
                     self._print_prompt_when_idle()
             elif isinstance(heard, Entry) and heard.seq >= start:
                 self.view.go_live(busy=self.session.busy, now_s=self.mono_s())  # not printed
-                if self.session.state.turn_open and not self.session.busy:
+                cut = self.session.state.turn_open and not self.session.busy
+                if cut and not self.view.questions:
                     self.print(
                         [
                             line(

@@ -235,7 +235,9 @@ def rewind(context: CommandContext, argument: str) -> MaybeAwaitable:
     seq, _, rest = argument.partition(" ")
     prompts, how = context.view.prompts, rest.strip()
     target = next((prompt for prompt in prompts if prompt.seq == number(seq)), None)
-    if argument == "undo" and context.view.rewound:
+    if argument == "undo":
+        if not context.view.rewound:
+            return notice("there is no rewind to take back")
         return CommandResult(message=Rewind(context.view.rewound - 1, files=True))
     if target is not None and how == "show":
         return _rewind_preview(context, target.seq - 1)
