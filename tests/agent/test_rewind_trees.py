@@ -172,6 +172,13 @@ def test_what_others_changed_meanwhile_stays(trees: Trees) -> None:
     assert trees.back(plan) == ("-came -later both left mine odd over theirs wrong", {})
 
 
+def test_a_name_that_is_not_utf_8_is_told_in_the_form_of_the_log(trees: Trees) -> None:
+    name = trees.take("caf\udce9=0 a=0")
+    trees.act("caf\udce9=1 a=1")
+    kept = {"caf\udce9": "it changed while a command was running, perhaps by you"}
+    assert trees.back(trees.plan(name, unclaimed=["caf\ufffd"])) == ("a", kept)
+
+
 def test_edited_files_become_older_than_the_checkpoint(trees: Trees) -> None:
     name = trees.take("a=1 program=1 program:755 removed=1 lost=1 theirs=9 same=1 out=1")
     trees.act("a=2 gone-later=2 back=2 out-")

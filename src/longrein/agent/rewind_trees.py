@@ -142,7 +142,8 @@ def _foreign(
     all. A file that a call has removed since is not among them.
     """
     found: dict[str, str] = {}
-    left = {*repository.files(now), ""}
+    names = repository.files(now)
+    left = {*names, *map(valid_text, names), ""}  # an event holds the second form
     for gap in between:
         first = store.load(gap.first).get(root)
         last = store.load(gap.last).get(root) if gap.last else now
