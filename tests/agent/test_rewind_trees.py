@@ -175,7 +175,7 @@ def test_what_others_changed_meanwhile_stays(trees: Trees) -> None:
 def test_a_name_that_is_not_utf_8_is_told_in_the_form_of_the_log(trees: Trees) -> None:
     name = trees.take("caf\udce9=0 a=0")
     trees.act("caf\udce9=1 a=1")
-    kept = {"caf\udce9": "it changed while a command was running, perhaps by you"}
+    kept = {"caf\ufffd": "it changed while a command was running, perhaps by you"}
     assert trees.back(trees.plan(name, unclaimed=["caf\ufffd"])) == ("a", kept)
 
 
