@@ -719,7 +719,6 @@ DIGITS_OF_OWN_NAMES = {
     "workspace/sandbox/proxy_forwarder.py",
     "workspace/supervisor/command_processes.py",
     "workspace/spool_reader.py",  # names that longrein gave
-    "workspace/atomic_write.py",
     "workspace/memory_use.py",  # lines of /proc and /sys
     "workspace/command_environment.py",  # at most three digits
     "store/session_folder.py",
@@ -727,7 +726,6 @@ DIGITS_OF_OWN_NAMES = {
     "context/fold_notices.py",  # of an event that longrein made
     "frontends/argv.py",  # at most nine digits
     "tools/argument_substitution.py",  # at most four
-    "frontends/terminal/drafts.py",
     "events/escape.py",  # `whole_number` itself
 }
 

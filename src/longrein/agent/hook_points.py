@@ -91,10 +91,11 @@ async def refuse_prompt(
 # --- Calls ----------------------------------------------------------------------------------------
 
 
-async def run_hooks(session: Session, event: str, calls: tuple[str, ...]) -> None:
+async def run_hooks(hooks: SessionHooks, event: str, calls: tuple[str, ...]) -> None:
     """Run the hooks of a move. What they are told of is on disk before, as before any act on the
     world.
     """
+    session = hooks.session
     await session.commit(flush=True)
     match event:
         case "PreToolUse":

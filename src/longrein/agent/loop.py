@@ -66,7 +66,7 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
 
                 await session.perform(run_tools(session, calls))
             case RunHooks(event, calls):
-                await session.perform(run_hooks(session, event, calls))
+                await session.perform(run_hooks(hooks, event, calls))
             case Summarise() | Swap() | Digest():
                 from longrein.agent.compaction import compact
 

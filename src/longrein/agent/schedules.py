@@ -8,9 +8,9 @@ busy fire once. Times are local.
 
 import asyncio
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,10 +25,8 @@ from longrein.agent.messages import (
 from longrein.agent.session_part import BackgroundTasks, SessionPart, Subagents
 from longrein.context import State, external_event, pending_notices
 from longrein.events import Reminded, Schedule, SchedulesSet, ToolError, UsageError
+from longrein.models import Clock
 from longrein.settings_schema import Limits
-
-if TYPE_CHECKING:
-    from longrein.agent.session import Session
 
 SCHEDULES_MAX = 50
 PROMPT_CHARS_MAX = 4_000
@@ -289,7 +287,9 @@ class ScheduleTimer(SessionPart):
             return
         now_us = self.session.deps.clock.wall_us()
         due_s = min(fire_time(one, state) for one in state.schedules) / 1e6 - now_us / 1e6
-        self._nap = asyncio.ensure_future(_poke_after(self.session, min(NAP_MAX_S, due_s)))
+        self._nap = asyncio.ensure_future(
+            _poke_after(self.session.deps.clock, min(NAP_MAX_S, due_s), self.session.poke)
+        )
 
     async def close(self) -> None:
         """Cancel the timer."""
@@ -297,10 +297,10 @@ class ScheduleTimer(SessionPart):
             self._nap.cancel()
 
 
-async def _poke_after(session: "Session", seconds: float) -> None:
+async def _poke_after(clock: Clock, seconds: float, poke: Callable[[], None]) -> None:
     """Wake the loop of a session after a time, at once for a negative one."""
-    await session.deps.clock.sleep(max(0.0, seconds))
-    session.poke()
+    await clock.sleep(max(0.0, seconds))
+    poke()
 
 
 def describe(schedule: Schedule, state: State) -> str:
@@ -408,7 +408,9 @@ class WakeSchedule(SessionPart):
         """Wake the session's loop when the wake or a schedule is due."""
         if self._due_s is not None and (self._nap is None or self._nap.done()):
             wait_s = self._due_s - self._mono_s()
-            self._nap = asyncio.ensure_future(_poke_after(self.session, wait_s))
+            self._nap = asyncio.ensure_future(
+                _poke_after(self.session.deps.clock, wait_s, self.session.poke)
+            )
 
     @property
     def idle(self) -> bool:
@@ -429,7 +431,9 @@ class WakeSchedule(SessionPart):
         self._until_s = self._end = None
         if how in ("drain", "steer"):
             self._until_s = self._mono_s() + limit_s
-            self._end = asyncio.ensure_future(_poke_after(self.session, limit_s))
+            self._end = asyncio.ensure_future(
+                _poke_after(self.session.deps.clock, limit_s, self.session.poke)
+            )
         self._asks = self.session.state.asks
         self._after = self.session.state.seq if how == "steer" else 0
         self.session.poke()
