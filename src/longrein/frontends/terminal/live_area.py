@@ -215,7 +215,7 @@ def user_command_rows(view: ViewModel, now_s: float) -> list[Line]:
     return rows
 
 
-def _last_output(output: bytes | bytearray) -> list[Line]:
+def _last_output(output: bytes) -> list[Line]:
     """Row of the last line that a command has printed, if any."""
     text = output.decode("utf-8", "replace").rstrip()
     last = escape_line(text.rpartition("\n")[2].rpartition("\r")[2])
