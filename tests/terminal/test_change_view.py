@@ -4,7 +4,7 @@ lines of context.
 
 import pytest
 
-from longrein.frontends.terminal.approvals import change_view, numbered_diff
+from longrein.frontends.terminal.approvals import QuestionForm, change_view, numbered_diff
 from longrein.frontends.terminal.event_lines import GAP, cells, line, plain
 from longrein.frontends.terminal.page_view import Page, PageView, Section
 from tests.terminal.scripted_session import texts
@@ -152,3 +152,11 @@ def test_I13_a_search_goes_around_and_keeps_its_place() -> None:
     assert any(plain(row) == "head 1" for row in view.draw(40, 12))
     view.search("nowhere")
     assert plain(view.draw(40, 12)[-1]) == "not found: nowhere"
+
+
+@pytest.mark.parametrize("options", [5, "ab", None, [3]])
+def test_a_question_whose_options_are_no_list_is_shown_without_them(options: object) -> None:
+    form = QuestionForm({"questions": [{"question": "Which?", "options": options}]})
+    assert [plain(row) for row in form.lines(keys=True)] == ["Which?"]
+    form.take("this")
+    assert form.arguments()["answers"] == {"Which?": "this"}

@@ -70,10 +70,14 @@ class QuestionForm:
         return str(asked.get("question", ""))
 
     @property
-    def _labels(self) -> list[str]:
+    def _options(self) -> list[dict[str, Any]]:
         options = self._asked.get("options")
         options = options if isinstance(options, list) else []
-        return [str(one.get("label", "")) for one in options if isinstance(one, dict)][:OPTIONS_MAX]
+        return [one for one in options if isinstance(one, dict)][:OPTIONS_MAX]
+
+    @property
+    def _labels(self) -> list[str]:
+        return [str(one.get("label", "")) for one in self._options]
 
     @property
     def takes_several(self) -> bool:
@@ -135,9 +139,7 @@ class QuestionForm:
         """The present question with its options; with `keys`, the marked one and a line about the
         keys.
         """
-        options = [one for one in self._asked.get("options") or () if isinstance(one, dict)][
-            :OPTIONS_MAX
-        ]
+        options = self._options
         total = len(self._questions)
         head = translate(f"({len(self._answers) + 1} of {total})") + " " if total > 1 else ""
         rows = [line(("dim", head), ("bold", escape_line(self._text(self._asked))))]

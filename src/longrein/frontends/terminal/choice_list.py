@@ -101,7 +101,7 @@ class Chooser:
             self._want(self.chosen)
         room = max(height - 2, 1)
         lasts = wrap(line(("dim", translate(self.lasts))), width) if self.lasts else []
-        lasts = lasts[: max(room // LIST_SHARE, 0)]
+        lasts = lasts[: room // LIST_SHARE]
         room -= len(lasts)
         least = min(len(self.rows), LIST_ROWS_MIN, max(room // 2, 1))
         below = self._below(width)[: max(min(PREVIEW_ROWS_MAX, room - least), 0)]

@@ -4,11 +4,10 @@ import asyncio
 import base64
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from subprocess import DEVNULL, TimeoutExpired, run
+from subprocess import DEVNULL, PIPE, TimeoutExpired, run
 
 from longrein.events import UsageError
 from longrein.store.daemon_threads import run_in_thread
@@ -89,7 +88,6 @@ async def _fed(words: Sequence[str], data: bytes, environ: Mapping[str, str]) ->
     return False
 
 
-TIMEOUT_S = 5.0
 IMAGE_BYTES_MAX = 20 * 1024 * 1024
 
 PROGRAMS: Sequence[tuple[str, str, Sequence[str]]] = (
@@ -109,25 +107,21 @@ def clipboard_image(environ: Mapping[str, str]) -> tuple[bytes, str]:
             continue
         tried = True
         try:
-            done = subprocess.run(
+            done = run(
                 (path, *arguments),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=TIMEOUT_S,
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=DEVNULL,
+                timeout=PROGRAM_S,
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired):
+        except (OSError, TimeoutExpired):
             continue
         if done.returncode == 0 and 0 < len(done.stdout) <= IMAGE_BYTES_MAX:
             return done.stdout, ""
     if tried:
         return b"", "the clipboard holds no picture"
-    return (
-        b"",
-        (
-            "a picture of the clipboard needs wl-paste, xclip or pngpaste; paste the path of a "
-            "file "
-            "instead"
-        ),
+    return b"", (
+        "a picture of the clipboard needs wl-paste, xclip or pngpaste; paste the path of a file "
+        "instead"
     )

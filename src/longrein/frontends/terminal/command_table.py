@@ -523,7 +523,7 @@ def _keys(context: CommandContext, _: str) -> CommandResult:
     return CommandResult("keys; the settings that change them", shown)
 
 
-def _help(context: CommandContext) -> CommandResult:
+def _help(context: CommandContext, _: str) -> CommandResult:
     return CommandResult(
         "commands and keys",
         help_lines(
@@ -535,7 +535,7 @@ def _help(context: CommandContext) -> CommandResult:
 
 
 COMMANDS = (
-    Command("help", "", "commands and keys", lambda context, _: _help(context), ("?",)),
+    Command("help", "", "commands and keys", _help, ("?",)),
     Command("model", "[PROVIDER/MODEL]", "change the model", _model),
     Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
     Command(

@@ -25,10 +25,13 @@ END_REASONS = {
 """Kind of an outcome -> reason for hooks of the session's end."""
 
 
+OutcomeKind = Literal["exit", "switch", "new", "watch", "copy"]
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """Reason for leaving the terminal. The session is closed by then."""
 
-    kind: Literal["exit", "switch", "new", "watch", "copy"]
+    kind: OutcomeKind
     """`switch`: open `session` next; `new`: open a new one; `watch`: show `session`, then come
     back; `copy`: open a copy of `session`.
     """
@@ -170,9 +173,7 @@ def notice(text: str, *, edit: str = "") -> CommandResult:
     return CommandResult(notice=text, edit=edit)
 
 
-def leave(
-    kind: Literal["exit", "switch", "new", "watch", "copy"], session: str = ""
-) -> CommandResult:
+def leave(kind: OutcomeKind, session: str = "") -> CommandResult:
     """Result that leaves the session."""
     return CommandResult(outcome=Outcome(kind, session))
 

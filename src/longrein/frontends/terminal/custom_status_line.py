@@ -4,7 +4,7 @@ session.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
@@ -135,7 +135,7 @@ class StatusLine:
                 self._run(self._command(self._data()))
             )
 
-    async def _run(self, printed: "Coroutine[Any, Any, str] | Any") -> None:
+    async def _run(self, printed: Awaitable[str]) -> None:
         try:
             text = (await printed)[:CHARS_MAX]
         except LongreinError as error:

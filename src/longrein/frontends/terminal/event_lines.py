@@ -183,9 +183,9 @@ def _spans_between(of: Line, first: int, last: int) -> Line:
     return tuple(found)
 
 
-def wrap_text(text: str, width: int, style: str = "") -> list[Line]:
+def wrap_text(text: str, width: int) -> list[Line]:
     """Wrap escaped text of several lines."""
-    return [row for part in text.expandtabs(4).split("\n") for row in wrap(((style, part),), width)]
+    return [row for part in text.expandtabs(4).split("\n") for row in wrap(line(part), width)]
 
 
 def fold(lines: Sequence[Line], most: int) -> list[Line]:

@@ -90,11 +90,8 @@ def parse_key(text: str) -> tuple[str, ...]:
 def _one_key(word: str) -> tuple[str, ...]:
     *modifiers, base = word.replace("--", "-minus").split("-") if word != "-" else ["-"]
     base = "-" if base == "minus" else base
-    if any(one not in ("ctrl", "alt", "shift") for one in modifiers) or len(set(modifiers)) < len(
-        modifiers
-    ):
-        raise ValueError("is no key; write it as ctrl-g, alt-enter, shift-tab or f5")
-    if base not in _NAMED and len(base) != 1:
+    wrong = set(modifiers) - {"ctrl", "alt", "shift"} or len(set(modifiers)) < len(modifiers)
+    if wrong or (base not in _NAMED and len(base) != 1):
         raise ValueError("is no key; write it as ctrl-g, alt-enter, shift-tab or f5")
     alt = ("escape",) if "alt" in modifiers else ()
     if base == "enter" and "shift" in modifiers and "ctrl" not in modifiers:

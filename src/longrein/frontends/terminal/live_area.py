@@ -211,11 +211,15 @@ def user_command_rows(view: ViewModel, now_s: float) -> list[Line]:
         time = human_text.elapsed(now_s - row.since_s)
         how = f"running {time} Esc stops it" if time else "running  Esc stops it"
         rows.append(line(("you", f"! {escape_line(row.argument)}"), ("dim", f"  {translate(how)}")))
-        last = escape_line(
-            row.output.decode("utf-8", "replace").rstrip().rpartition("\n")[2].rpartition("\r")[2]
-        )
-        rows += [line(("dim", f"  {last}"))] if last else []
+        rows += _last_output(row.output)
     return rows
+
+
+def _last_output(output: bytes) -> list[Line]:
+    """Row of the last line that a command has printed, if any."""
+    text = output.decode("utf-8", "replace").rstrip()
+    last = escape_line(text.rpartition("\n")[2].rpartition("\r")[2])
+    return [line(("dim", f"  {last}"))] if last else []
 
 
 def tick_s(
@@ -296,10 +300,8 @@ def _calls(view: ViewModel, now_s: float) -> list[Line]:
     for row in calls:
         time = human_text.elapsed(now_s - row.since_s) if row.status == "running" else ""
         rows.append(call_line(row.name, row.argument, row.status, time, "○"))
-    if len(rows) == 1:  # with the last line of its output
-        output = calls[0].output.decode("utf-8", "replace").rstrip()
-        last = escape_line(output.rpartition("\n")[2].rpartition("\r")[2])
-        rows += [line(("dim", f"  {last}"))] if last else []
+    if len(rows) == 1:
+        rows += _last_output(calls[0].output)
     return [*view.groups.lookup_rows(), *fold(rows, CALLS_SHOWN_MAX)]
 
 

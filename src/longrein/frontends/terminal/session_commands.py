@@ -247,7 +247,7 @@ def rewind(context: CommandContext, argument: str) -> MaybeAwaitable:
         word = Rewind(target.seq - 1, bool(how), overwrite=how == "all-files")
         return CommandResult(message=word, edit=target.text)
     if not prompts:
-        return notice("nothing was said yet, so there is nothing to go back to")
+        return notice(f"{NOTHING_SAID}, so there is nothing to go back to")
     rows = [
         Row(str(prompt.seq), prompt.text.partition("\n")[0][:300]) for prompt in reversed(prompts)
     ]
