@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import longrein
 from longrein import Session, TurnFailed, UsageError
-from longrein.events import PermissionAsked, Replied, ToolSpec, TurnEnded
+from longrein.events import PermissionAsked, Replied, Text, ToolSpec, TurnEnded
 from longrein.frontends.subcommands import MAIN
 from longrein.models import Failure
 from longrein.sdk import library_words
@@ -310,6 +310,9 @@ async def test_a_missing_await_is_named(here: dict[str, Any]) -> None:
                 await use(read_number())  # type: ignore[operator]
         with pytest.raises(UsageError, match="a message is a text or a list of parts"):
             await session.ask(4)  # type: ignore[arg-type]
+        for empty in ("", " \n", [], [Text("")]):
+            with pytest.raises(UsageError, match="the message is empty"):
+                await session.send(empty)
     with pytest.raises(UsageError, match="tools: read_number is a coroutine, not a tool"):
         await Session.open(ScriptedModel(), tools=[read_number()], **here)  # type: ignore[list-item]
 

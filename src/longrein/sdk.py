@@ -36,6 +36,7 @@ from longrein.agent import (
 )
 from longrein.app import Additions, App, AppSession
 from longrein.app.run_context import read_run_context
+from longrein.app.user_requests import without_blanks
 from longrein.choices import MODES, PermissionMode
 from longrein.events import (
     AnyPart,
@@ -640,11 +641,11 @@ class Session:
 
 
 def _parts(words: str | Sequence[AnyPart]) -> tuple[AnyPart, ...]:
-    if isinstance(words, str):
-        return (Text(words),)
-    given: object = words
+    given: object = [Text(words)] if isinstance(words, str) else words
     if isinstance(given, Sequence) and all(isinstance(part, AnyPart) for part in given):
-        return tuple(given)
+        if parts := without_blanks(given):
+            return parts
+        raise UsageError("the message is empty")
     if isinstance(given, Coroutine):
         given.close()
         raise UsageError("a message is a text, not a coroutine: `await` is missing before it")

@@ -176,6 +176,13 @@ EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'
             f"""stdin: '{{"type":"user","message":1}}' has no text; a line is {EXAMPLE}""",
         ),
         (
+            b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":" "}]}}',
+            (
+                """stdin: '{"type":"user","message":{"role":"user","content":[{"type":…' """
+                f"has no text; a line is {EXAMPLE}"
+            ),
+        ),
+        (
             b'{"type":"user","message":{"role":"user","content":[{"type":"video"}]}}',
             "stdin: a content block of type 'video' cannot be taken; text can",
         ),

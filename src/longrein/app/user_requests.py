@@ -1,11 +1,18 @@
 """Messages by which the user changes an open session, checked in one way for every frontend."""
 
+from collections.abc import Iterable
+
 from longrein.agent.messages import Pin, SetMode, Unpin
 from longrein.context import State
-from longrein.events import UsageError
+from longrein.events import AnyPart, Text, UsageError
 from longrein.events.escape import whole_number
 from longrein.options import MODES
 from longrein.steps.human_text import escape_line
+
+
+def without_blanks(parts: Iterable[AnyPart]) -> tuple[AnyPart, ...]:
+    """Return a message without its blank texts, which providers refuse in every request."""
+    return tuple(part for part in parts if not isinstance(part, Text) or part.text.strip())
 
 
 def mode_message(mode: object) -> SetMode:

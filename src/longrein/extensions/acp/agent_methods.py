@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from acp import RequestError, schema
 from longrein.app import Additions, App
+from longrein.app.user_requests import without_blanks
 from longrein.context.state.quoting import quote_external
 from longrein.events import (
     ATTACHED,
@@ -426,8 +427,8 @@ def parts_of(blocks: Sequence[Any], nonce: str, keep_blob: KeepBlob) -> tuple[An
     The content of resources comes from files, so it is quoted as data. `nonce` is that of the
     session.
     """
-    parts = tuple(_part(block, nonce, keep_blob) for block in blocks)
-    if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
+    parts = without_blanks(_part(block, nonce, keep_blob) for block in blocks)
+    if not parts:
         raise UsageError("the prompt is empty")
     return parts
 

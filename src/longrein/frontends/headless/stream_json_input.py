@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from longrein.app.user_requests import without_blanks
 from longrein.events import ATTACHED, AnyPart, Document, Image, Text, UsageError, decode_json
 from longrein.events.escape import shortened
 from longrein.frontends.headless.control_lines import ControlRequest, ControlResponse
@@ -57,7 +58,7 @@ def parse_line(
         return None  # requests of the program are answered at once, so that none is left to cancel
     if kind != "user":
         raise UsageError(f"stdin: {_short(line)} is no user message; a line is {EXAMPLE}")
-    parts = _parts(data.get("message"), keep)
+    parts = without_blanks(_parts(data.get("message"), keep))
     if not parts:
         raise UsageError(f"stdin: {_short(line)} has no text; a line is {EXAMPLE}")
     how = PRIORITIES.get(data.get("priority", "later"), "queued")
@@ -83,7 +84,7 @@ def _parts(message: Any, keep: Keep | None) -> tuple[AnyPart, ...]:
         else None
     )
     if isinstance(content, str):
-        return (_text(content),) if content.strip() else ()
+        return (_text(content),)
     if not isinstance(content, list):
         return ()
     return tuple(_part(block, keep) for block in content)
