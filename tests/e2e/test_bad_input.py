@@ -445,6 +445,20 @@ def test_a_file_of_git_that_git_would_not_write(path: str, content: str, cli: Cl
     assert [status for status, _ in cli.results()] == ["ok", "ok"]
 
 
+def test_files_of_a_session_that_are_no_files(cli: CliHarness) -> None:
+    cli.plays(says("hello to you"), says("again"))
+    a_session(cli)
+    folder = cli.session_folder()
+    (folder / "high-water-mark").unlink()
+    os.mkfifo(folder / "high-water-mark")
+    assert cli.run("-p", "x", "-c").told() == (0, "again\n", "")
+    (folder / "lock").unlink()
+    (folder / "lock").mkdir()
+    ran = cli.run("sessions", "delete", folder.name)
+    line = f"longrein: {folder} cannot be deleted: Is a directory\n"
+    assert ran.told() == (1, "", line)
+
+
 @pytest.mark.parametrize("flag", ["--system-prompt", "--append-system-prompt"])
 def test_a_flag_in_latin_1(flag: str, cli: CliHarness) -> None:
     cli.plays(says("done"))

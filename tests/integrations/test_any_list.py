@@ -1,8 +1,12 @@
 """Random callers: any list stays paired, fits the window, and has a stable prefix."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import longrein
 from longrein.context import Engine
 from longrein.context.message_list import CLEARS
 from tests.integrations.message_lists import WIRES, Chat, Wire, big, check_paired, tokens
@@ -97,3 +101,27 @@ def test_what_is_sent_is_paired_fits_and_begins_with_what_was_sent(
             assert view[: len(before)] == before
         assert engine.prepare(chat) == view
         before = view
+
+
+@pytest.mark.parametrize("text", ["caf\udce9 x", "\ud83d", "plain"])
+def test_a_text_that_json_cannot_hold_is_taken(text: str) -> None:
+    """A program's tool that reads bytes with `surrogateescape` raised in each later `prepare`."""
+    deep: dict[str, Any] = {}
+    for _ in range(2_000):
+        deep = {"a": deep}
+    chat: list[Any] = [{"role": "user", "content": text}]
+    for number in range(40):
+        call = {
+            "type": "tool_use",
+            "id": f"c{number}",
+            "name": "Read",
+            "input": {"n": text, "d": deep},
+        }
+        result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"{text}\n" * 300}
+        chat += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    engine = longrein.engine(window=12_000, max_output=1_000)
+    for end in range(1, len(chat) + 1, 2):
+        view = engine.prepare(chat[:end])
+    assert view[0] is chat[0]
+    assert view[-1] is chat[-1]
+    assert any(sent is not one for sent, one in zip(view, chat, strict=False)), "it was shortened"

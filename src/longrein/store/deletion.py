@@ -39,7 +39,10 @@ async def delete_session(state_dir: str, session: str, *, wall_us: Callable[[], 
     `SessionBusy` and other `SessionError`.
     """
     folder = existing_folder(state_dir, session)
-    lock = await take_lock(folder, wall_us)
+    try:
+        lock = await take_lock(folder, wall_us)
+    except OSError as error:
+        raise SessionError(f"{folder} cannot be deleted: {error.strerror}") from None
     kept = kept_folder(folder)
     try:
         if store := store_with(folder):

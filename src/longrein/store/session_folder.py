@@ -374,6 +374,8 @@ def _read_holder(descriptor: int) -> LockHolder | None:
 
 # --- High-water mark ------------------------------------------------------------------------------
 
+AT_ONCE = os.O_CLOEXEC | os.O_NONBLOCK
+"""Flags to open a file with no wait for another process, as for a pipe."""
 MARK_FILE = "high-water-mark"
 """File in a session's folder: eight hexadecimal digits of a CRC-32, then the JSON it covers, on
 one line.
@@ -420,7 +422,8 @@ def read_mark(folder: str, *, since_ns: int = 0) -> HighWaterMark | None:
     `since_ns`: time of the last write to the database. A mark written long before that is too old.
     """
     try:
-        with open(f"{folder}/{MARK_FILE}", "rb", buffering=0) as file:
+        path = f"{folder}/{MARK_FILE}"
+        with open(os.open(path, os.O_RDONLY | AT_ONCE), "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
             if status.st_mtime_ns + LAG_NS < since_ns or status.st_size > BYTES_MAX:
                 return None
@@ -441,9 +444,7 @@ def write_mark(folder: str, mark: HighWaterMark, *, durable: bool = False) -> No
     """
     body = _encode(mark)
     with contextlib.suppress(OSError):
-        descriptor = os.open(
-            f"{folder}/{MARK_FILE}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+        descriptor = os.open(f"{folder}/{MARK_FILE}", os.O_WRONLY | os.O_CREAT | AT_ONCE, 0o600)
         try:
             os.pwrite(descriptor, b"%08x%b\n" % (crc32(body), body), 0)
             if durable:

@@ -12,7 +12,12 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage, is_fixed
+from longrein.context.message_list.message_formats import (
+    MessageFormat,
+    NeutralMessage,
+    is_fixed,
+    read_message,
+)
 from longrein.context.state.state import State
 from longrein.events import (
     AnyEvent,
@@ -32,6 +37,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
     call_id,
+    is_too_deep,
 )
 
 LISTED = "listed"
@@ -145,7 +151,7 @@ class Intake:
         for n, one in enumerate(chat):
             if n < len(pairs) and type(one) is dict and pairs[n][0] == one:
                 continue
-            said = self._shape.read(one)
+            said = read_message(self._shape, one)
             self.has_unread = self.has_unread or bool(said.unread) or any(map(is_fixed, said.parts))
             pairs[n : n + 1] = [(copy_containers(one), said)]
         return [said for _, said in pairs]
@@ -326,10 +332,14 @@ class Intake:
 
 
 def copy_containers(one: Any) -> Any:
-    """Copy dicts and lists; share everything else."""
+    """Copy dicts and lists; share everything else, and all that is nested too deep."""
+    return one if is_too_deep(one) else _copy(one)
+
+
+def _copy(one: Any) -> Any:
     if isinstance(one, dict):
-        return {key: copy_containers(value) for key, value in one.items()}
-    return [copy_containers(value) for value in one] if isinstance(one, list) else one
+        return {key: _copy(value) for key, value in one.items()}
+    return [_copy(value) for value in one] if isinstance(one, list) else one
 
 
 def message_digest(said: NeutralMessage) -> str:

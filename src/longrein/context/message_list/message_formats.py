@@ -19,6 +19,7 @@ from longrein.events import (
     UsageError,
     decode_object,
     is_too_deep,
+    storable,
     text_of,
 )
 
@@ -46,6 +47,11 @@ class NeutralMessage(msgspec.Struct, frozen=True):
         None  # Usage of the request that the message answers, where the message holds it
     )
     unread: tuple[Unread, ...] = ()  # Blocks beside the parts that the format does not know
+
+
+def read_message(form: "MessageFormat", one: Any) -> NeutralMessage:
+    """Return the neutral form of a message, with texts that JSON can hold."""
+    return storable(form.read(one))
 
 
 class MessageFormat(Protocol):
@@ -267,7 +273,10 @@ def _other(kind: str, fields: dict[str, Any]) -> AnyPart:
 
 
 def _raw(value: Any) -> str:
-    return msgspec.json.encode(value, enc_hook=str).decode()
+    try:
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    except UnicodeEncodeError:
+        return ascii(value)
 
 
 def _chat_call(call: Any) -> ToolCall:
@@ -285,7 +294,7 @@ def _call(id_: str, name: str, arguments: Any) -> ToolCall:
         return ToolCall(id_, name, None, f"({TOO_DEEP})")
     if isinstance(arguments, dict):
         return ToolCall(id_, name, arguments)
-    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    text = arguments if isinstance(arguments, str) else _raw(arguments)
     return ToolCall(id_, name, parsed(text), text)
 
 

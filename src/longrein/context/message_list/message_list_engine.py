@@ -28,6 +28,7 @@ from longrein.context.message_list.message_formats import (
     DICT_FORMAT,
     MessageFormat,
     NeutralMessage,
+    read_message,
     usage_of,
 )
 from longrein.context.message_list.render import (
@@ -312,7 +313,7 @@ class Engine:
         prefix = self.state.prefix
         if prefix is None:
             nonce = self._environment.nonce or "".join(
-                message_digest(self._shape.read(one))[:4] for one in chat[:2]
+                message_digest(read_message(self._shape, one))[:4] for one in chat[:2]
             )
             self._append(Opened(SCHEMA_VERSION, self._environment.session, nonce, (), ""))
         if prefix is None or (prefix.system, prefix.tools) != (system, specs):
@@ -413,7 +414,7 @@ class Engine:
 
     def _said(self, chat: Sequence[Any]) -> list[NeutralMessage]:
         return [
-            one if one is not None else self._shape.read(chat[n])
+            one if one is not None else read_message(self._shape, chat[n])
             for n, one in enumerate(self._intake.said)
         ]
 

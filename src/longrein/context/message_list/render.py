@@ -12,7 +12,12 @@ import msgspec
 
 from longrein.context.clearing.text_features import is_escaped_line, unescape_lines
 from longrein.context.message_list.intake import TakenMessage
-from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage, is_fixed
+from longrein.context.message_list.message_formats import (
+    MessageFormat,
+    NeutralMessage,
+    is_fixed,
+    read_message,
+)
 from longrein.context.state.request_types import Budget, Item
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_part
@@ -80,7 +85,7 @@ class ListRenderer:
                 "", (summary.handle,), (summary.seqs[0],), summary.key[0], calm=True
             )
             message = self._summaries[summary.handle] = OutgoingMessage(
-                one, taken, self._shape.read(one)
+                one, taken, read_message(self._shape, one)
             )
         return message
 
@@ -124,7 +129,7 @@ class ListRenderer:
             return OutgoingMessage(None, taken, reading)
         handles, seqs = tuple(taken.handles[n] for n in left), tuple(taken.seqs[n] for n in left)
         record = TakenMessage("", handles, seqs, taken.seq, taken.calm)
-        return OutgoingMessage(written, record, self._shape.read(written))
+        return OutgoingMessage(written, record, read_message(self._shape, written))
 
 
 def _summary_starts_at(summary: Item, taken: TakenMessage) -> bool:
