@@ -717,12 +717,9 @@ READ_BY_WHOLE_NUMBER = {
 DIGITS_OF_OWN_NAMES = {
     "workspace/supervisor/process_tree.py",  # names in /proc
     "workspace/sandbox/proxy_forwarder.py",
-    "workspace/supervisor/command_processes.py",
     "workspace/spool_reader.py",  # names that longrein gave
     "workspace/memory_use.py",  # lines of /proc and /sys
     "workspace/command_environment.py",  # at most three digits
-    "store/session_folder.py",
-    "store/snapshot.py",
     "context/fold_notices.py",  # of an event that longrein made
     "frontends/argv.py",  # at most nine digits
     "tools/argument_substitution.py",  # at most four

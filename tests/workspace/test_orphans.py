@@ -215,3 +215,13 @@ def test_an_owner_that_is_ending_is_dead(
     stat = f"{name}) {' '.join(fields)}".encode()
     monkeypatch.setattr(process_tree, "_slurp", lambda _path, _own: stat)
     assert (owner_process(mark) is not None) is lives
+
+
+@pytest.mark.parametrize("number", ["", "x", "-1", "\u00b2", "\u0661", "1" * 16, "1" * 5_000])
+def test_a_mark_that_a_command_wrote_names_nobody(number: str) -> None:
+    """Each start reads the marks of what is left: one of 5,000 digits ended it."""
+    own = process(os.getpid())
+    assert own is not None
+    assert owner_process(f"/{own.pid}.{own.start}") is not None
+    assert owner_process(f"/{number}.{own.start}") is None
+    assert owner_process(f"/{own.pid}.{number}") is None

@@ -556,6 +556,7 @@ def test_one_look_that_finds_nobody_is_not_believed(rest: Tree) -> None:
         (5, b"/9.9.7//1.1.4/", True),
         (5, b"/1.1.6/", False),
         (5, b"/2.1.5/", False),
+        *((5, b"/1.1.%b/" % number, False) for number in (b"", b"x", b"\xc2\xb2", b"1" * 5_000)),
     ],
 )
 def test_what_is_left_of_the_dead_is_told_by_the_numbers_of_its_commands(

@@ -23,7 +23,7 @@ import msgspec
 
 from longrein.atomic_file import flush, replace_file
 from longrein.events import SessionBusy, SessionError, SessionUnknown
-from longrein.events.escape import shortened
+from longrein.events.escape import shortened, whole_number
 from longrein.store.disk_errors import store_failure
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def damaged_databases(folder: str) -> list[str]:
     ends = [name[len(start) :] for name in os.listdir(folder) if name.startswith(start)]
     return [
         os.path.join(folder, f"{start}{number}")
-        for number in sorted(int(end) for end in ends if end.isdigit())
+        for number in sorted(filter(None, map(whole_number, ends)))
     ]
 
 

@@ -14,6 +14,7 @@ from hashlib import blake2b
 import msgspec
 
 from longrein.atomic_file import replace_file
+from longrein.events.escape import whole_number
 from longrein.store.database import LogHash
 from longrein.store.store_port import Snapshot
 
@@ -128,7 +129,9 @@ def _earlier(folder: str) -> dict[int, str]:
     start, end = EARLIER.split("{}")
     names = [name for name in os.listdir(folder) if name.startswith(start) and name.endswith(end)]
     found = {name[len(start) : -len(end)]: name for name in names}
-    return {int(n): os.path.join(folder, name) for n, name in found.items() if n.isdigit()}
+    return {
+        seq: os.path.join(folder, name) for n, name in found.items() if (seq := whole_number(n))
+    }
 
 
 def read_snapshot(

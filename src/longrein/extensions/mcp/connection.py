@@ -229,7 +229,7 @@ class McpConnection:
                 if self._ended.is_set():
                     return
                 self._stale.clear()
-                self.offer = await asyncio.wait_for(self._read_offer(client), self._host.startup_s)
+                self.offer = await asyncio.wait_for(self._read_offer(client), self.startup_s)
                 self._host.changed(self.server.name)
         finally:
             listening.cancel()

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterable
 
 from longrein.workspace.supervisor.command_argv import confined_returncode, signal_name
 from longrein.workspace.supervisor.mount_watch import Plan
-from longrein.workspace.supervisor.process_tree import Process, Tree, descendants, process
+from longrein.workspace.supervisor.process_tree import (
+    Process,
+    Tree,
+    descendants,
+    marked_number,
+    process,
+)
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
 
 NEVER = float("inf")
@@ -140,5 +146,5 @@ class RemainingProcesses(Tree):
 
     def _is_marked(self, environment: bytes) -> bool:
         _, found, rest = environment.partition(self.mark)
-        number = rest.partition(b"/")[0]
-        return bool(found) and number.isdigit() and int(number) <= self._last
+        number = marked_number(rest.partition(b"/")[0])
+        return bool(found) and 0 < number <= self._last

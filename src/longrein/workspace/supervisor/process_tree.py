@@ -45,6 +45,10 @@ def _numbers() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
+DIGITS_MAX = 15
+"""Most digits of a number in a mark."""
+
+
 def process(pid: int, start: int | None = None) -> Process | None:
     """Return a live process of this user; None when it is gone, a zombie, or has another
     `start`.
@@ -59,12 +63,20 @@ def owner_mark() -> str:
     return f"/{os.getpid()}.{own.start if own else 0}"
 
 
+def marked_number(text: str | bytes) -> int:
+    """Return a number of a mark, which a command may have written itself; 0 for any other text.
+
+    Python refuses to read more than 4,300 digits.
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX else 0
+
+
 def owner_process(mark: str) -> Process | None:
     """Return the live process that a mark names, `/<pid>.<start>` with perhaps more behind a
     dot.
     """
-    pid, start, *_ = (*mark.strip("/").split("."), "", "")
-    return process(int(pid), int(start)) if pid.isdecimal() and start.isdecimal() else None
+    pid, start, *_ = map(marked_number, (*mark.strip("/").split("."), "", ""))
+    return process(pid, start) if pid and start else None
 
 
 PF_EXITING = 0x4
