@@ -76,7 +76,7 @@ BUGS = (
     PlantedBug(
         "message not taken from the store",
         "longrein.agent.loop_actions",
-        "        session.take(taken[0])\n        if for_subagent",
+        "        session.take(number)\n        if for_subagent",
         "        if for_subagent",
         "a message is taken once",
     ),
