@@ -31,7 +31,10 @@ def test_what_the_user_takes_back_before_a_killed_rewind_goes_on_is_no_change() 
         Record("end", 2),
         Record("user", 0, made, frozenset({"a"})),
     ]
-    assert changed_at_rest(records[:2]) == changed_at_rest(records) == {"a"}
+    assert changed_at_rest(records[:2], made) == changed_at_rest(records, made) == {"a"}
+    assert changed_at_rest(records, other) == set(), "a command has removed it since"
+    gone = [Record("end", 1, made), Record("user", 0, {}, frozenset({"a"}))]
+    assert changed_at_rest(gone, {}) == {"a"}, "the user has removed it"
     back = Record("between", 0, other, frozenset({"a"}))
-    assert changed_at_rest([*records[2:], back]) == set()
-    assert changed_at_rest([*records, back]) == {"a"}, "it was kept in the earlier rest"
+    assert changed_at_rest([*records[2:], back], made) == set()
+    assert changed_at_rest([*records, back], made) == {"a"}, "it was kept in the earlier rest"

@@ -278,7 +278,7 @@ class RewindStory:
         at_rest = {path for one in later if one.kind in ("user", "between") for path in one.paths}
         not_told = {path for one in later if one.kind == "between" for path in one.paths}
         perhaps = {path for one in later for path in one.paths}
-        kept = changed_at_rest(after_wanted[len(first) :])
+        kept = changed_at_rest(after_wanted[len(first) :], before)
         for path in sorted(after.keys() | before.keys() | wanted.tree.keys()):
             put = named.get(printable(os.path.join(root, path)))
             changed = after.get(path) != before.get(path)
@@ -312,23 +312,26 @@ class RewindStory:
         return records[at + 1 :]
 
 
-def changed_at_rest(records: list[Record]) -> set[str]:
+def changed_at_rest(records: list[Record], now: Picture) -> set[str]:
     """Return the paths that a time without a command has left otherwise than it found them.
 
     Folders are not judged, so a removed one is no change either. What the user took back before a
-    killed rewind went on is none.
+    killed rewind went on is none, and neither is a file that a command has removed since: there is
+    nothing of the user's to keep.
     """
-    found: set[str] = set()
+    found, removed = set[str](), set[str]()
     for at, end in enumerate(records):
         if end.kind == "end":
             rest = [*takewhile(lambda one: one.kind != "end", records[at + 1 :])]
             at_rest = takewhile(lambda one: one.kind in ("user", "task"), rest)
-            changed = different(end.tree, [end, *at_rest][-1].tree)
+            last = [end, *at_rest][-1].tree
+            changed = different(end.tree, last)
+            removed |= changed - last.keys()
             for one in rest:
                 if one.kind == "between":
                     changed -= one.paths - different(end.tree, one.tree)
             found |= {path for path in changed if _kind(end.tree, path) != "folder"}
-    return found
+    return found & (removed | now.keys())
 
 
 def _wait_status(life: Callable[[], Awaitable[None]]) -> int:
