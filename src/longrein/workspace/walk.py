@@ -4,7 +4,7 @@ glob patterns.
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from longrein.events.escape import regular_expression
@@ -45,28 +45,20 @@ def ignores_of(folder: str, outer: Ignores | None) -> Ignores | None:
         data = read(os.path.join(folder, GITIGNORE), GITIGNORE_BYTES_MAX)
     except OSError:
         return outer
-    return Ignores(outer, folder, _ignore_spec(data.decode("utf-8", "surrogateescape")))
+    return Ignores(
+        outer, folder, _ignore_spec(data.decode("utf-8", "surrogateescape").splitlines())
+    )
 
 
-def _ignore_spec(text: str) -> Any:
+def _ignore_spec(lines: Sequence[str]) -> Any:
     """Compile the rules of a `.gitignore`; as for git, a line that is none matches nothing."""
     from pathspec import GitIgnoreSpec
 
-    lines = text.splitlines()
     try:
         return GitIgnoreSpec.from_lines(lines)
     except NO_PATTERN:
-        return GitIgnoreSpec.from_lines(line for line in lines if _is_rule(line))
-
-
-def _is_rule(line: str) -> bool:
-    from pathspec import GitIgnoreSpec
-
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except NO_PATTERN:
-        return False
-    return True
+        specs = map(_ignore_spec, ([line] for line in lines)) if len(lines) > 1 else ()
+        return GitIgnoreSpec([pattern for spec in specs for pattern in spec.patterns])
 
 
 def ignores_above(folder: str) -> Ignores | None:
