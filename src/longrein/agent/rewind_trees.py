@@ -216,9 +216,9 @@ def _plan_root(
         if present == target or full in plan.kept:
             continue
         why = _left_out(path, was) or _left_out(path, now)
-        names = [name for name in (path, valid_text(path), "") if name in foreign]
-        if names:
-            plan.kept[full] = foreign[names[0]]
+        others = foreign.get(path) or foreign.get(valid_text(path)) or foreign.get("")
+        if others:
+            plan.kept[full] = others
         elif why:
             plan.kept[full] = f"{NOT_KEPT}: {why}"
         elif path in ignored:
