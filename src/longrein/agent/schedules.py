@@ -149,11 +149,9 @@ def _values(field: str, name: str, least: int, most: int) -> set[int]:
         words = match.groups("")[:2] if match else ()
         if match is None or any(word.isalpha() and word not in names for word in words):
             raise UsageError(f"{part!r} is no {name}: {USAGE}")
-        ends = [names.index(word) if word.isalpha() else int(f"0{word}") for word in words]
-        first, last = (
-            (least, most) if part[0] == "*" else (ends[0], ends[1] if match[2] else ends[0])
-        )
-        if match[3] and not match[2] and part[0] != "*":
+        ends = [names.index(word) if word.isalpha() else int(word) for word in words if word]
+        first, last = (ends[0], ends[-1]) if ends else (least, most)
+        if match[3] and len(ends) == 1:
             last = most
         if not least <= first <= last <= most or match[3] == "0":
             raise UsageError(f"{part!r} is no {name}: it is from {least} to {most}")

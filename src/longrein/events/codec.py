@@ -136,7 +136,7 @@ def storable(value: S) -> S:
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
         return msgspec.json.decode(valid_text(text), type=type(value))
     except RecursionError:
-        return value  # the caller drops what is nested too deep
+        pass  # the caller drops what is nested too deep
     return value
 
 

@@ -90,7 +90,7 @@ def parse_key(text: str) -> tuple[str, ...]:
 def _one_key(word: str) -> tuple[str, ...]:
     *modifiers, base = word.replace("--", "-minus").split("-") if word != "-" else ["-"]
     base = "-" if base == "minus" else base
-    wrong = set(modifiers) - {"ctrl", "alt", "shift"} or len(set(modifiers)) < len(modifiers)
+    wrong = len({*modifiers} & {"ctrl", "alt", "shift"}) < len(modifiers)
     if wrong or (base not in _NAMED and len(base) != 1):
         raise ValueError("is no key; write it as ctrl-g, alt-enter, shift-tab or f5")
     alt = ("escape",) if "alt" in modifiers else ()
@@ -113,7 +113,7 @@ def _with_modifiers(base: str, *, ctrl: bool, shift: bool) -> str:
         return "s-tab"
     if (ctrl or shift) and base in ("tab", "enter", "backspace", "space"):
         raise ValueError("is no key that terminals can tell")
-    return ("c-" if ctrl else "") + ("s-" if shift else "") + name
+    return "c-" * ctrl + "s-" * shift + name
 
 
 def chosen_keys(settings: Settings) -> dict[str, Sequence[str]]:
