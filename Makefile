@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs pictures demo bench load simulate kill soak rewind planted measures race trust fleet mutants structure clean library clients site release
+.PHONY: help test check format docs pictures demo bench load simulate kill soak rewind rot planted measures race trust fleet mutants structure clean library clients site release
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -159,6 +159,9 @@ kill: .venv/ready  ## kill longrein inside commands, rewinds, checkpoints, forks
 
 soak: .venv/ready  ## work for hundreds of requests in one session: window, memory and old contents hold; SEEDS=N SEED=FIRST
 	$(PY) -m tests.load.soak $(CAMPAIGN)
+
+rot: .venv/ready  ## overwrite bytes at cells and pages of a session's database: no loss goes untold; SEEDS=N SEED=FIRST
+	$(PY) -m tests.load.rot $(CAMPAIGN)
 
 planted: .venv/ready  ## plant known bugs and count the seeds until the campaigns find them; SEEDS=N at most for each
 	$(PY) -m tests.load.planted_bugs $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS))

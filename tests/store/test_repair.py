@@ -9,6 +9,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -32,6 +33,17 @@ from tests.store.fixtures import (
     stored_log,
     text_in,
 )
+from tests.support.rot import (
+    PATTERNS,
+    Place,
+    copy_of,
+    database,
+    is_silent,
+    make_session,
+    places,
+    read_session,
+)
+from tests.support.rot import overwrite as overwrite_place
 
 pytestmark = pytest.mark.anyio
 
@@ -307,19 +319,39 @@ async def test_damage_outside_the_entries_is_met_by_a_write_and_mended_at_the_ne
         await add(log, [entry(LAST + 1)])
 
 
-@pytest.mark.parametrize("place", range(4096, 12 * 4096, 3333))
-async def test_wherever_it_is_hit_it_opens_to_a_beginning_or_says_so(
-    state: Path, place: int
+PLACES_EACH = 5
+
+
+@pytest.mark.parametrize("size", [20, 300])
+async def test_wherever_rot_hits_what_was_acknowledged_is_there_or_its_loss_is_told(
+    tmp_path: Path, size: int
 ) -> None:
-    overwrite(state, place, b"\xff" * 64)
-    try:
-        log = await reopen(state)
-    except StoreDamaged:
-        assert (folder(state) / "log.sqlite.damaged-1").exists()
-        return
-    assert all(is_as_written(one) for one in log.entries)
-    assert seqs(log) == list(range(1, len(log.entries) + 1))
-    await log.close()
+    """A thousand further places: `make rot`."""
+    whole, random = tmp_path / "whole", Random(size)
+    await make_session(whole, size, size, subagent=False)
+    intact = await read_session(copy_of(whole, tmp_path / "intact"))
+    assert (len(intact.entries), intact.told) == (size, "")
+    for kind, of_kind in places(database(whole)).items():
+        for n, place in enumerate(random.sample(of_kind, min(PLACES_EACH, len(of_kind)))):
+            rotten = copy_of(whole, tmp_path / f"{kind} {n}")
+            overwrite_place(database(rotten), place, PATTERNS[n % len(PATTERNS)])
+            assert not is_silent(await read_session(rotten), intact), place
+            shutil.rmtree(rotten)
+
+
+@pytest.mark.parametrize("seq", [3, 12, 19, 20])
+async def test_an_entry_whose_key_became_larger_than_those_behind_it_hides_none(
+    tmp_path: Path, seq: int
+) -> None:
+    """An ascending read ends there; a descending one begins at the last entry."""
+    await make_session(tmp_path, 1, 20, subagent=False)
+    key = bytes([0xA0, *[0x80] * 4, seq])  # 1 << 40 | seq as a variable-length integer
+    at = database(tmp_path).read_bytes().index(key)
+    overwrite_place(database(tmp_path), Place(at, "key"), b"\xff" * 5)
+    found = await read_session(tmp_path)
+    assert len(found.entries) == (19 if seq == 20 else 20)
+    lost = "the last 1 of its 20 entries" if seq == 20 else "lost in between: entry"
+    assert lost in found.told or "all 20 entries were kept" in found.told
 
 
 async def test_reading_a_folder_one_may_not_write(tmp_path: Path) -> None:

@@ -4,7 +4,15 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 
 from longrein.store.blobs import BlobDamaged, read_blob_file
-from longrein.store.database import ROOT, SELECT_ROWS, Row, entry_key, entry_seq, is_sound_row
+from longrein.store.database import (
+    ROOT,
+    SELECT_ROWS,
+    Row,
+    entry_key,
+    entry_seq,
+    is_sound_row,
+    last_key,
+)
 from longrein.store.disk_errors import is_damage
 from longrein.store.reader import FIRST_KEYS, FIRST_ROWS, folder_of_blob, shared_entries
 
@@ -19,12 +27,14 @@ def read_checked_rows(
     """Iterate the rows of session `number` from seq `first` on.
 
     `shared`: last entry that a fork shares with its original and that is not among the rows.
-    Raises `LogDamage` at the first row that is missing or damaged.
+    Raises `LogDamage` at the first row that is missing or damaged, and if the last row that an
+    ascending read finds is not the last row: the B-tree is out of order.
     """
     query = f"{SELECT_ROWS} WHERE key > ? AND key < ? ORDER BY key"
     try:
+        last = entry_seq(last_key(connection, number))
         rows = connection.execute(query, (entry_key(number, first - 1), entry_key(number + 1, 0)))
-        yield from check_rows(rows, (folder,), first, shared)
+        yield from check_rows(rows, (folder,), first, last, shared)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
@@ -32,9 +42,10 @@ def read_checked_rows(
 
 
 def check_rows(
-    rows: Iterable[Row], folders: Sequence[str], first: int, shared: int = 0
+    rows: Iterable[Row], folders: Sequence[str], first: int, last: int, shared: int = 0
 ) -> Iterator[Row]:
-    """Pass on `rows` of one session while they are intact and without a gap, from seq `first` on.
+    """Pass on `rows` of one session while they are intact and without a gap, from seq `first` to
+    seq `last` at least.
 
     `shared`: entries 2 to there are not among the rows. Raises `LogDamage` at the first row that is
     missing or damaged.
@@ -49,6 +60,8 @@ def check_rows(
             raise LogDamage(problem)
         yield row
         expected += 1
+    if expected <= last:
+        raise LogDamage(f"entry {expected} is missing")
 
 
 def row_problem(row: Row, folders: Sequence[str]) -> str:

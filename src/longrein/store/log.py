@@ -210,9 +210,9 @@ class SessionLog:
         reader = Reader(os.path.dirname(os.path.dirname(self.folder)), self.session)
         whose = ""
         try:
-            for part, rows, first in self._unread(reader, unread, last_number):
+            for part, rows, first, last in self._unread(reader, unread, last_number):
                 whose = part
-                for _ in check_rows(rows, reader.folders, first):
+                for _ in check_rows(rows, reader.folders, first, last):
                     if self._closing.is_set():
                         return ""
         except (LogDamage, StoreDamaged) as damage:
@@ -231,18 +231,20 @@ class SessionLog:
 
     def _unread(
         self, reader: Reader, unread: int, last_number: int
-    ) -> Iterator[tuple[str, Iterator[Row], int]]:
-        """Iterate (whose, rows, first seq) of what `_check` reads."""
+    ) -> Iterator[tuple[str, Iterator[Row], int, int]]:
+        """Iterate (whose, rows, first seq, last seq) of what `_check` reads."""
         first = 1
         if unread and reader.source.sources()[1:] and reader.source.shares is not None:
             to = min(unread, reader.source.shares.seq)
-            yield "the log", reader.rows(0, 1), 1
-            yield ORIGINAL, reader.rows(1, to), 2
+            yield "the log", reader.rows(0, 1), 1, 1
+            yield ORIGINAL, reader.rows(1, to), 2, to
             first = to + 1
-        yield "the log", reader.rows(first - 1, unread) if unread >= first else iter(()), first
+        if unread >= first:
+            yield "the log", reader.rows(first - 1, unread), first, unread
         for number in range(ROOT + 1, last_number + 1):
             own = reader.session_reader(number)
-            yield "the log of a subagent", own.rows_of(number, 0, SEQ_MAX), own.first
+            rows = own.rows_of(number, 0, SEQ_MAX)
+            yield "the log of a subagent", rows, own.first, own.tail()[0]
 
     # --- Subagents, history and snapshots
 
@@ -261,7 +263,8 @@ class SessionLog:
     def _child(self, session: str, shares: int) -> "SessionLog":
         number = self.reader.number_of(session) or self._shared.number_for(session)
         reader = self.reader.session_reader(number)
-        rows = list(check_rows(reader.rows_of(number, 0, SEQ_MAX), reader.folders, reader.first))
+        stored = reader.rows_of(number, 0, SEQ_MAX)
+        rows = list(check_rows(stored, reader.folders, reader.first, reader.tail()[0]))
         if rows:
             shares = reader.first - 1
         else:

@@ -433,15 +433,26 @@ class Reader:
                 after = end
 
     def rows_of(self, number: int, after: int, to: int, batch: int = BATCH_ROWS) -> Iterator[Row]:
-        """Iterate the rows of session `number` alone, after seq `after` up to `to`."""
+        """Iterate the rows of session `number` alone, after seq `after` up to `to`.
+
+        Raises `StoreDamaged` if a descending read finds a row behind the last one of the
+        ascending read: the B-tree is out of order.
+        """
         query = f"{SELECT_ROWS} WHERE key >= ? AND key <= ? ORDER BY key LIMIT ?"
+        newest = "SELECT key FROM entries WHERE key >= ? AND key <= ? ORDER BY key DESC LIMIT 1"
         for source, first, last in self._source.parts(number, after + 1, to):
             key, end = entry_key(number, first), entry_key(number, last)
-            while rows := source.all(query, key, end, batch):
+            known = 0
+            while True:
+                rows = source.all(query, key, end, batch)
+                if not rows and known >= key:
+                    raise StoreDamaged(f"entry {entry_seq(key)} in {source.folder} is missing")
                 yield from rows
+                key = rows[-1][0] + 1 if rows else key
                 if len(rows) < batch:
-                    break
-                key = rows[-1][0] + 1
+                    (known,) = source.one(newest, key, end) or (0,)
+                    if known < key:
+                        break
 
     def of_kind(self, *kinds: str, after: int = 0) -> Iterator[Entry]:
         """Iterate entries behind seq `after` whose events have these stored types, newest

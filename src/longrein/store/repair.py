@@ -172,9 +172,13 @@ def _open(
 def _compare_with_mark(database: Database, summary: LogSummary, notes: list[str]) -> None:
     """Report what was lost since the last high-water mark, and bring the mark in line with the
     log.
+
+    Raises `LogDamage` where the pages are out of order: they may still hold what was lost.
     """
     mark = database.mark
     lost = _find_losses(mark, database.connection, database.folder)
+    if lost and database.connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+        raise LogDamage("its pages are out of order")
     summary.last_message = max(summary.last_message, mark.message)
     if lost:
         inbox = lost.pop(0, (0, 0))
@@ -246,7 +250,7 @@ def _checked_log(
     if last < shared:
         why = ""
         try:
-            for row in check_rows(reader.rows(last, shared), reader.folders, last + 1):
+            for row in check_rows(reader.rows(last, shared), reader.folders, last + 1, shared):
                 last = entry_seq(row[0])
                 yield row
         except (LogDamage, SessionError) as error:

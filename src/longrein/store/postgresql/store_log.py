@@ -50,7 +50,8 @@ def _summarize_log(address: str, folder: str) -> LogSummary:
             summary.rows = None
             summary.size = summary.hash.seq
         try:
-            for row in check_rows(reader.rows(summary.size), reader.folders, summary.size + 1):
+            first, last = summary.size + 1, reader.tail()[0]
+            for row in check_rows(reader.rows(summary.size), reader.folders, first, last):
                 summary.add(row)
         except LogDamage as damage:
             raise StoreDamaged(
