@@ -87,8 +87,8 @@ def test_what_a_confined_hook_may_not_make_is_moved_away(cli: CliHarness) -> Non
     )
     cli.plays(calls(TOUCH), says("done"))
     ran = cli.run("-p", "go", BYPASS)
-    assert "which is run or obeyed later: it was moved to " in ran.err
-    assert f"new, and obeyed later: {cli.project}/AGENTS.md (coding agents)" in ran.err
+    assert "after a hook: a confined command may not make files that are run or obeyed" in ran.err
+    assert f"obeyed later by the program named: {cli.project}/AGENTS.md (coding agents" in ran.err
     assert not (cli.project / ".claude/settings.json").exists()
 
 

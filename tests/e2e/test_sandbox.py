@@ -3,9 +3,11 @@ none works.
 """
 
 import json
+from typing import Any
 
 import pytest
 
+from longrein.events import TaskEnded
 from longrein.workspace.sandbox import landlock
 
 from .harness import CliHarness, bash, calls, needs_bubblewrap, needs_sandbox, says
@@ -74,6 +76,37 @@ def test_settings_that_a_command_made_are_moved_away_and_told(cli: CliHarness) -
     assert (status, f"{cli.project}/.mcp.json (now {cli.state}" in told) == ("ok", True)
     assert not (cli.project / ".mcp.json").exists()
     assert (cli.project / "notes").exists()
+
+
+WAITS = "while [ ! -e go ]; do sleep 0.05; done"
+
+
+@needs_sandbox
+@pytest.mark.parametrize("rung", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        (f"echo x > .envrc; {WAITS}", {"timeout": 300}),
+        (f"{WAITS}; echo x > .envrc", {"timeout": 300}),
+        (f"echo x > .envrc; {WAITS}", {"run_in_background": True}),
+        (f"{WAITS}; echo x > .envrc", {"run_in_background": True}),
+    ],
+    ids=["before its limit", "after its limit", "at its start", "at its end"],
+)
+def test_what_a_command_in_the_background_made_is_told_by_its_call_or_its_end(
+    cli: CliHarness, command: str, more: dict[str, Any], rung: str
+) -> None:
+    if rung == "landlock":
+        if LACKING:
+            pytest.skip(LACKING)
+        broken_program(cli)
+    cli.plays(calls(bash(command, **more)), calls(bash("touch go")), says("so"), says("so"))
+    assert cli.run("-p", "x", "--permission-mode", "acceptEdits").code == 0
+    assert not (cli.project / ".envrc").exists()
+    ends = [one.event.cause for one in cli.entries() if isinstance(one.event, TaskEnded)]
+    told = [text for text in (*ends, *(text for _, text in cli.results())) if ".envrc (now" in text]
+    assert len(told) == 1
+    assert told[0].count(f"{cli.project}/.envrc (now {cli.state}") == 1
 
 
 @needs_bubblewrap

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from longrein.agent.current_rules import current_rules
+from longrein.agent.current_rules import confines, current_rules
 from longrein.agent.network_questions import NetworkQuestions
+from longrein.events import TaskStarted
 from longrein.workspace import Confinement
-from longrein.workspace.sandbox import SessionSandbox
+from longrein.workspace.sandbox import SandboxReport, SessionSandbox
 
 if TYPE_CHECKING:
     from longrein.agent.session import Session
@@ -51,9 +52,23 @@ class SessionConfinement(msgspec.Struct):
             others_run = any(now.ended is None for now in tasks)
             deps.sandbox.begin(deps.workspace.roots, others_run=others_run)
 
-    def end(self) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
+    def end(self) -> None:
         deps = self.session.deps
-        return deps.sandbox.end(deps.workspace.roots) if deps.sandbox is not None else ((), ())
+        if deps.sandbox is not None:
+            deps.sandbox.end(deps.workspace.roots)
+
+    def take_report(self) -> SandboxReport:
+        sandbox = self.session.deps.sandbox
+        return sandbox.take_report() if sandbox is not None else SandboxReport()
+
+
+def report_of_task(session: "Session", started: TaskStarted) -> str:
+    """Return what the sandbox finds at the end of a background command; '' for nothing."""
+    deps = session.deps
+    if deps.sandbox is None or not confines(deps.sandbox) or started.outside_sandbox:
+        return ""
+    deps.sandbox.look(deps.workspace.roots)
+    return "; ".join(deps.sandbox.take_report().lines())
 
 
 def confine(

@@ -490,17 +490,12 @@ class SessionHooks(SessionPart):
                     problem=f"the sandbox could not be set up: {error.strerror or error}"
                 )
             finally:
-                moved, new = sandbox.end()
+                sandbox.end()
         finally:
             if files is not None:
                 files.remove(env_file)
-        for path, to in moved:
-            where = f"it was moved to {visible(to)}" if to else "it could not be moved away"
-            self.session.notice(
-                f"a confined hook made {visible(path)}, which is run or obeyed later: {where}"
-            )
-        for path, by in new:
-            self.session.notice(f"new, and obeyed later: {visible(path)} ({by})")
+        for line in sandbox.take_report().lines():
+            self.session.notice(f"after a hook: {line}")
         return output
 
     def _is_confined(self, hook: Hook) -> bool:

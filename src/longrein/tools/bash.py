@@ -14,6 +14,7 @@ from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean, cut_head, cut_tail, size_words
 from longrein.tools.tool_port import BackgroundedCommand, Outcome, ShellCommand, ToolContext
 from longrein.workspace import CommandExit, CommandSpec
+from longrein.workspace.sandbox import SandboxReport
 
 # --- Output of a running command: both ends in memory, the whole in a blob ------------------------
 
@@ -183,9 +184,13 @@ async def Bash(
     except asyncio.CancelledError:
         came = CommandExit(None, cause="interrupt")
     finally:
-        moved, new = sandbox.end() if sandbox is not None else ((), ())
+        if sandbox is not None:
+            sandbox.end()
+    report = sandbox.take_report() if sandbox is not None else SandboxReport()
+    made = [f"[{line}]" for line in report.lines()]
     if isinstance(came, BackgroundedCommand):
-        return Outcome.of(background_message(came, output.so_far(), limit_s))
+        message = background_message(came, output.so_far(), limit_s)
+        return Outcome.of("\n".join((message, *made)))
     cwd_note, facts = folder_change(context, came)
     stopped = ""
     if sandbox is not None and (came.code or "|" in command):
@@ -196,8 +201,7 @@ async def Bash(
         exit_note(came, context.options, limit_s),
         cwd_note,
         refused or stopped,
-        moved_note(moved),
-        new_files_note(new),
+        *made,
     )
     note = "\n".join(filter(None, notes))
     parts = output.parts(one_line(description or command)[:80], note)
@@ -255,7 +259,7 @@ _STOPPED_NETWORK = re.compile(
     rb"unreachable|ENETUNREACH|EAI_AGAIN|ENOTFOUND"
     rb"|no such host|nodename nor servname|failed to lookup address|unable to connect|dns error"
 )
-REFUSALS_SHOWN = NEW_FILES_SHOWN = 5
+REFUSALS_SHOWN = 5
 _LEAVE = "outside_sandbox asks the user to run it without"
 
 
@@ -294,26 +298,6 @@ def sandbox_note(printed: bytes, *, network: str, failed: bool = True) -> str:
     if failed and any(word in printed for word in _STOPPED_CALL):
         return f"[the sandbox may have caused this; {_LEAVE}]"
     return ""
-
-
-def moved_note(moved: Sequence[tuple[str, str]]) -> str:
-    """Return a line about protected files that a confined command made."""
-    if not moved:
-        return ""
-    shown = ", ".join(
-        f"{one_line(path)} ({'now ' + one_line(to) if to else 'still there'})" for path, to in moved
-    )
-    return (
-        "[a confined command may not make files that are run or obeyed later, so they were "
-        f"moved away: {shown}]"
-    )
-
-
-def new_files_note(new: Sequence[tuple[str, str]]) -> str:
-    """Return a line about new files that programs obey later; '' for none."""
-    shown = ", ".join(f"{one_line(path)} ({by})" for path, by in new[:NEW_FILES_SHOWN])
-    more = f" and {len(new) - NEW_FILES_SHOWN} more" if len(new) > NEW_FILES_SHOWN else ""
-    return f"[new, and obeyed later by the program named: {shown}{more}]" if new else ""
 
 
 def background_message(kept: BackgroundedCommand, printed: str, limit_s: float) -> str:

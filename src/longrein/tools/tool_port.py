@@ -14,6 +14,7 @@ from longrein.permissions import Hook
 from longrein.settings_schema import ToolOptions
 from longrein.store import BlobWriter, HistoryReader, SearchResult
 from longrein.workspace import CommandExit, Confinement, ReplayableSink, Workspace
+from longrein.workspace.sandbox import SandboxReport
 
 # --- Subagents: the port that `agent` implements --------------------------------------------------
 
@@ -293,12 +294,12 @@ class SandboxPort(Protocol):
         """Note the start of a confined command."""
         ...
 
-    def end(self) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
-        """Note its end.
+    def end(self) -> None:
+        """Note its end, or that it goes on in the background; look for files that it made."""
+        ...
 
-        Returns (path, place where it was moved) of protected files that it made, and (path, what
-        obeys it) of other new files that are obeyed later.
-        """
+    def take_report(self) -> SandboxReport:
+        """Return once what `end` has found. It belongs into the result of the call."""
         ...
 
 

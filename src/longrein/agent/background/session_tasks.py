@@ -12,6 +12,7 @@ import msgspec
 
 from longrein.agent.background.output_excerpts import last_lines
 from longrein.agent.background.stall_detector import StallDetector
+from longrein.agent.confinement import report_of_task
 from longrein.agent.dependencies import below
 from longrein.agent.messages import TaskOver
 from longrein.agent.session import Session
@@ -260,6 +261,9 @@ class SessionTasks:
         """Note how a task ended; it is appended with the next ends."""
         now = self.host.state.tasks.get(event.task)
         if now is None or now.ended is None:  # else the loss was found twice
+            made = report_of_task(self.host, now.started) if now is not None else ""
+            cause = "; ".join(filter(None, (event.cause, made)))
+            event = msgspec.structs.replace(event, cause=cause)
             self._ends[event.task] = event
             self._show(event)
         self.unseat(event.task)

@@ -110,7 +110,7 @@ def ended_task(event: TaskEnded, started: TaskStarted | None) -> list[Line]:
 def _task_facts(task: TaskEnded | TaskView, elapsed_s: float, *more: str) -> str:
     return joined(
         translate(f"exit code {task.code}") if task.code else "",
-        escape_line(translate(task.cause)) if task.state != "done" else "",
+        escape_line(translate(task.cause)),
         human_text.elapsed(elapsed_s),
         human_text.size(task.size_bytes) if task.size_bytes else "",
         *more,

@@ -341,11 +341,15 @@ class MissingPaths:
         return ""
 
     def end(self) -> list[tuple[str, str]]:
-        """Note a command's end; move away what has come.
+        """Note a command's end, and `look`."""
+        self._running = max(0, self._running - 1)
+        return self.look()
+
+    def look(self) -> list[tuple[str, str]]:
+        """Move away what has come.
 
         Returns (path, its new place; '' if it could not be moved) of each.
         """
-        self._running = max(0, self._running - 1)
         moved = []
         listing = Listing()
         self._before |= dict.fromkeys(self._new_with_endings(listing), "")
@@ -582,11 +586,9 @@ class RestoredPaths(MissingPaths):
         self._kept |= {path: one for path, one in kept.items() if not is_inside(path, written)}
         self._folders |= {path for path in folders if not is_inside(path, written)}
 
-    def end(self) -> list[tuple[str, str]]:
-        """Note a command's end; put back what has changed. Returns (path, place of the changed
-        version) of each.
-        """
-        changed = super().end()
+    def look(self) -> list[tuple[str, str]]:
+        """Put back what has changed. Returns (path, place of the changed version) of each."""
+        changed = super().look()
         for folder in sorted(self._folders):
             changed += self._put_folder_back(folder)
             inner = (path for path in _entries(folder) if os.path.dirname(path) == folder)

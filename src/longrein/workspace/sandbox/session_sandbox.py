@@ -11,6 +11,7 @@ from zlib import crc32
 
 import msgspec
 
+from longrein.events.escape import one_line
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace.files import is_inside, places_of, spellings
 from longrein.workspace.sandbox.bubblewrap import (
@@ -77,6 +78,35 @@ def image_problem(options: SandboxOptions, rung: Rung) -> str:
     return ""
 
 
+NEW_FILES_SHOWN = 5
+
+
+class SandboxReport(msgspec.Struct, frozen=True):
+    """Files that confined commands made and that programs run or obey later."""
+
+    moved: tuple[tuple[str, str], ...] = ()
+    """(path, its new place; '' if it is still there) of each protected path that had to be moved
+    away.
+    """
+    new: tuple[tuple[str, str], ...] = ()
+    """(path, what obeys it) of each other new file."""
+
+    def lines(self) -> list[str]:
+        """Return the lines for the model and the user."""
+        moved = ", ".join(
+            f"{one_line(path)} ({'now ' + one_line(to) if to else 'still there'})"
+            for path, to in self.moved
+        )
+        new = ", ".join(f"{one_line(path)} ({by})" for path, by in self.new[:NEW_FILES_SHOWN])
+        more = len(self.new) - NEW_FILES_SHOWN
+        new += f" and {more} more" if more > 0 else ""
+        why = "a confined command may not make files that are run or obeyed later"
+        return [
+            *([f"{why}, so they were moved away: {moved}"] if moved else []),
+            *([f"new, and obeyed later by the program named: {new}"] if new else []),
+        ]
+
+
 class SessionSandbox:
     """The sandbox of a session and its subagents."""
 
@@ -98,6 +128,7 @@ class SessionSandbox:
         """
 
         self._options, self._folder = options, os.path.join(folder, "sandbox")
+        self._unreported = SandboxReport()
         self._state_dir, self._environ = os.path.realpath(state_dir), environ
         self._roots = tuple(roots)
         self.home = os.path.realpath(home)
@@ -373,14 +404,30 @@ class SessionSandbox:
         self.missing.accept(written)
         self.new_files.accept(written)
 
-    def end(self, roots: Sequence[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        """Note a command's end.
+    def end(self, roots: Sequence[str]) -> None:
+        """Note a command's end, also of one that goes on in the background. See `look`."""
+        self._add(self.missing.end(), roots)
 
-        Returns (path, its new place; '' if it is still there) of each protected path that had to
-        be moved away, and (path, what obeys it) of each other new file that is obeyed later.
+    def look(self, roots: Sequence[str]) -> None:
+        """Move protected files away that a command has made; note other files that are obeyed.
+
+        What was found waits for `take_report`, so that no way out of a call loses it.
         """
+        self._add(self.missing.look(), roots)
+
+    def take_report(self) -> SandboxReport:
+        """Return once what was found. The caller puts it into the result of a call, or the end of
+        a task.
+        """
+        report, self._unreported = self._unreported, SandboxReport()
+        return report
+
+    def _add(self, moved: Sequence[tuple[str, str]], roots: Sequence[str]) -> None:
         between = [(path, MADE_BETWEEN) for path in self.missing.take_between()]
-        return self.missing.end(), [*between, *self.new_files.end(roots)]
+        self._unreported = SandboxReport(
+            (*self._unreported.moved, *moved),
+            (*self._unreported.new, *between, *self.new_files.end(roots)),
+        )
 
     def _make_folders(self) -> None:
         from longrein.workspace.sandbox.landlock import filter_bytes
