@@ -1,10 +1,10 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs pictures demo bench load simulate kill soak rewind rot planted measures race trust fleet mutants structure clean library clients site release
+.PHONY: help test test-all check format docs pictures demo bench load simulate kill soak rewind rot planted measures race trust fleet mutants structure clean library clients site release
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | expand -t 10
 
 # $(call install,ARGUMENTS): `pip install ARGUMENTS` into .venv, with uv if it is installed. A lock names every package, so it is
 # installed with --no-deps: nothing is resolved anew, and a newer release of a package changes nothing.
@@ -25,17 +25,26 @@ endef
 	$(call install,--no-deps -e .)
 	@touch $@
 
-# Four workers also on two cores: many tests wait for other processes. Python keeps what it has compiled, also where
-# the environment forbids it: otherwise each worker compiles all tests, 15 s each.
-test: export PYTHONDONTWRITEBYTECODE =
-test: .venv/ready  ## run the test suite
-	$(PY) -m pytest -n 4 --dist worksteal
+# Python keeps what it has compiled, also where the environment forbids it: otherwise each worker of the suite compiles
+# all tests, 15 s each.
+export PYTHONDONTWRITEBYTECODE =
 
-check: .venv/ready  ## check format, lint, types and layers
+# Four workers also on two cores: many tests wait for other processes.
+PYTEST := $(PY) -m pytest -n 4 --dist worksteal -m "not scan"
+
+test: .venv/ready  ## run every test function; of a dear one only the rows that fit (tests/costs.tsv)
+	$(PYTEST) --sample
+
+test-all: .venv/ready  ## run every case once, and write tests/costs.tsv
+	$(PYTEST) --write-costs
+
+check: .venv/ready  ## check format, lint, types, layers, budget, and what only reads the source
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	.venv/bin/lint-imports
+	$(PY) -m benchmarks.budget
+	$(PY) -m pytest -m scan
 
 .venv/library: requirements-library.lock .venv/ready
 	@echo "make: installing the agent frameworks for the tests of longrein.integrations (up to two minutes, once)"

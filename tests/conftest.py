@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.costs import TestCosts
 from tests.seeds import TIMES
 
 if TYPE_CHECKING:
@@ -40,6 +41,15 @@ signal.signal(
 )  # `nohup` and many CI runners have them ignored, which longrein respects
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--sample", action="store_true", help="run the rows that fit, by costs.tsv")
+    parser.addoption("--write-costs", action="store_true", help="write costs.tsv")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(TestCosts(config))
 
 
 @pytest.fixture(scope="session")

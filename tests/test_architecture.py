@@ -18,6 +18,8 @@ import pytest
 
 from longrein.tools import own_tools
 
+pytestmark = pytest.mark.scan
+
 SRC = Path(__file__).parent.parent / "src" / "longrein"
 FILES = sorted(SRC.rglob("*.py"))
 

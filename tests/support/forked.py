@@ -31,6 +31,8 @@ from pathlib import Path
 from pkgutil import iter_modules, walk_packages
 from typing import Any, NoReturn
 
+import psutil
+
 ROOT = Path(__file__).parent.parent.parent
 NOT_PRELOADED = ("__main__", "extensions", "integrations", "testing")
 """Parts of longrein that few runs import, and the program itself."""
@@ -121,6 +123,15 @@ class ForkedProcess(subprocess.Popen[bytes]):
         return self.returncode
 
 
+def forked_cpu_s() -> float:
+    """Return the CPU seconds of the forks that have ended."""
+    return sum(sum(psutil.Process(pid).cpu_times()[2:4]) for pid in _forking)
+
+
+_forking: list[int] = []
+"""The process that forks, once it was started."""
+
+
 @cache
 def _parent() -> socket.socket:
     """Start the process that forks; it ends when this one closes the socket."""
@@ -128,7 +139,7 @@ def _parent() -> socket.socket:
     for one in (ours, theirs):
         one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * REQUEST_BYTES_MAX)
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/nonexistent"}
-    subprocess.Popen(
+    forking = subprocess.Popen(
         [sys.executable, str(Path(__file__)), str(theirs.fileno())],
         env=env,
         cwd="/",
@@ -136,6 +147,7 @@ def _parent() -> socket.socket:
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
+    _forking.append(forking.pid)
     theirs.close()
     return ours
 
