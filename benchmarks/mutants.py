@@ -1,7 +1,7 @@
 """Mutation test of the suite: share of sampled one-line bugs in `src/longrein` that a test notices.
 
     python -m benchmarks.mutants [--count 200] [--seed 1] [--workers 2] [--map FOLDER]
-                                [--tests PATH …] [--sources PATH …]
+                                [--tests PATH …] [--sources PATH …] [--sampled]
 
 1. The suite runs once under `coverage`, which notes the tests that run each line, child processes
    included.
@@ -14,7 +14,8 @@
 Everything happens in copies below a temporary folder. `--map` keeps the notes of step 1 for further
 seeds. `--tests` takes a part of the suite, and draws from the lines that it runs. `--sources` draws
 from the files whose paths begin so; `promises` stands for those that keep the user's files and
-machine safe, with their tests.
+machine safe, with their tests. `--sampled` judges each killed mutant once more, by the tests
+that `make test` runs.
 """
 
 import argparse
@@ -29,7 +30,7 @@ import sys
 import tempfile
 import venv
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from operator import itemgetter
@@ -352,15 +353,27 @@ def within(seconds: float, tests: Mapping[str, float]) -> list[str]:
     return chosen[: max(1, sum(took <= seconds for took in sums))]
 
 
+def sampled_tests(python: Path, folder: Path) -> set[str]:
+    """Return the cases that `make test` runs."""
+    run_tests(python, folder, ["--collect-only", "--sample", "-o", "addopts="], None)
+    printed = (folder / "output").read_text(encoding="utf-8").splitlines()
+    return {line for line in printed if "::" in line}
+
+
 def judge(
-    mutant: Mutant, python: Path, folder: Path, lines: Mapping[int, Mapping[str, float]]
+    mutant: Mutant,
+    python: Path,
+    folder: Path,
+    lines: Mapping[int, Mapping[str, float]],
+    among: Set[str] | None = None,
 ) -> str:
-    """Return 'killed', 'survived' or 'not run' for one mutant."""
-    tests = dict(
-        pair
+    """Return 'killed', 'survived' or 'not run' for one mutant, by the tests in `among` if given."""
+    tests = {
+        test: seconds
         for line in range(mutant.line, mutant.line_end + 1)
-        for pair in lines.get(line, {}).items()
-    )
+        for test, seconds in lines.get(line, {}).items()
+        if among is None or test in among
+    }
     if not tests:
         return "not run"
     file = folder / "copy" / "src" / mutant.path
@@ -387,6 +400,7 @@ def main() -> None:
     parser.add_argument("--map", type=Path, help="folder that keeps the map of lines to tests")
     parser.add_argument("--tests", nargs="*", default=[], help="files or folders of tests")
     parser.add_argument("--sources", nargs="*", default=[], help="files to change, by their start")
+    parser.add_argument("--sampled", action="store_true", help="judge by `make test`, too")
     options = parser.parse_args()
     if options.sources == ["promises"]:
         options.sources, options.tests = PROMISES, options.tests or list(PROMISE_TESTS)
@@ -424,10 +438,15 @@ def report(
     options.count = min(options.count, len(places))
     sample = random.Random(options.seed).sample(places, options.count)
 
+    sampled = sampled_tests(*free.queue[0]) if options.sampled else set[str]()
+
     def one(mutant: Mutant) -> str:
         copy = free.get()
         try:
             result = judge(mutant, *copy, lines.get(mutant.path, {}))
+            if sampled and result == "killed":
+                quickly = judge(mutant, *copy, lines.get(mutant.path, {}), sampled)
+                result = result if quickly == "killed" else "only whole"
         finally:
             free.put(copy)
         if result != "killed":
@@ -438,7 +457,7 @@ def report(
                 .partition("\n")[0]
             )
             print(
-                f"{result:9} {mutant.path}:{mutant.line} {mutant.kind}: {old[:50]} -> "
+                f"{result:10} {mutant.path}:{mutant.line} {mutant.kind}: {old[:50]} -> "
                 f"{mutant.text[:50]}",
                 flush=True,
             )
@@ -446,7 +465,9 @@ def report(
 
     with ThreadPoolExecutor(options.workers) as pool:
         counts = Counter(pool.map(one, sample))
-    killed = counts["killed"]
+    killed = counts["killed"] + counts["only whole"]
+    if sampled:
+        print(f"{counts['killed']} of the {killed} killed mutants by `make test`")
     print(
         f"{killed} of {options.count} mutants killed ({killed / options.count:.1%}), "
         f"{counts['survived']} survived, "
