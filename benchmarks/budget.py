@@ -97,7 +97,7 @@ def base() -> str:
     main itself the commit before.
     """
     found = git("merge-base", "HEAD", "origin/main").strip()
-    return found if found != git("rev-parse", "HEAD").strip() else "HEAD~1"
+    return found if found not in ("", git("rev-parse", "HEAD").strip()) else "HEAD~1"
 
 
 def modules_at(commit: str, paths: Iterable[str]) -> dict[str, int]:

@@ -3,13 +3,11 @@ programs in front of a command.
 """
 
 import string
-from types import SimpleNamespace
 
 import msgspec
 import pytest
-import tree_sitter
 
-from longrein.permissions import PartFacts, Verdict, bash_parser, read_command, read_folders
+from longrein.permissions import PartFacts, Verdict, read_command, read_folders
 from longrein.permissions.bash_parser import Word
 from longrein.permissions.command_rules import exact_rule, suggest_part_rule
 from longrein.permissions.rule_evaluation import (
@@ -845,18 +843,3 @@ def test_a_command_that_would_run_what_was_left_for_it_is_asked_about() -> None:
 def test_a_flag_grants_what_a_yes_grants() -> None:
     assert flag_rule("Edit(src/**)") == "Edit(src/[!.]*)"
     assert flag_rule("Bash(make *)") == "Bash(make *)"
-
-
-def test_the_grammar_is_found_without_its_package_and_with_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The module inside the package is no promise of the package's."""
-
-    def tree() -> str:
-        parser = tree_sitter.Parser(tree_sitter.Language(bash_parser._language()))
-        return str(parser.parse(b"for a in $(ls *); do rm -- $a >x; done").root_node)
-
-    found = tree()
-    monkeypatch.setattr(bash_parser, "PathFinder", SimpleNamespace(find_spec=lambda *_: None))
-    assert tree() == found
-    assert "command_substitution" in found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from longrein.agent.current_rules import confines, current_rules
+from longrein.agent.current_rules import current_rules
 from longrein.agent.network_questions import NetworkQuestions
 from longrein.events import TaskStarted
 from longrein.workspace import Confinement
@@ -62,13 +62,14 @@ class SessionConfinement(msgspec.Struct):
         return sandbox.take_report() if sandbox is not None else SandboxReport()
 
 
-def report_of_task(session: "Session", started: TaskStarted) -> str:
+def report_of_task(
+    sandbox: SessionSandbox | None, roots: Sequence[str], started: TaskStarted
+) -> str:
     """Return what the sandbox finds at the end of a background command; '' for nothing."""
-    deps = session.deps
-    if deps.sandbox is None or not confines(deps.sandbox) or started.outside_sandbox:
+    if sandbox is None or not sandbox.rung.confines or started.outside_sandbox:
         return ""
-    deps.sandbox.look(deps.workspace.roots)
-    return "; ".join(deps.sandbox.take_report().lines())
+    sandbox.look(roots)
+    return "; ".join(sandbox.take_report().lines())
 
 
 def confine(

@@ -261,7 +261,9 @@ class SessionTasks:
         """Note how a task ended; it is appended with the next ends."""
         now = self.host.state.tasks.get(event.task)
         if now is None or now.ended is None:  # else the loss was found twice
-            made = report_of_task(self.host, now.started) if now is not None else ""
+            deps, made = self.host.deps, ""
+            if now is not None:
+                made = report_of_task(deps.sandbox, deps.workspace.roots, now.started)
             cause = "; ".join(filter(None, (event.cause, made)))
             event = msgspec.structs.replace(event, cause=cause)
             self._ends[event.task] = event

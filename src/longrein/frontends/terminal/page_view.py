@@ -128,11 +128,6 @@ class PageView:
     def _last_top(self) -> int:
         return max(len(self._rows) - self._height, 0)
 
-    @property
-    def shows_all(self) -> bool:
-        """True if the last row is visible."""
-        return self.top >= self._last_top
-
     def _status(self, width: int) -> Line:
         if self.typing is not None:
             return line(("you", "/"), self.typing, ("dim", translate("  Enter finds, Esc leaves")))
