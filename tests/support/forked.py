@@ -125,7 +125,9 @@ class ForkedProcess(subprocess.Popen[bytes]):
 
 def forked_cpu_s() -> float:
     """Return the CPU seconds of the forks that have ended."""
-    return sum(sum(psutil.Process(pid).cpu_times()[2:4]) for pid in _forking)
+    with suppress(psutil.Error):  # it has ended
+        return sum(sum(psutil.Process(pid).cpu_times()[2:4]) for pid in _forking)
+    return 0.0
 
 
 _forking: list[int] = []

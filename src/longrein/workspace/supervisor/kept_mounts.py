@@ -10,8 +10,8 @@ Standard library only: the supervisor loads this module.
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections import namedtuple
+from collections.abc import Callable
 
 from longrein.workspace.supervisor.mount_process import encode_plan, open_mount_namespace
 from longrein.workspace.supervisor.mount_watch import MountWatch, Plan
@@ -22,12 +22,10 @@ KEPT_S = 60.0
 """Seconds for which mounts are kept: they keep file systems busy."""
 
 
-class _Kept(NamedTuple):
-    number: int
-    """Stands for a process in the watch."""
-    namespace: int
-    """Open descriptor; -1 after the first command of its plan."""
-    identities: Sequence[tuple[int, ...]]
+_Kept = namedtuple("_Kept", "number namespace identities")
+"""Number that stands for a process in the watch, open descriptor (-1 after the first command of its
+plan), and what tells the files of the plan from others.
+"""
 
 
 class KeptMounts:
@@ -51,15 +49,17 @@ class KeptMounts:
             self._keep(name, _Kept(next(self._numbers), -1, ()))
             return -1
         identities = plan.identities()
-        if known.namespace >= 0 and known.identities == identities:
-            return known.namespace
+        namespace: int = known.namespace
+        if namespace >= 0 and known.identities == identities:
+            return namespace
         self._drop(name, known)
         if self._namespace < 0:
             return -1
-        made = _Kept(next(self._numbers), open_mount_namespace(name, self._namespace), identities)
+        namespace = open_mount_namespace(name, self._namespace)
+        made = _Kept(next(self._numbers), namespace, identities)
         self._keep(name, made)
         self._watch.add(made.number, plan, lambda: self._drop(name, made))
-        return made.namespace
+        return namespace
 
     def _keep(self, name: bytes, made: _Kept) -> None:
         while len(self._kept) >= PLANS_MAX:

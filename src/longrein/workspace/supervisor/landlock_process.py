@@ -14,9 +14,12 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, NoReturn
 
 from longrein.workspace.supervisor.openat import open_real
+
+TYPE_CHECKING = False  # `typing` is slow to import, and the supervisor starts with each session
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 EXECUTE = 1 << 0
 WRITE_FILE = 1 << 1
@@ -80,7 +83,7 @@ def open_ruleset(rules: Mapping[str, int]) -> int:
     return ruleset
 
 
-def _add_rule(libc: Any, ruleset: int, path: str, rights: int) -> None:
+def _add_rule(libc: "Any", ruleset: int, path: str, rights: int) -> None:
     try:
         opened = open_real(path, os.O_PATH)  # a link may have come into it since the plan
     except OSError:
@@ -173,7 +176,7 @@ def _become(
     ends: tuple[int, int, int],
     report: int,
     failure: int,
-) -> NoReturn:
+) -> "NoReturn":
     """Turn the forked child into the command; tell the parent what fails."""
     path, words, env = program
     try:
@@ -246,7 +249,7 @@ def helper_words(python: str, plan: str) -> list[str]:
     return program_words(python, "landlock_process", plan, "--")
 
 
-def main() -> NoReturn:
+def main() -> "NoReturn":
     """Confine this process by the plan in a descriptor and run the command behind `--`."""
     command = sys.argv[3:]
     try:
@@ -262,7 +265,7 @@ def main() -> NoReturn:
 
 
 @cache
-def c_library() -> Any:
+def c_library() -> "Any":
     """Return the C library."""
     import ctypes
 

@@ -13,9 +13,9 @@ import socket
 import stat
 import struct
 import sys
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn
 
 from longrein.workspace.supervisor.landlock_process import (
     c_library,
@@ -24,6 +24,10 @@ from longrein.workspace.supervisor.landlock_process import (
     start_prepared,
 )
 from longrein.workspace.supervisor.openat import IS_FOLDER, open_beneath
+
+TYPE_CHECKING = False  # `typing` is slow to import, and the supervisor starts with each session
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 WRITE = "write"
 READ = "read"
@@ -59,13 +63,10 @@ _SET_STRING, _CREATE = 1, 6
 _MODES = {EMPTY: b"0755", CLOSED: b"0000"}
 
 
-class Mount(NamedTuple):
-    """A mount. Paths are absolute and were real when the plan was made."""
-
-    kind: str
-    path: str
-    source: str
-    """What is mounted there; '' for an empty folder."""
+Mount = namedtuple("Mount", "kind path source")
+"""A mount. Paths are absolute and were real when the plan was made. The source is what is mounted
+there; '' for an empty folder.
+"""
 
 
 def encode_plan(mounts: Sequence[Mount]) -> bytes:
@@ -210,7 +211,7 @@ def renew_mounts(mounts: Sequence[Mount]) -> None:
             _attach(libc, top, mount, tree)
 
 
-def _empty_file(libc: Any) -> int:
+def _empty_file(libc: "Any") -> int:
     """Return a mount of a file that cannot be read."""
     folder = _empty_folder(libc, b"0700")
     os.close(os.open("none", os.O_CREAT | os.O_WRONLY, 0o000, dir_fd=folder))
@@ -220,7 +221,7 @@ def _empty_file(libc: Any) -> int:
     return tree
 
 
-def _source(libc: Any, top: int, mount: Mount) -> int | None:
+def _source(libc: "Any", top: int, mount: Mount) -> int | None:
     """Return a descriptor of what is to be mounted; None for a link and for a missing file that is
     not hidden.
     """
@@ -244,7 +245,7 @@ def _source(libc: Any, top: int, mount: Mount) -> int | None:
     return tree
 
 
-def _empty_folder(libc: Any, mode: bytes) -> int:
+def _empty_folder(libc: "Any", mode: bytes) -> int:
     system = int(checked(libc.syscall(_FSOPEN, b"tmpfs", 1)))
     try:
         for key, value in ((b"mode", mode), (b"size", b"4096k")):
@@ -255,7 +256,7 @@ def _empty_folder(libc: Any, mode: bytes) -> int:
         os.close(system)
 
 
-def _attach(libc: Any, top: int, mount: Mount, tree: int) -> None:
+def _attach(libc: "Any", top: int, mount: Mount, tree: int) -> None:
     """Mount at the path; the place for it is made where it lies in an empty folder."""
     is_folder = stat.S_ISDIR(os.fstat(tree).st_mode)
     try:
@@ -310,7 +311,7 @@ def _make_link(top: int, mount: Mount) -> None:
 
 
 def _set_attributes(
-    libc: Any, mount: int, attributes: int, *, cleared: int = 0, alone: bool = False
+    libc: "Any", mount: int, attributes: int, *, cleared: int = 0, alone: bool = False
 ) -> None:
     """Set and clear attributes of a mount and, unless it is meant alone, of all mounts in it."""
     wanted = struct.pack("=QQQQ", attributes, cleared, 0, 0)
@@ -368,7 +369,7 @@ def helper_words(python: str, plan: str) -> list[str]:
     return program_words(python, "mount_process", plan)
 
 
-def main() -> NoReturn:
+def main() -> "NoReturn":
     """Make the mounts of a plan and become the program in the other arguments."""
     words = sys.argv[2:]
     try:

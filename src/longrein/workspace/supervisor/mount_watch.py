@@ -12,10 +12,10 @@ import stat
 import struct
 import sys
 import termios
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import NamedTuple
 
 from longrein.workspace.supervisor.landlock_process import c_library, checked
 from longrein.workspace.supervisor.mount_process import (
@@ -42,12 +42,8 @@ _EVENT = struct.Struct("iIII")
 EVENT_BYTES = 1 << 16
 
 
-class Plan(NamedTuple):
-    """Mounts of a command."""
-
-    mounts: Sequence[Mount]
-    inner: Sequence[Mount]
-    """Those in folders that the command may change."""
+class Plan(namedtuple("Plan", "mounts inner")):
+    """Mounts of a command; the inner ones are in folders that the command may change."""
 
     def identities(self, *more: str) -> Sequence[tuple[int, ...]]:
         """Return what tells the files at its paths, and at the paths `more`, from others that may
@@ -64,13 +60,10 @@ def _plan_of(encoded: bytes) -> Plan:
     return Plan(mounts, [one for one in mounts if one.kind != EMPTY and _is_inner(one, mounts)])
 
 
-class _Watched(NamedTuple):
-    pid: int
-    """The sandbox's program, outside the namespaces of the command."""
-    mounts: Sequence[Mount]
-    """Mounts in folders that the command may change."""
-    drop: Callable[[], None] | None
-    """Gives up a sandbox that still waits for its command; None for a running command."""
+_Watched = namedtuple("_Watched", "pid mounts drop")
+"""The sandbox's program, outside the namespaces of the command; mounts in folders that the command
+may change; what gives up a sandbox that still waits for its command, None for a running command.
+"""
 
 
 class MountWatch:

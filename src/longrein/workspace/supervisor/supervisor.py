@@ -2,9 +2,9 @@
 
 import os
 import socket
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
 from errno import EMFILE, ESTALE, ETIMEDOUT
-from typing import TYPE_CHECKING, NamedTuple
 
 from longrein.workspace.supervisor.channel import VERSION, Channel
 from longrein.workspace.supervisor.command_argv import LANDLOCK, MOUNTS, close, sandbox_mark
@@ -29,6 +29,7 @@ from longrein.workspace.supervisor.process_tree import (
 from longrein.workspace.supervisor.task_processes import Context, Tasks
 from longrein.workspace.supervisor.warm_sandbox import WarmSandbox
 
+TYPE_CHECKING = False  # `typing` is slow to import, and the supervisor starts with each session
 if TYPE_CHECKING:
     from longrein.workspace.supervisor.write_traces import Listener, WriteTraces
 
@@ -39,16 +40,8 @@ WARM_S = 60.0
 """Seconds for which a sandbox waits for its command: it keeps file systems busy."""
 
 
-class _Start(NamedTuple):
-    """A process to start; fields as in `do_start`."""
-
-    command: str | list[str]
-    shell: str
-    cwd: str
-    env: dict[str, str]
-    confinement: tuple[list[str], str] | None
-    stdin: bool
-    traced: bool
+_Start = namedtuple("_Start", "command shell cwd env confinement stdin traced")
+"""A process to start; fields as in `do_start`."""
 
 
 class _Ends:

@@ -18,9 +18,9 @@ import os
 import select
 import socket
 import struct
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from longrein.workspace.supervisor.landlock_process import c_library, checked
 from longrein.workspace.supervisor.pipes import Loop
@@ -48,18 +48,13 @@ _QUESTION = struct.Struct("=QIIiIQ6Q")
 _ANSWER = struct.Struct("=QqiI")
 
 
-class _Call(NamedTuple):
-    """A system call that writes."""
+_Call = namedtuple("_Call", "paths flags moves follows", defaults=(-1, False, False))
+"""A system call that writes.
 
-    paths: Sequence[tuple[int, int]]
-    """(argument with the folder, argument with the path); -1 for the current folder, or for the
-    path of an open file.
-    """
-    flags: int = -1
-    """Argument with the flags of `open`: without one of `_WRITES` the call only reads."""
-    moves: bool = False
-    follows: bool = False
-    """True if a link at the end of the path is followed."""
+paths: (argument with the folder, argument with the path) of each; -1 for the current folder, or for
+the path of an open file. flags: argument with the flags of `open`; without one of `_WRITES` the
+call only reads. follows: whether a link at the end of the path is followed.
+"""
 
 
 _PATH, _AT = ((-1, 0),), ((0, 1),)
