@@ -63,9 +63,9 @@ def _dispatch(parsed: Parsed, load_app: Callable[[], App]) -> int:
     if parsed.command is not MAIN or values.keys() & {"help", "version", "print", "plain"}:
         first_frame.close()
     if values.get("help"):
-        from longrein.frontends.help_page import help_page
+        from longrein.frontends.help_page import help_columns, help_page
 
-        return _show(help_page(parsed.command, _columns()))
+        return _show(help_page(parsed.command, help_columns()))
     if values.get("version"):
         return _show(f"longrein {__version__}\n")
     if parsed.command is MAIN:
@@ -111,13 +111,6 @@ def with_stdin(prompt: str, read: Callable[[float | None], bytes], *, needed: bo
 def _show(text: str) -> int:
     show(text)
     return 0
-
-
-def _columns() -> int:
-    try:
-        return min(os.get_terminal_size(1).columns or 100, 120)
-    except OSError:
-        return 100
 
 
 def open_missing_streams(fds: Sequence[int] = (0, 1, 2)) -> None:

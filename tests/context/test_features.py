@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.context.clearing.text_features import (
-    arguments_of,
     call_content,
     features,
     identifiers,
@@ -18,6 +17,7 @@ from longrein.context.clearing.text_features import (
     tool_class,
     touched_paths,
 )
+from longrein.events import decode_object
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_many_lines_are_read_as_each_of_them_is(lines: list[str]) -> None:
     ],
 )
 def test_what_a_call_does(tool: str, arguments: str, kind: str, paths: tuple[str, ...]) -> None:
-    parsed = arguments_of(arguments)
+    parsed = decode_object(arguments)
     assert (tool_class(kind_of_name(tool), parsed), touched_paths(parsed)) == (kind, paths)
 
 

@@ -2,7 +2,6 @@
 of flags.
 """
 
-import os
 from collections.abc import Sequence
 
 from longrein import __version__
@@ -15,7 +14,7 @@ from longrein.frontends.command_lookup import (
     known_commands,
     reserved,
 )
-from longrein.frontends.help_page import EXIT_CODES, help_page
+from longrein.frontends.help_page import EXIT_CODES, help_columns, help_page
 from longrein.frontends.stdio import show
 from longrein.frontends.subcommands import MAIN
 from longrein.options import MAIN_GROUPS
@@ -41,7 +40,7 @@ def help(_place: object, words: Sequence[str], *, man: bool = False) -> int:  # 
     if man:
         show(man_page())
     else:
-        show(help_page(_command(words[0]) if words else MAIN, _columns()))
+        show(help_page(_command(words[0]) if words else MAIN, help_columns()))
     return 0
 
 
@@ -56,13 +55,6 @@ def _command(word: str) -> Command:
         f"no command {word!r}; "
         + (f"did you mean {near}?" if near else "`longrein help` lists them")
     )
-
-
-def _columns() -> int:
-    try:
-        return min(os.get_terminal_size(1).columns or 100, 120)
-    except OSError:
-        return 100
 
 
 # --- Man page -------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from longrein.config.frontmatter import split_frontmatter
 from longrein.config.hook_files import hooks_in_head
 from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home
+from longrein.config.skill_files import is_folder
 from longrein.config.user_environment import config_dir, read_bounded
 from longrein.events import UsageError, decode_json
 from longrein.events.escape import one_line, shortened
@@ -467,17 +468,10 @@ def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
     except OSError:
         return
     for entry in entries:
-        if _is_folder(entry):
+        if is_folder(entry):
             yield from _walk(entry.path, depth - 1, walked) if depth else ()
         elif entry.name.endswith(".md") and not entry.name.startswith("."):
             yield entry.path
-
-
-def _is_folder(entry: "os.DirEntry[str]") -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
 
 
 def _content(path: str, inside: str) -> tuple[dict[str, Any], str]:

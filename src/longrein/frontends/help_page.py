@@ -1,5 +1,7 @@
 """The help pages of longrein and its commands, from the tables of flags."""
 
+import os
+
 from longrein.extension_points import Command, Flag
 from longrein.frontends.command_lookup import known_commands
 from longrein.frontends.subcommands import MAIN
@@ -14,6 +16,14 @@ EXIT_CODES = (
     ("75", "trouble with the provider: worth trying again"),
     ("130, 143", "ended by Ctrl-C, by SIGTERM"),
 )
+
+
+def help_columns() -> int:
+    """Return the columns of a help page: those of the terminal, at most 120; 100 without one."""
+    try:
+        return min(os.get_terminal_size(1).columns or 100, 120)
+    except OSError:
+        return 100
 
 
 _EXAMPLES = (

@@ -22,7 +22,7 @@ from longrein.events import (
     ToolResult,
     ToolSpec,
     ToolTraits,
-    decode_json,
+    decode_object,
 )
 from longrein.events.escape import whole_number
 from longrein.models.failures import error_text, kind_of_error_event, limit_tokens
@@ -532,8 +532,4 @@ def list_chunks(opening: bytes, fragments: Sequence[bytes]) -> list[bytes]:
 
 def json_fields(raw: str) -> dict[str, Any]:
     """Fields of the JSON object in `raw`; empty if `raw` holds no object."""
-    try:
-        value = decode_json(raw)
-    except msgspec.DecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
+    return decode_object(raw) or {}

@@ -17,7 +17,6 @@ from longrein.context.clearing.text_features import (
     DisplayState,
     ItemRecord,
     SourceItem,
-    arguments_of,
     class_of,
     features,
     is_partial_read,
@@ -27,6 +26,7 @@ from longrein.context.clearing.text_features import (
     touched_paths,
 )
 from longrein.context.clearing.text_index import TextIndexCache
+from longrein.events import decode_object
 
 IDLE_STEPS = (1, 2, 3, 5, 8, 13, 21, 34, 55, 90, 150)
 """Numbers of idle requests after which an item is valued again."""
@@ -89,7 +89,7 @@ class NeedsMemory(msgspec.Struct, array_like=True):
             not piece.output or self.items[self.fresh[0]].piece.request != piece.request
         ):
             self._finish_reply()
-        arguments = arguments_of(piece.arguments) if piece.kind == "call" else None
+        arguments = decode_object(piece.arguments) if piece.kind == "call" else None
         record = ItemRecord(
             n, piece, class_of(piece), piece.request + piece.output, tokens=piece.tokens
         )

@@ -173,15 +173,6 @@ def strings_in(value: Any) -> Iterator[str]:
             yield from strings_in(inner)
 
 
-def arguments_of(text: str) -> dict[str, Any] | None:
-    """Return the arguments of a call; None when they are not a JSON object."""
-    try:
-        value = decode_json(text)
-    except msgspec.DecodeError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def call_content(text: str) -> str:
     """Return the strings in a call's arguments, joined by newlines; the raw text when it is not
     JSON.

@@ -36,7 +36,7 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
     call_id,
-    decode_json,
+    decode_object,
     is_too_deep,
 )
 
@@ -224,10 +224,7 @@ def _call(name: str, call: ForeignCall) -> ToolCall:
     received = ""
     if isinstance(given, str):
         received = clean(given)
-        try:
-            given = decode_json(received or "{}")
-        except msgspec.DecodeError:
-            given = None
+        given = decode_object(received or "{}")
     if not isinstance(given, dict) or is_too_deep(given):
         return ToolCall(
             name, clean(call.name) or "unknown", None, received or str(given)[:TEXT_CHARS_MAX]

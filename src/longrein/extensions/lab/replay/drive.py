@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
-import msgspec
-
 from longrein.context import (
     Budget,
     Clear,
@@ -47,7 +45,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
     call_id,
-    decode_json,
+    decode_object,
 )
 from longrein.extensions.lab.replay.plain_policies import (
     PLAIN,
@@ -193,7 +191,7 @@ class PolicyReplay:
             return False
         call = call_id(asked, sum(isinstance(part, ToolCall) for part in parts))
         self._calls[item.call or call] = call
-        parts.append(ToolCall(call, item.name, _arguments(item.text), item.text))
+        parts.append(ToolCall(call, item.name, decode_object(item.text), item.text))
         return True
 
     # --- Decisions of the policy ------------------------------------------------------------------
@@ -245,14 +243,6 @@ class PolicyReplay:
 def _todo(given: Any) -> Todo:
     named = given if isinstance(given, dict) else {"content": given}
     return Todo(str(named.get("content", "")), str(named.get("status", "pending")))
-
-
-def _arguments(text: str) -> dict[str, object] | None:
-    try:
-        value = decode_json(text)
-    except msgspec.DecodeError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 NAMES = (*POLICIES, *PLAIN)

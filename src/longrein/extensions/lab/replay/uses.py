@@ -6,12 +6,12 @@ is another kind: the model must have it whole, in one place.
 """
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from longrein.context import call_content, features
-from longrein.events import decode_json
+from longrein.events import decode_object
 from longrein.extensions.lab.replay.recording import Item, Recording
 
 _LINE_NUMBER = re.compile(r"^\s*\d+(?:→|\t|\||:|- )\s?", re.MULTILINE)
@@ -109,11 +109,8 @@ def _edits(recording: Recording) -> list[list[EditUse]]:
 
 
 def _old_texts(arguments: str) -> list[str]:
-    try:
-        value: Any = decode_json(arguments)
-    except msgspec.DecodeError:
-        return []
-    if not isinstance(value, dict):
+    value = decode_object(arguments)
+    if value is None:
         return []
     more = value.get("edits")
     edits = [
