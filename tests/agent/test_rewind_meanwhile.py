@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +20,7 @@ from longrein.settings_schema import SandboxOptions
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rung import find_rung
 from tests.agent.disk_harness import Clock, Script, turn
+from tests.agent.test_rewind_checkpoints import BrokenStore
 from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
 from tests.seeds import seeds
 from tests.timeouts import until
@@ -117,35 +117,28 @@ async def test_only_what_the_command_wrote_is_undone(
 
 @pytest.mark.parametrize("failing", ["before", "after", "before after"])
 async def test_the_trace_tells_whose_change_it_was_after_a_checkpoint_that_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+    tmp_path: Path, failing: str
 ) -> None:
-    harness = ConfinedHarness(tmp_path)
+    harness, broken = ConfinedHarness(tmp_path), tmp_path / "broken"
+    store = BrokenStore(harness.state / "kept", broken)
+    harness.opener = lambda: SessionCheckpoints(store, 64 << 20)  # type: ignore[method-assign]
     for name in ("mine", "notes"):
         (harness.tree / name).write_text("0")
-    look, keep = SessionCheckpoints._look, SessionCheckpoints.keep
-    fails, moments = set(failing.split()), [""]
-
-    async def keep_at(self: Any, when: str, calls: Any = ()) -> Any:
-        moments[0] = when
-        return await keep(self, when, calls)
-
-    async def look_or_fail(self: Any, touched: list[str], **how: Any) -> Any:
-        if moments[0] in fails:
-            return "", {}, "git: exit code -9"
-        return await look(self, touched, **how)
-
     script = Script(*turns([[], ["echo 1 > a"], [held("echo 1 > mine")], ["echo 1 > b"]]))
     async with harness.session(script) as session:
         await turn(session, "begin")
         await turn(session, "go on")
-        monkeypatch.setattr(SessionCheckpoints, "keep", keep_at)
-        monkeypatch.setattr(SessionCheckpoints, "_look", look_or_fail)
+        if "before" in failing:
+            broken.touch()
         running = asyncio.create_task(turn(session, "go on"))
         await until((harness.tree / "begun0").exists)
+        broken.unlink(missing_ok=True)
+        if "after" in failing:
+            broken.touch()
         (harness.tree / "notes").write_text("of the user")
         (harness.tree / "go0").touch()
         await running
-        fails.clear()
+        broken.unlink(missing_ok=True)
         await turn(session, "go on")
         assert await back(session, harness.ends()[0]) == [f"notes {WHY}"]
         assert (harness.tree / "mine").read_text() == "0"
