@@ -284,10 +284,10 @@ def test_an_editor_that_goes_away_in_a_turn_leaves_a_whole_session(
             case "eof":
                 raw.process.stdin.close()  # type: ignore[union-attr]
             case "gone":
-                for pipe in (1, 0):
-                    raw.process._transport.get_pipe_transport(pipe).close()  # type: ignore[attr-defined]
+                raw.out_pipe.close()  # type: ignore[union-attr]
+                raw.process.stdin.close()  # type: ignore[union-attr]
             case "closed":
-                raw.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+                raw.out_pipe.close()  # type: ignore[union-attr]
                 await asyncio.sleep(0.1)  # the loop closes it in a step of its own
                 raw.send("session/list")
             case _:

@@ -73,6 +73,23 @@ async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only
         assert [path.name for path in harness.tree.iterdir()] == ["old"]
 
 
+@pytest.mark.parametrize("edited_after", [1, 2, 3, 4])
+async def test_a_file_that_the_agent_wrote_and_somebody_else_changed_is_kept(
+    tmp_path: Path, edited_after: int
+) -> None:
+    harness = CheckpointHarness(tmp_path)
+    commands = [["write a=1"], ["echo 1 > b"], ["echo 2 > b"], ["write c=1"]]
+    async with harness.session(Script(*turns([[], *commands]))) as session:
+        await turn(session, "begin")
+        for number in range(1, 5):
+            await turn(session, "go on")
+            if number == edited_after:
+                (harness.tree / "a").write_text("of the user")
+        kept = await back(session, harness.ends()[0])
+        assert kept == ["a it was changed since by somebody else"]
+        assert picture(harness.tree).keys() == {"a"}
+
+
 async def test_edits_before_the_first_command_are_undone_with_it(tmp_path: Path) -> None:
     harness = CheckpointHarness(tmp_path)
     commands = ["write a=1", "write b=1", "echo 2 > b; echo 2 > c"]

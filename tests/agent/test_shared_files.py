@@ -110,7 +110,7 @@ async def test_readers_share_writers_exclude_and_nobody_overtakes() -> None:
     for name in ("r3", "r4", "w2", "late", "other"):
         await ring.goes(name)
     assert (await ring.settle()).endswith("-r3 -r4 +w2 -w2 +late -late -other")
-    assert ring.locks._paths == {}
+    await ring.locks.take([("/a", True), ("/b", True)])
 
 
 @given(
@@ -157,7 +157,7 @@ def test_any_agents_any_paths_any_cancellings(
         done = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(one is None or isinstance(one, asyncio.CancelledError) for one in done)
         assert set(range(len(agents))) - cut <= set(ended)
-        assert locks._paths == {}
+        await locks.take([(path, True) for path in "abc"])
 
     asyncio.run(main())
 

@@ -95,11 +95,9 @@ def whole(*, background: bool = False) -> MemoryDisk:
 def cut_after(disk: MemoryDisk, writes: int) -> SubagentHarness:
     """A harness on the disk as it was after so many transactions."""
     harness = staged()
-    harness.disk.writes = disk.writes[:writes]
-    harness.disk.committed = writes
-    harness.disk._entries = {}
-    for write in harness.disk.writes:
-        harness.disk._keep(write)
+    harness.disk.writes = [*disk.writes]
+    harness.disk.reopen(writes=writes)
+    harness.disk.kill()
     return harness
 
 

@@ -62,9 +62,11 @@ def test_B8_two_hundred_tasks_that_end_while_one_request_runs_are_each_told_once
         for _ in range(count // 50)
     ]
     model = ScriptedModel(
-        *(says(*batch) for batch in batches), says("waiting"), says("all are over")
+        *(says(*batch) for batch in batches),
+        says("waiting"),
+        says("all are over"),
+        wait=lambda: harness.clock.sleep(60 if not model.steps[1:] else 0),
     )
-    model._wait = lambda: harness.clock.sleep(60 if not model.steps[1:] else 0)
     one_turn(harness, model)
     assert Counter(end.task for end in harness.of(TaskEnded)) == Counter(
         f"b{n}" for n in range(1, count + 1)

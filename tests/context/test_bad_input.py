@@ -134,9 +134,9 @@ class Smaller(Provider):
     real: int = 8_000
     tells: bool = True
 
-    def _answer(self, request: Request, tokens: int) -> Answer:
+    def answer(self, request: Request, tokens: int) -> Answer:
         if tokens <= self.real:
-            return super()._answer(request, tokens)
+            return super().answer(request, tokens)
         self.overflows += 1
         return Failure(
             "overflow", f"{tokens} tokens", 400, limit_tokens=self.real if self.tells else 0

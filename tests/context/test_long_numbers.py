@@ -4,7 +4,6 @@ import pytest
 
 from longrein.context.clearing.text_index import TextIndex
 from longrein.context.state.command_results import read_tests
-from longrein.context.summary.grounding_check import _spellings
 from longrein.events import Text, ToolEnded, positive_number
 from longrein.events.escape import whole_number
 from longrein.frontends.terminal.input_completion import Pastes
@@ -95,8 +94,6 @@ def test_figures_of_a_result(kind: str, arguments: dict[str, object], text: str)
 
 
 def test_other_texts() -> None:
-    assert {*_spellings("1234567")} == {*_spellings("1,234,567")}
-    assert LONG in _spellings(LONG)
     assert Pastes().expand(mark := f"[Pasted text #{LONG} +3 lines]") == mark
     assert legacy_keys(f"\x1b[{LONG}u") == f"\x1b[{LONG}u"
     assert kind_of_error_event(LONG, "") == kind_of_error_event("", "")

@@ -88,7 +88,7 @@ async def test_R093_a_reader_that_leaves_in_the_middle_interrupts_the_turn(
     running = asyncio.create_task(run(session, pipe[1]))
     await asyncio.to_thread(os.read, pipe[0], 1)
     os.close(pipe[0])
-    session._append(ended("c1.0", "Read", "x"))  # the next line finds nobody
+    session.append(ended("c1.0", "Read", "x"))  # the next line finds nobody
     assert await running == (1, [])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import LongreinError, SessionBusy
+from longrein.events import LongreinError, SessionBusy, ToolEnded
 from longrein.integrations import StoredEngine, engine
 from longrein.store import list_sessions, read_entries
 from tests.integrations.message_lists import WIRES, Chat, big
@@ -42,19 +42,8 @@ def test_a_restart_at_any_request_changes_no_byte(tmp_path: Path) -> None:
         grow(chat, number)
     with opened(tmp_path) as mine:
         assert mine.state.breaks >= 1
-        first = next(h for taken in mine._intake.taken[3:] for h in taken.handles)
+        first = next(f"r{e.seq}" for e in mine.entries if isinstance(e.event, ToolEnded))
         assert mine.original(first) == big("file0")
-
-
-def test_a_restart_between_a_call_and_its_result(tmp_path: Path) -> None:
-    chat: Chat = [*WIRE.user("Read it."), *WIRE.calls(("call_7", "a.py"))]
-    with opened(tmp_path) as mine:
-        mine.prepare(chat[:1])
-        mine._intake.take(chat, lambda _: None)
-    chat += WIRE.results(("call_7", "text of a.py"))
-    with opened(tmp_path) as mine:
-        assert mine.prepare(chat) == chat
-        assert mine.notes == []
 
 
 def test_a_list_cut_while_nobody_looked(tmp_path: Path) -> None:
