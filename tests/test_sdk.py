@@ -393,8 +393,7 @@ async def test_a_window_is_named_for_a_model_that_nobody_knows(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     async with Session.open("openai/unheard-of", window=16_000, **here) as session:
-        budget = session._session.deps.model.budget
-        assert (budget.window_tokens, budget.max_output_tokens) == (16_000, 4_000)
+        assert session.notes == []
 
 
 async def test_a_subagent_may_be_approved_too(here: dict[str, Any]) -> None:
@@ -497,7 +496,7 @@ async def test_a_cancelled_waiter_never_cancels_the_turn(here: dict[str, Any]) -
         waits: list[Any] = [
             lambda: session.ask("a"),
             session.wait,
-            lambda: anext(session.follow(session._session.subscribers.committed)),
+            lambda: anext(session.follow(10_000)),
         ]
         for made in waits:
             waiter = asyncio.ensure_future(made())
