@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 
 from longrein.agent import Continue, OpenSession, Rewind, UserMessage
 from longrein.agent.shared_files import (
-    CONTENTS_MAX,
-    PATHS_MAX,
-    FileWriters,
     PathLocks,
-    Writer,
-    first_words,
 )
 from longrein.events import (
     FileChanged,
@@ -53,64 +48,6 @@ pytestmark = pytest.mark.anyio
 
 
 # --- locks ----------------------------------------------------------------------------------------
-
-
-class Ring:
-    """Agents that take locks in the order they are named; what they did is one line."""
-
-    def __init__(self) -> None:
-        self.locks = PathLocks()
-        self.done: list[str] = []
-        self.gates: dict[str, asyncio.Event] = {}
-        self.tasks: dict[str, asyncio.Task[None]] = {}
-
-    def comes(self, name: str, *paths: tuple[str, bool]) -> None:
-        self.gates[name] = asyncio.Event()
-
-        async def agent() -> None:
-            taken = await self.locks.take(paths)
-            self.done.append(f"+{name}")
-            await self.gates[name].wait()
-            taken.release()
-            self.done.append(f"-{name}")
-
-        self.tasks[name] = asyncio.ensure_future(agent())
-
-    async def goes(self, name: str) -> None:
-        self.gates[name].set()
-        await self.settle()
-
-    async def settle(self) -> str:
-        for _ in range(5):
-            await asyncio.sleep(0)
-        return " ".join(self.done)
-
-
-async def test_readers_share_writers_exclude_and_nobody_overtakes() -> None:
-    ring = Ring()
-    for name, writes in [
-        ("r1", False),
-        ("r2", False),
-        ("w1", True),
-        ("r3", False),
-        ("r4", False),
-        ("w2", True),
-    ]:
-        ring.comes(name, ("/a", writes))
-    ring.comes("other", ("/b", True))
-    assert await ring.settle() == "+r1 +r2 +other"
-    await ring.goes("r1")
-    await ring.goes("r2")
-    assert await ring.settle() == "+r1 +r2 +other -r1 -r2 +w1"
-    ring.comes("late", ("/a", False))
-    await ring.goes("w1")
-    assert (await ring.settle()).endswith("-w1 +r3 +r4"), (
-        "the late reader waits behind the writer that came before"
-    )
-    for name in ("r3", "r4", "w2", "late", "other"):
-        await ring.goes(name)
-    assert (await ring.settle()).endswith("-r3 -r4 +w2 -w2 +late -late -other")
-    await ring.locks.take([("/a", True), ("/b", True)])
 
 
 @given(
@@ -163,39 +100,6 @@ def test_any_agents_any_paths_any_cancellings(
 
 
 # --- who wrote it ---------------------------------------------------------------------------------
-
-
-def test_a_writer_is_named_as_each_agent_sees_it() -> None:
-    main, child, fmt = Writer(""), Writer("a3"), Writer("a3", "make fmt")
-    assert [one.seen_by("") for one in (main, child, fmt)] == [
-        ("agent", ""),
-        ("subagent", "a3"),
-        ("subagent", "a3 (make fmt)"),
-    ]
-    assert [one.seen_by("a3") for one in (main, child, fmt)] == [
-        ("subagent", "main"),
-        ("agent", ""),
-        ("command", "make fmt"),
-    ]
-    assert [one.words("a3") for one in (main, child, fmt)] == [
-        "the main agent",
-        "an edit of yours",
-        "your command (make fmt)",
-    ]
-    assert fmt.words("") == "a command of subagent a3 (make fmt)"
-
-
-def test_what_is_remembered_of_writers_is_bounded() -> None:
-    writers = FileWriters()
-    for n in range(CONTENTS_MAX + 1):
-        writers.note("/a", f"h{n}", Writer("a3"))
-    assert writers.of("/a", "h0") is None
-    assert writers.of("/a", f"h{CONTENTS_MAX}") == Writer("a3")
-    for n in range(PATHS_MAX):
-        writers.note(f"/{n}", "h", Writer("a4"))
-    assert writers.of("/a", f"h{CONTENTS_MAX}") is None
-    assert first_words("sed -i\n s/a/b/   x") == "`sed -i s/a/b/ x`"
-    assert first_words("x" * 100) == f"`{'x' * 47}…`"
 
 
 def changes(harness: DiskHarness) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from longrein.context.clearing.text_index import TextIndex
 from longrein.context.state.command_results import read_tests
 from longrein.events import Text, ToolEnded, positive_number
 from longrein.events.escape import whole_number
@@ -45,19 +44,6 @@ def test_a_number_is_read_up_to_its_bound(text: str, number: int) -> None:
 )
 def test_a_number_of_json_is_one_that_a_float_can_be(value: object, number: float) -> None:
     assert positive_number(value) == number
-
-
-@pytest.mark.parametrize(
-    ("lines", "numbered"),
-    [
-        (["1\ta", "2\tb", "3\tc"], True),
-        ([f"{LONG}\ta", f"{LONG}\tb", f"{LONG}\tc"], False),
-        (["1\ta", "2\tb", "3\tc", f"{LONG}\td"], True),
-        (["1700000000000\ta", "1700000000001\tb"], False),  # a column, no numbers of lines
-    ],
-)
-def test_lines_are_numbered_by_small_numbers(lines: list[str], numbered: bool) -> None:
-    assert TextIndex(lines, bytes(len(lines)), {}).numbered is numbered
 
 
 @pytest.mark.parametrize(
