@@ -5,6 +5,7 @@ in a turn.
 import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -434,7 +435,7 @@ def test_the_editors_mcp_servers_are_taken_over_in_the_form_of_mcp_json() -> Non
 def test_without_the_package_one_line_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda _name: None)
+    monkeypatch.setitem(sys.modules, "acp", None)  # as where it is not installed
     with pytest.raises(UsageError, match=r"pip install 'longrein\[acp\]'"):
         command.acp(None)  # type: ignore[arg-type]
 
