@@ -116,44 +116,6 @@ def test_the_old_is_cleared_in_few_breaks_and_the_newest_two_stay() -> None:
     assert story.worth.items[0].form == "full"
 
 
-def test_a_plan_changes_nothing_until_it_is_taken() -> None:
-    story = Story()
-    story.wander(12)
-    before = [(h.tokens, h.form, h.shown, h.rows) for h in story.worth.items]
-    visible = dict(story.worth.visible)
-    plan = plan_shrinking(story.worth, POLICY, 1e9)
-    assert plan is not None
-    assert before == [(h.tokens, h.form, h.shown, h.rows) for h in story.worth.items]
-    assert visible == story.worth.visible
-    size = view_tokens(story.worth)
-    plan.take(story.worth)
-    assert view_tokens(story.worth) < size
-
-
-def test_calls_and_results_go_together() -> None:
-    story = Story()
-    story.wander(40)
-    plan = plan_shrinking(story.worth, POLICY, 1e9)
-    if plan:
-        plan.take(story.worth)
-    for held in story.worth.items:
-        if held.piece.kind == "result":
-            assert (held.form == "folded") == (story.worth.items[held.partner].form == "folded")
-
-
-def test_a_failed_call_says_so_in_its_ledger() -> None:
-    story = Story()
-    story.step("Bash", {"command": "make check"}, "boom\n" * 300, status="failed")
-    story.step("Bash", {"command": "make other"}, "fine\n" * 300)
-    story.step("Bash", {"command": "make wrong"}, "boom\n" * 300, status="failed")
-    story.wander(12)
-    plan = plan_shrinking(story.worth, POLICY, 1e9)
-    assert plan is not None
-    text = "\n".join(change.text for change in plan.changes)
-    assert 'cleared: failed, 301 lines: boom; Recall("r3") brings all' in text
-    assert "Bash:\nmake wrong\n→ failed, 301 lines: boom" in text
-
-
 def test_numbered_lines_show_the_first_number_of_a_run() -> None:
     story = Story()
     source = "\n".join(f"{n:6}→    call_number_{n}(ledger_state)" for n in range(1, 90))

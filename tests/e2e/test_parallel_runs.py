@@ -196,13 +196,6 @@ def test_P11_an_error_of_the_provider_that_echoes_the_key(
     assert holding(key, cli.state) == []
 
 
-def test_P11_a_secret_in_a_long_output_is_not_on_disk(cli: CliHarness) -> None:
-    (cli.project / ".env").write_text(f"TOKEN={KEY}\n")
-    cli.plays(calls(bash("seq 1 3000; cat .env; seq 1 30000")), says("done"))
-    assert cli.run("-p", "x", BYPASS).code == 0
-    assert holding(KEY, cli.state) == []
-
-
 def holding(secret: str, folder: Path) -> list[str]:
     """Files in which the secret stands."""
     return [str(p) for p in folder.rglob("*") if p.is_file() and secret.encode() in p.read_bytes()]
@@ -225,22 +218,6 @@ def test_the_state_lies_outside_the_work_tree(cli: CliHarness) -> None:
     assert cli.run("-p", "x", env=env).code == 0
     assert sorted(p.name for p in cli.project.iterdir()) == [".git"]
     assert (cli.home / ".local/state/longrein/sessions").is_dir()
-
-
-def test_what_a_repository_brings_does_not_count_before_trust(cli: CliHarness) -> None:
-    """P8."""
-    cli.without_sandbox()
-    (cli.project / ".longrein").mkdir()
-    (cli.project / ".longrein/config.toml").write_text('permission_mode = "bypassPermissions"\n')
-    cli.plays(calls(bash("touch it")), says("I may not."))
-    ran = cli.run("-p", "x", "--verbose")
-    assert ran.code == 3
-    said = (
-        "not read, because this folder is not trusted: .longrein/config.toml; `longrein trust` "
-        "or --trust changes that"
-    )
-    assert ran.err.splitlines()[0] == f"longrein: {said}"
-    assert not (cli.project / "it").exists()
 
 
 def test_the_result_tells_the_window_of_a_fallback_too(cli: CliHarness) -> None:
