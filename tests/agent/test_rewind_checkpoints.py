@@ -30,8 +30,8 @@ from longrein.events import (
 from longrein.store import fork_log
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError
-from tests.agent.disk_harness import SESSION, Script, call, says, turn
-from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
+from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
+from tests.agent.test_rewind_commands import back, turns
 from tests.support.tree_operations import picture, user_git
 from tests.timeouts import until
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.anyio
 async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only_on_request(
     tmp_path: Path,
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "old").write_text("0")
     story = turns(
         [[], ["echo 1 > mine; echo 1 > theirs; echo 1 > old"], ["chmod 600 mine", "write edited=2"]]
@@ -77,7 +77,7 @@ async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only
 async def test_a_file_that_the_agent_wrote_and_somebody_else_changed_is_kept(
     tmp_path: Path, edited_after: int
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     commands = [["write a=1"], ["echo 1 > b"], ["echo 2 > b"], ["write c=1"]]
     async with harness.session(Script(*turns([[], *commands]))) as session:
         await turn(session, "begin")
@@ -91,7 +91,7 @@ async def test_a_file_that_the_agent_wrote_and_somebody_else_changed_is_kept(
 
 
 async def test_edits_before_the_first_command_are_undone_with_it(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     commands = ["write a=1", "write b=1", "echo 2 > b; echo 2 > c"]
     async with harness.session(Script(*turns([[], commands]))) as session:
         await turn(session, "begin")
@@ -102,7 +102,7 @@ async def test_edits_before_the_first_command_are_undone_with_it(tmp_path: Path)
 
 
 async def test_after_a_rewind_the_model_of_now_answers(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
 
     def stated() -> list[Entry]:
         return [entry for entry in harness.entries() if isinstance(entry.event, PrefixSet)]
@@ -120,7 +120,7 @@ async def test_after_a_rewind_the_model_of_now_answers(tmp_path: Path) -> None:
 
 
 async def test_a_rewind_of_a_rewind_gives_the_tree_from_before(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     async with harness.session(
         Script(*turns([[], ["mkdir -p a/b; echo 1 > a/b/c; ln -s c a/b/d"]]))
     ) as session:
@@ -137,7 +137,7 @@ async def test_a_rewind_of_a_rewind_gives_the_tree_from_before(tmp_path: Path) -
 
 
 async def test_only_calls_that_may_change_files_have_checkpoints(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     bash = [
         call("Bash", command=text)
         for text in ("ls", "cat none", "git status", "echo 1 > a", "echo 2 > b")
@@ -173,7 +173,7 @@ async def test_only_calls_that_may_change_files_have_checkpoints(tmp_path: Path)
 async def test_files_that_were_ignored_then_are_not_removed(
     tmp_path: Path, command: str, users_rules: str, left: str, kept: str
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     user_git(harness.tree, "init", "-q")
     (harness.tree / ".gitignore").write_text("secret\n")
     (harness.tree / "secret").write_text("key")
@@ -195,7 +195,7 @@ async def test_files_that_were_ignored_then_are_not_removed(
 
 
 async def test_a_work_tree_that_a_command_removed_comes_back(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "a/b").mkdir(parents=True)
     (harness.tree / "a/b/c").write_text("1")
     before = picture(harness.tree)
@@ -208,7 +208,7 @@ async def test_a_work_tree_that_a_command_removed_comes_back(tmp_path: Path) -> 
 
 
 async def test_large_files_and_repositories_inside_are_skipped_and_named(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "inner").mkdir()
     with (harness.tree / "large").open("wb") as file:
         file.truncate((50 << 20) + 1)
@@ -240,7 +240,7 @@ async def test_large_files_and_repositories_inside_are_skipped_and_named(tmp_pat
 async def test_without_git_edits_are_undone_and_the_rest_is_said_once(
     tmp_path: Path, commands: int, named: str
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
 
     def opener() -> SessionCheckpoints:
         return SessionCheckpoints(CheckpointStore(str(tmp_path / "kept"), {"PATH": ""}), 1 << 20)
@@ -271,7 +271,7 @@ async def test_without_git_edits_are_undone_and_the_rest_is_said_once(
 async def test_a_preview_says_what_a_rewind_does_with_and_without_the_conversation(
     tmp_path: Path,
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     commands = ["echo 1 > a; echo 1 > same", "echo 2 > a; echo 2 > z", "write b=1"]
     async with harness.session(Script(*turns([[], commands]))) as session:
         await turn(session, "begin")
@@ -304,7 +304,7 @@ async def test_a_preview_says_what_a_rewind_does_with_and_without_the_conversati
 async def test_what_changed_while_a_task_ran_is_kept_and_named_and_the_agents_own_is_undone(
     tmp_path: Path,
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "notes").write_text("0")
     commands = [["echo 1 > mine"], ["echo 1 > later"], ["echo 2 > later"]]
     async with harness.session(Script(*turns([[], *commands]))) as session:
@@ -330,10 +330,10 @@ async def test_what_changed_while_a_task_ran_is_kept_and_named_and_the_agents_ow
 
 
 async def test_what_changed_after_a_kill_in_a_command_is_kept_and_named(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "notes").write_text("0")
     held = "echo 1 > made; touch begun; while [ ! -e go ]; do sleep 0.01; done; rm go begun"
-    copy = CheckpointHarness(tmp_path)
+    copy = DiskHarness(tmp_path, checkpoints=True)
     copy.state = tmp_path / "copy"
     async with harness.session(Script(*turns([["echo 1 > mine"], [held]]))) as session:
         await turn(session, "begin")
@@ -362,7 +362,7 @@ async def test_a_run_that_ends_without_a_call_does_not_wait_for_the_first_look(
     tmp_path: Path,
 ) -> None:
     """It was made in case that a command comes."""
-    harness, looks = CheckpointHarness(tmp_path), tmp_path / "looks"
+    harness, looks = DiskHarness(tmp_path, checkpoints=True), tmp_path / "looks"
     git = tmp_path / "bin/git"
     git.parent.mkdir()
     real, sleep = shutil.which("git"), shutil.which("sleep")
@@ -422,10 +422,9 @@ KILLED = """
 import asyncio, resource, signal, sys
 from pathlib import Path
 from longrein.agent import Rewind
-from tests.agent.disk_harness import Script, turn
-from tests.agent.test_rewind_commands import CheckpointHarness
+from tests.agent.disk_harness import DiskHarness, Script, turn
 async def main():
-    harness = CheckpointHarness(Path(sys.argv[1]))
+    harness = DiskHarness(Path(sys.argv[1]), checkpoints=True)
     async with harness.session(Script(), create=False) as session:
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # a file above the limit kills the process
         resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, resource.RLIM_INFINITY))
@@ -439,7 +438,7 @@ async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(
     tmp_path: Path, killing: int
 ) -> None:
     """The process is killed while it writes the file with the number `killing`."""
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     contents = {f"f{n}": bytes(8 << 20) if n == killing else str(n).encode() for n in range(4)}
     for name, content in contents.items():
         (harness.tree / name).write_bytes(content)
@@ -460,7 +459,7 @@ async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(
 
 
 async def test_a_fork_has_the_checkpoints_of_its_parent_and_both_go_on(tmp_path: Path) -> None:
-    harness, fork = CheckpointHarness(tmp_path), "11111111-1111-4111-8111-111111111111"
+    harness, fork = DiskHarness(tmp_path, checkpoints=True), "11111111-1111-4111-8111-111111111111"
     tree = harness.tree
     user_git(tree, "init", "-q")
     async with harness.session(Script(says("done"))) as session:
@@ -504,10 +503,10 @@ def test_a_change_within_the_second_of_the_last_look_is_seen_by_the_next_process
 CLOSING = """
 import asyncio, os, sys
 from pathlib import Path
-from tests.agent.disk_harness import Script, turn
-from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
+from tests.agent.disk_harness import DiskHarness, Script, turn
+from tests.agent.test_rewind_commands import back, turns
 async def main():
-    harness = CheckpointHarness(Path(sys.argv[1]))
+    harness = DiskHarness(Path(sys.argv[1]), checkpoints=True)
     (harness.tree / "d").mkdir()
     (harness.tree / "d/f").write_text("old")
     lines = ["echo new >> d/f; chmod 600 d/f; chmod 000 d", "mkdir e; echo 1 > e/g; chmod 000 e"]
@@ -577,7 +576,7 @@ UNKNOWN = "it changed while a command without a checkpoint was running"
 async def test_what_a_call_without_a_checkpoint_changed_is_not_called_somebody_elses(
     tmp_path: Path, failing: str, command: str, kept: dict[str, str]
 ) -> None:
-    harness, broken = CheckpointHarness(tmp_path), tmp_path / "broken"
+    harness, broken = DiskHarness(tmp_path, checkpoints=True), tmp_path / "broken"
     (harness.tree / "rest").write_text("0")
     store = BrokenStore(harness.state / "kept", broken)
     harness.opener = lambda: SessionCheckpoints(store, 64 << 20)  # type: ignore[method-assign]

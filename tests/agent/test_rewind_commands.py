@@ -2,7 +2,6 @@
 tree.
 """
 
-import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,30 +9,12 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import OpenSession, Rewind
-from longrein.agent.checkpoints import SessionCheckpoints
-from longrein.agent.session_part import Checkpoints
-from longrein.events import Rewound, TurnEnded
-from longrein.workspace.root_copies import CheckpointStore
+from longrein.events import Rewound
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 from tests.support.tree_operations import git_state, operations, picture, start_tree, user_git
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20
-
-
-class CheckpointHarness(DiskHarness):
-    """A session that keeps checkpoints."""
-
-    def opener(self) -> SessionCheckpoints:
-        store = CheckpointStore(str(self.state / "kept"), dict(os.environ))
-        return SessionCheckpoints(store, 64 * MIB)
-
-    def deps(self, model: object, log: object, **more: object) -> object:  # type: ignore[override]
-        (self.state / "kept").mkdir(exist_ok=True)
-        return super().deps(model, log, parts={Checkpoints: self.opener}, **more)  # type: ignore[arg-type]
-
-    def ends(self) -> list[int]:
-        return [entry.seq for entry in self.entries() if isinstance(entry.event, TurnEnded)]
 
 
 def turns(groups: Sequence[Sequence[str]]) -> list[object]:
@@ -62,7 +43,7 @@ async def back(session: OpenSession, to: int, **more: bool) -> list[str]:
 
 async def play_random(folder: Path, seed: int, count: int, *, git: bool) -> None:
     """Run random commands in turns of five; go back to random ends, and forward again."""
-    rng, harness = random.Random(seed), CheckpointHarness(folder)
+    rng, harness = random.Random(seed), DiskHarness(folder, checkpoints=True)
     start_tree(harness.tree, git=git)
     commands = list(operations(rng, count, git=git))
     for n in range(3, count, 7):

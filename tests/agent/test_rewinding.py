@@ -12,7 +12,6 @@ import pytest
 from longrein.agent import Rewind
 from longrein.events import Rewound, TurnEnded
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
-from tests.agent.test_rewind_commands import CheckpointHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -107,14 +106,14 @@ async def test_files_go_back_as_often_as_one_likes_and_only_where_they_are_ours(
     assert await play(tmp_path, steps) == STORIES[steps]
 
 
-@pytest.mark.parametrize("harness_of", [DiskHarness, CheckpointHarness])
+@pytest.mark.parametrize("checkpoints", [False, True])
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o755])
 @pytest.mark.parametrize("steps", ["old=", "old>new", "old=; old=1; old=", "old=; $ touch x"])
 async def test_a_removed_file_comes_back_with_its_permissions(
-    tmp_path: Path, steps: str, mode: int, harness_of: type[DiskHarness]
+    tmp_path: Path, steps: str, mode: int, checkpoints: bool
 ) -> None:
     """`$` runs a command, before which a checkpoint is taken."""
-    harness = harness_of(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=checkpoints)
     old = harness.tree / "old"
     old.write_text("0")
     old.chmod(mode)
