@@ -37,7 +37,7 @@ from tests.agent.disk_harness import (
     story,
     turn,
 )
-from tests.agent.subagent_harness import SubagentHarness, tasks
+from tests.agent.memory_harness import MemoryHarness, tasks
 from tests.agent.test_file_watcher import notes, then
 from tests.load.writers import campaign
 from tests.store.fixtures import store
@@ -482,7 +482,7 @@ LOOK = says(call("Read", file_path="/w/a.py"))
 
 def test_E22_two_subagents_edit_one_file_and_each_is_told_of_the_other() -> None:
     """Both have read the file; whoever comes second has his edit merged, and the first is named."""
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[LOOK, says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[LOOK, edit("a = 1", "a = 2"), says("alpha is done")],
         BETA=[LOOK, edit("c = 3", "c = 4"), says("beta is done")],
@@ -503,7 +503,7 @@ def test_E22_two_subagents_edit_one_file_and_each_is_told_of_the_other() -> None
 
 
 def test_E22_two_subagents_edit_one_line_and_the_second_is_refused() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[LOOK, edit("a = 1", "a = 2"), says("alpha is done")],
         BETA=[LOOK, edit("a = 1", "a = 3"), edit("a = 2", "a = 3"), says("beta is done")],
