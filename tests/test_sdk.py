@@ -604,7 +604,7 @@ STEPS = st.lists(
 def test_any_interleaving_gives_each_ask_its_own_answer(steps: list[Step], closes: bool) -> None:
     """Or, when the session is closed before, an error that says so."""
 
-    async def play(folder: str) -> None:
+    async def one_session(folder: str) -> None:
         model = Echo()
         session = await Session.open(model, folder=folder, state_dir=f"{folder}/state")
         asks: list[tuple[str, asyncio.Task[str]]] = []
@@ -636,4 +636,4 @@ def test_any_interleaving_gives_each_ask_its_own_answer(steps: list[Step], close
         await session.close()
 
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(play(folder))
+        asyncio.run(one_session(folder))

@@ -41,7 +41,7 @@ async def back(session: OpenSession, to: int, **more: bool) -> list[str]:
     return [f"{Path(put.path).name} {put.why}" for put in rewound.files if not put.done]
 
 
-async def play_random(folder: Path, seed: int, count: int, *, git: bool) -> None:
+async def run_random_commands(folder: Path, seed: int, count: int, *, git: bool) -> None:
     """Run random commands in turns of five; go back to random ends, and forward again."""
     rng, harness = random.Random(seed), DiskHarness(folder, checkpoints=True)
     start_tree(harness.tree, git=git)
@@ -72,4 +72,4 @@ async def play_random(folder: Path, seed: int, count: int, *, git: bool) -> None
 async def test_a_tree_is_byte_identical_after_random_commands_and_a_rewind(
     tmp_path: Path, seed: int, git: bool
 ) -> None:
-    await play_random(tmp_path, seed, 15, git=git)
+    await run_random_commands(tmp_path, seed, 15, git=git)

@@ -149,7 +149,7 @@ def picture_of(tree: Path) -> dict[str, tuple[str, int]]:
     }
 
 
-async def play_with_user(folder: Path, seed: int, turns_max: int = 4) -> None:
+async def run_beside_a_user(folder: Path, seed: int, turns_max: int = 4) -> None:
     """Play turns in which a user edits before, between, during and after commands; rewind; then
     nothing of the user's may have changed unnamed, and all else is as it was.
     """
@@ -198,4 +198,4 @@ async def play_with_user(folder: Path, seed: int, turns_max: int = 4) -> None:
 async def test_nothing_of_a_user_who_edits_at_any_moment_is_changed_unnamed(
     tmp_path: Path, seed: int
 ) -> None:
-    await play_with_user(tmp_path, seed)
+    await run_beside_a_user(tmp_path, seed)

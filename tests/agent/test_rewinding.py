@@ -25,7 +25,7 @@ def change(step: str) -> Any:
     return call("apply_patch", input=f"*** Begin Patch\n*** {lines}\n*** End Patch")
 
 
-async def play(folder: Path, steps: str) -> str:
+async def files_after(folder: Path, steps: str) -> str:
     """The files and what each rewind did, after `steps`:
 
     `a=1 b=2` a turn that writes these, `a=` that deletes it, `a>b` that moves it; `back 2` go back
@@ -103,7 +103,7 @@ STORIES = {
 async def test_files_go_back_as_often_as_one_likes_and_only_where_they_are_ours(
     tmp_path: Path, steps: str
 ) -> None:
-    assert await play(tmp_path, steps) == STORIES[steps]
+    assert await files_after(tmp_path, steps) == STORIES[steps]
 
 
 @pytest.mark.parametrize("checkpoints", [False, True])

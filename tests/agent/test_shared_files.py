@@ -308,7 +308,7 @@ def sleeper(seconds: float = 300.0) -> tuple[object, list[str]]:
     return Wait, seen
 
 
-async def play_turn(
+async def run_batch(
     harness: DiskHarness,
     model: Script,
     meanwhile: Callable[[OpenSession], Awaitable[None]],
@@ -332,7 +332,7 @@ async def test_one_of_three_calls_is_cancelled_and_the_others_go_on(harness: Dis
         session.cancel(ids[1])
         session.cancel("c0.9")
 
-    await play_turn(harness, model, meanwhile, more_tools=(wait,))
+    await run_batch(harness, model, meanwhile, more_tools=(wait,))
     assert seen == ["+a", "+b", "+c", "xb", "-a", "-c"]
     assert results(model.requests[1]) == [
         "Wait ok: a",
@@ -355,7 +355,7 @@ async def test_a_lone_command_is_cancelled_and_the_turn_goes_on(harness: DiskHar
                 session.cancel(heard.call)
                 return
 
-    await play_turn(harness, model, meanwhile)
+    await run_batch(harness, model, meanwhile)
     assert results(model.requests[2]) == [
         "Bash interrupted: begun\n[interrupted by the user; the command was ended]",
         "Bash ok: more",
@@ -372,7 +372,7 @@ async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupte
         await until(lambda: len(seen) == 2)
         session.interrupt()
 
-    await play_turn(harness, model, meanwhile, more_tools=(wait,), limits=Limits(parallel_max=2))
+    await run_batch(harness, model, meanwhile, more_tools=(wait,), limits=Limits(parallel_max=2))
     assert seen == ["+a", "+b", "xa", "xb"]
     ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)]
     assert sorted(ended) == ["interrupted", "interrupted", "not_run"]

@@ -142,11 +142,11 @@ def test_B8_each_end_is_told_once_through_kills_and_resumes(seed: int, places: i
     """Hundreds of tasks; longrein is killed again and again, at any instant."""
     tasks = 170
 
-    def play(line: str) -> Ran:
+    def ran(line: str) -> Ran:
         _, code, delay = line.split()
         return Ran("out\n", code=int(code), delay_s=float(delay))
 
-    harness = MemoryHarness(play, tasks_max=places)
+    harness = MemoryHarness(ran, tasks_max=places)
     random = Random(seed)
     harness.disk.delay = lambda: random.random() * 0.3  # so that a kill finds writes on their way
     model = Busy(harness, tasks, seed)

@@ -25,7 +25,7 @@ def grow(chat: Chat, number: int) -> None:
     chat += WIRE.results((f"call_{number}", big(f"file{number}")))
 
 
-def played(mine: StoredEngine, chat: Chat, numbers: range) -> Iterator[Chat]:
+def growing(mine: StoredEngine, chat: Chat, numbers: range) -> Iterator[Chat]:
     for number in numbers:
         yield mine.prepare(chat)
         grow(chat, number)
@@ -49,7 +49,7 @@ def test_a_restart_at_any_request_changes_no_byte(tmp_path: Path) -> None:
 def test_a_list_cut_while_nobody_looked(tmp_path: Path) -> None:
     chat: Chat = [*WIRE.user("Read all.")]
     with opened(tmp_path) as mine:
-        list(played(mine, chat, range(10)))
+        list(growing(mine, chat, range(10)))
         mine.prepare(chat)
     with opened(tmp_path) as mine:
         assert mine.prepare(chat[:9])[-1] == chat[8]
@@ -71,7 +71,7 @@ def test_a_caller_that_keeps_what_it_was_given_may_restart(tmp_path: Path) -> No
 def test_the_session_is_listed_and_its_log_is_whole(tmp_path: Path) -> None:
     with opened(tmp_path) as mine:
         chat: Chat = [*WIRE.user("Read all.")]
-        list(played(mine, chat, range(5)))
+        list(growing(mine, chat, range(5)))
         entries = list(mine.entries)
     (info,) = list_sessions(str(tmp_path))
     assert info.title == "Read all."

@@ -129,7 +129,7 @@ class Screen(NullScreen):
 
     commit = write
 
-    def play(self, events: Sequence[AnyEvent]) -> list[str]:
+    def printed(self, events: Sequence[AnyEvent]) -> list[str]:
         """What these events print."""
         pieces: list[Any] = []
         for event in (*events, TurnEnded("done")):
@@ -177,9 +177,9 @@ def screens(columns: int, *, colour: bool) -> Iterator[tuple[str, list[str]]]:
     start.conversation.print_header()
     yield "the start", [*start.written, *start.panel()]
     for name, events in EVENTS.items():
-        yield name, screen().play(events)
+        yield name, screen().printed(events)
     streaming = screen()
-    streaming.play(EVENTS["a prompt"])
+    streaming.printed(EVENTS["a prompt"])
     pieces = streaming.view.apply(ReplyDelta(1, [TextDelta(TEXT)]), 0.0)
     yield "streaming", [*streaming.paint(pieces), *streaming.panel()]
     for name, asked in {
