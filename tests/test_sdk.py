@@ -21,6 +21,7 @@ from longrein.events import PermissionAsked, Replied, Text, ToolSpec, TurnEnded
 from longrein.frontends.subcommands import MAIN
 from longrein.models import Failure
 from longrein.sdk import library_words
+from longrein.testing.loopback import LoopbackProvider, Turn
 from longrein.testing.scripted_model import ScriptedModel, call, says
 
 pytestmark = pytest.mark.anyio
@@ -392,8 +393,11 @@ async def test_a_window_is_named_for_a_model_that_nobody_knows(
     here: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    async with Session.open("openai/unheard-of", window=16_000, **here) as session:
-        assert session.notes == []
+    async with LoopbackProvider([Turn(text="Hi.")]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        async with Session.open("openai/unheard-of", window=16_000, **here) as session:
+            assert await session.ask("Hello?") == "Hi."
+        assert server.requests[0].json["max_tokens"] == 4_000, "a quarter of the window"
 
 
 async def test_a_subagent_may_be_approved_too(here: dict[str, Any]) -> None:

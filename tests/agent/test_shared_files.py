@@ -50,6 +50,74 @@ pytestmark = pytest.mark.anyio
 # --- locks ----------------------------------------------------------------------------------------
 
 
+class Ring:
+    """Agents that take locks in the order they are named; what they did is one line."""
+
+    def __init__(self) -> None:
+        self.locks = PathLocks()
+        self.done: list[str] = []
+        self.gates: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def comes(self, name: str, *paths: tuple[str, bool]) -> None:
+        self.gates[name] = asyncio.Event()
+
+        async def agent() -> None:
+            taken = await self.locks.take(paths)
+            self.done.append(f"+{name}")
+            await self.gates[name].wait()
+            taken.release()
+            self.done.append(f"-{name}")
+
+        self.tasks[name] = asyncio.ensure_future(agent())
+
+    async def goes(self, name: str) -> None:
+        self.gates[name].set()
+        await self.settle()
+
+    async def settle(self) -> str:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return " ".join(self.done)
+
+
+async def test_readers_share_writers_exclude_and_nobody_overtakes() -> None:
+    ring = Ring()
+    for name, writes in [
+        ("r1", False),
+        ("r2", False),
+        ("w1", True),
+        ("r3", False),
+        ("r4", False),
+        ("w2", True),
+    ]:
+        ring.comes(name, ("/a", writes))
+    ring.comes("other", ("/b", True))
+    assert await ring.settle() == "+r1 +r2 +other"
+    await ring.goes("r1")
+    await ring.goes("r2")
+    assert await ring.settle() == "+r1 +r2 +other -r1 -r2 +w1"
+    ring.comes("late", ("/a", False))
+    await ring.goes("w1")
+    assert (await ring.settle()).endswith("-w1 +r3 +r4"), (
+        "the late reader waits behind the writer that came before"
+    )
+    for name in ("r3", "r4", "w2", "late", "other"):
+        await ring.goes(name)
+    assert (await ring.settle()).endswith("-r3 -r4 +w2 -w2 +late -late -other")
+
+
+async def test_who_waits_behind_a_cancelled_writer_is_let_in() -> None:
+    ring = Ring()
+    for name, writes in (("r1", False), ("w1", True), ("r2", False)):
+        ring.comes(name, ("/a", writes))
+    assert await ring.settle() == "+r1"
+    ring.tasks["w1"].cancel()
+    assert await ring.settle() == "+r1 +r2"
+    for name in ("r1", "r2"):
+        await ring.goes(name)
+
+
 @given(
     st.lists(
         st.tuples(
