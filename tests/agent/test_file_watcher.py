@@ -289,6 +289,17 @@ async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(harness: Disk
     assert said(more.requests[0])[-1] != "on"
 
 
+async def test_a_file_that_became_too_large_to_keep_is_told_without_its_content(
+    harness: DiskHarness,
+) -> None:
+    (harness.tree / "a.py").write_text("x = 1\n")
+    grow = lambda: (harness.tree / "a.py").write_bytes(b"x" * 5_300_000)  # noqa: E731
+    model = Script(read("a.py"), then(grow, says(call("Glob", pattern="*"))), says("done"))
+    await harness.play(model, "go")
+    (told,) = notes(model.requests[-1])
+    assert "by somebody else, now 5300000 bytes" in told
+
+
 # --- what is said of a change ---------------------------------------------------------------------
 
 

@@ -6,13 +6,44 @@ import os
 
 import pytest
 
-from longrein.agent.compaction import FILES_MAX, rebuild, texts_cleared_since
+from longrein.agent.compaction import FILES_MAX, ranked, rebuild, texts_cleared_since
 from longrein.agent.loop_actions import move_context
-from longrein.context import Budget, build_summary, claim_lookup
-from longrein.events import Cleared, FileChanged, FileSeen, Form, ToolEnded
+from longrein.context import Budget, FileUse, State, build_summary, claim_lookup
+from longrein.context.state.ledger import Ledger
+from longrein.events import Cleared, FileChanged, FileSeen, Form, Todo, ToolEnded
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 
 pytestmark = pytest.mark.anyio
+
+
+def used(**uses: FileUse) -> State:
+    state = State()
+    state.ledger = Ledger(files={f"/w/{name}.py": use for name, use in uses.items()})
+    return state
+
+
+def names(state: State, last: int = 1_000) -> list[str]:
+    return [path[3:-3] for path, _ in ranked(state, last)]
+
+
+def test_what_was_changed_lately_and_often_comes_first() -> None:
+    state = used(
+        old=FileUse("a", 10, reads=1),
+        late=FileUse("a", 90, reads=1),
+        edited=FileUse("a", 80, "agent", 80, 3, 1),
+        other=FileUse("a", 80, "user", 80, 3, 1),
+        after=FileUse("a", 500, reads=1),
+    )
+    assert names(state, 100) == ["edited", "late", "other", "old"]
+    state.todos = (Todo("finish other.py"),)
+    assert names(state, 100) == ["edited", "other", "late", "old"]
+
+
+def test_a_file_that_was_read_six_times_comes_before_one_read_once_later() -> None:
+    state = used(often=FileUse("a", 40, reads=6), once=FileUse("a", 90, reads=1))
+    assert names(state, 100) == ["often", "once"]
+    state.ledger.files["/w/old.py"] = FileUse("a", 2, reads=3)
+    assert names(state, 100) == ["often", "once", "old"]
 
 
 async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(harness: DiskHarness) -> None:

@@ -29,6 +29,7 @@ from longrein.events import (
     Usage,
     redactor,
 )
+from longrein.events.redact_stream import StreamRedactor
 from longrein.models import CallDelta, Failure, Reply, TextDelta
 from longrein.testing.store import MemoryBlob
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
@@ -266,6 +267,24 @@ async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: P
     assert not on_disk(harness)
     assert (harness.tree / ".env").read_text() == "KEY=\n", (
         "it was left as it is rather than filled with a marker"
+    )
+
+
+@given(streams, st.lists(st.integers(0, 10_000), max_size=12))
+def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
+    data: bytes, places: list[int]
+) -> None:
+    """Some secrets were replaced when it was first kept; the others are when it goes to the
+    spool.
+    """
+    log = SimpleNamespace(new_blob=lambda: MemoryBlob(lambda _: ""))
+    writer = blobs.RedactingBlobs(log, REDACT, KNOWN).new_blob()  # type: ignore[arg-type]
+    for piece in cut(data, places):
+        writer.write(piece)
+    spooled = StreamRedactor(REDACT, KNOWN, words=False)
+    assert (
+        b"".join(map(spooled.take, writer.pieces())) + spooled.rest()
+        == REDACT(data.decode()).encode()
     )
 
 

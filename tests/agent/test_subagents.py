@@ -186,6 +186,29 @@ def test_E16_a_second_subagent_does_not_know_the_first_and_one_that_is_asked_aga
     assert [e.steps for e in harness.of(SubagentEnded)] == [1, 1, 1]
 
 
+def test_one_that_is_asked_again_has_left_its_log_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = []
+    close = OpenSession.close
+
+    async def slowly(session: OpenSession) -> None:
+        await harness.clock.sleep(10)
+        await close(session)
+        left.append(session.state.label)
+
+    def again(_request: Request) -> Reply:
+        return says(agent("and BETA?", resume=harness.labels()[0]))
+
+    def twice(_request: Request) -> Reply:
+        return says(" ".join(["left by", *left]))
+
+    harness = MemoryHarness(
+        main=[says(agent("ALPHA is 1")), again, says("done")], ALPHA=[says("noted alpha"), twice]
+    )
+    monkeypatch.setattr(OpenSession, "close", slowly)
+    harness.play()
+    assert f"left by {harness.labels()[0]}" in harness.result()
+
+
 def test_E15_a_subagent_inherits_pins_and_static_context() -> None:
     harness = MemoryHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
     harness.first = (Pin("never push to main"),)

@@ -72,6 +72,27 @@ def test_E17_an_interrupt_ends_the_whole_tree_and_each_keeps_what_it_had() -> No
     assert "I have begun." in harness.of(ToolEnded)[0].parts[0].text
 
 
+def test_after_an_interrupt_of_one_that_waits_for_its_own_the_cap_holds() -> None:
+    harness = MemoryHarness(
+        limits=Limits(agents_max=1, depth_max=2),
+        main=[says(agent("ALPHA")), says(tasks("GAMMA", "DELTA")), says("done")],
+        ALPHA=[says(agent("BETA"))],
+        BETA=[says(call("Bash", command="sleep 99"))],
+        GAMMA=[says("g")],
+        DELTA=[says("d")],
+    )
+    harness.commands["sleep 99"] = Ran("tick", delay_s=99)
+
+    async def go_on(session: OpenSession) -> None:
+        harness.model.most = 0
+        await session.tell(UserMessage((Text("go on"),)))
+        await session.run(once=True)
+
+    harness.play(at={5: lambda session: session.interrupt(), 6: go_on})
+    assert len(harness.of(SubagentEnded)) == 3
+    assert harness.model.most == 1
+
+
 def test_one_subagent_is_stopped_and_the_others_go_on() -> None:
     harness = MemoryHarness(
         main=[says(tasks("ALPHA", "BETA")), says("done")],

@@ -196,6 +196,13 @@ def test_P11_an_error_of_the_provider_that_echoes_the_key(
     assert holding(key, cli.state) == []
 
 
+def test_P11_a_secret_in_a_long_output_is_not_on_disk(cli: CliHarness) -> None:
+    (cli.project / ".env").write_text(f"TOKEN={KEY}\n")
+    cli.plays(calls(bash("seq 1 3000; cat .env; seq 1 30000")), says("done"))
+    assert cli.run("-p", "x", BYPASS).code == 0
+    assert holding(KEY, cli.state) == []
+
+
 def holding(secret: str, folder: Path) -> list[str]:
     """Files in which the secret stands."""
     return [str(p) for p in folder.rglob("*") if p.is_file() and secret.encode() in p.read_bytes()]
