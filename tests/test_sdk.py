@@ -360,24 +360,6 @@ def test_no_message_of_the_library_names_a_flag() -> None:
         assert not flags & {*flag.findall(library_words(text))}, library_words(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (
-            "go on with -c and a higher --max-turns",
-            "go on with `Session.resume` and a higher max_turns",
-        ),
-        ("give --permission-mode auto to have it", "give permission_mode='auto' to have it"),
-        ("--permission-mode must be", "permission_mode must be"),
-        ("name one with --model PROVIDER/MODEL.", "name one with model='PROVIDER/MODEL'."),
-        ("`longrein trust` or --trust changes that", "`longrein trust` or trust=True changes that"),
-        ("git merge --squash x", "git merge --squash x"),
-    ],
-)
-def test_messages_name_arguments_in_place_of_flags(text: str, told: str) -> None:
-    assert library_words(text) == told
-
-
 async def test_errors_of_a_session_name_arguments(here: dict[str, Any]) -> None:
     model = ScriptedModel(*[says(call("Glob", pattern="*"))] * 2)
     async with Session.open(model, max_turns=1, **here) as session:
