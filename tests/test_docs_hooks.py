@@ -9,8 +9,7 @@ import pytest
 from longrein.permissions.hook_protocol import EVENTS, OTHER_EVENTS
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
-from tests.agent.disk_harness import said
-from tests.agent.hook_harness import HookHarness
+from tests.agent.disk_harness import DiskHarness, said
 
 pytestmark = pytest.mark.anyio
 PAGE = (Path(__file__).parent.parent / "docs/hooks.md").read_text(encoding="utf-8")
@@ -38,7 +37,7 @@ SCRIPTS = {
 async def test_an_example_of_the_page_does_what_it_says(
     tmp_path: Path, name: str, calls: list[object], told: str
 ) -> None:
-    harness = HookHarness(tmp_path)
+    harness = DiskHarness(tmp_path)
     for script, body in SCRIPTS.items():
         (harness.tree / script).write_text(body)
         (harness.tree / script).chmod(0o755)

@@ -303,7 +303,7 @@ def test_a_public_door_is_never_taken_away() -> None:
     promised = "commands tools providers policies session_parts trust observers exporters importers"
     assert {f"longrein.{door}" for door in promised.split()} <= DOORS.keys()
     fields = ("name", "usage", "help", "flags", "words_max", "words_min", "run")
-    assert Command._fields[: len(fields)] == fields
+    assert tuple(Command.__annotations__)[: len(fields)] == fields
 
 
 def test_each_part_of_a_bundled_extension_exists_and_comes_in_by_a_public_door() -> None:

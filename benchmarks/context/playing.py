@@ -137,9 +137,9 @@ class Provider(BenchmarkModel):
         if self.wait is not None:
             await self.wait()
         await asyncio.sleep(0)
-        yield [self._answer(request, tokens)]
+        yield [self.answer(request, tokens)]
 
-    def _answer(self, request: Request, tokens: int) -> Answer:
+    def answer(self, request: Request, tokens: int) -> Answer:
         if tokens > self.budget.window_tokens:
             self.overflows += 1
             told = f"prompt is too long: {tokens} tokens > {self.budget.window_tokens} maximum"

@@ -199,10 +199,15 @@ class Agent:
     """A running `longrein acp` with an initialized connection."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, editor: Editor, connection: Any, cli: CliHarness
+        self,
+        process: asyncio.subprocess.Process,
+        editor: Editor,
+        connection: Any,
+        cli: CliHarness,
+        messages: list[tuple[str, dict[str, Any]]],
     ) -> None:
         self.process, self.editor, self.connection, self.cli = process, editor, connection, cli
-        self.messages: list[tuple[str, dict[str, Any]]] = []
+        self.messages = messages
         """Every message as it was on the wire: (`incoming` to the editor or `outgoing`,
         message).
         """
@@ -215,11 +220,6 @@ class Agent:
         made = [acp.text_block(block) if isinstance(block, str) else block for block in blocks]
         async with asyncio.timeout(HANG_S):
             return str((await self.connection.prompt(session_id=session, prompt=made)).stop_reason)
-
-    async def request(self, method: str, params: Any) -> Any:
-        """Send any request."""
-        async with asyncio.timeout(HANG_S):
-            return await self.connection._conn.send_request(method, params)
 
 
 @contextlib.asynccontextmanager
@@ -238,13 +238,15 @@ async def agent(
         stderr=asyncio.subprocess.PIPE,
         limit=1 << 26,
     )
+    messages: list[tuple[str, dict[str, Any]]] = []
     connection = ClientSideConnection(
-        editor, process.stdin, process.stdout, use_unstable_protocol=True
+        editor,
+        process.stdin,
+        process.stdout,
+        use_unstable_protocol=True,
+        observers=[lambda event: messages.append((event.direction.value, event.message))],
     )
-    made = Agent(process, editor, connection, cli)
-    connection._conn.add_observer(
-        lambda event: made.messages.append((event.direction.value, event.message))
-    )
+    made = Agent(process, editor, connection, cli, messages)
     try:
         async with asyncio.timeout(HANG_S):
             await connection.initialize(protocol_version=1, client_capabilities=capabilities)
@@ -279,6 +281,9 @@ class RawAgent:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
+        self.out = asyncio.StreamReader(limit=1 << 27)
+        self.out_pipe: asyncio.ReadTransport | None = None
+        """Our end of its stdout."""
         self.lines: list[Any] = []
         """Every line of stdout, decoded."""
         self._id = 0
@@ -293,9 +298,8 @@ class RawAgent:
 
     async def read(self) -> Any:
         """Return the next line of stdout; None at its end."""
-        assert self.process.stdout is not None
         async with asyncio.timeout(HANG_S):
-            line = await self.process.stdout.readline()
+            line = await self.out.readline()
         if not line:
             return None
         self.lines.append(json.loads(line))
@@ -338,17 +342,21 @@ class RawAgent:
 async def raw_agent(
     cli: CliHarness, words: Sequence[str] = ("acp",), **env: str
 ) -> AsyncIterator[RawAgent]:
+    reading, writing = os.pipe()
     process = await asyncio.create_subprocess_exec(
         *cli.command,
         *words,
         cwd=cli.project,
         env={**cli.env, **env},
         stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
+        stdout=writing,
         stderr=asyncio.subprocess.PIPE,
-        limit=1 << 27,
     )
+    os.close(writing)
     raw = RawAgent(process)
+    raw.out_pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(raw.out), os.fdopen(reading, "rb")
+    )
     try:
         yield raw
     finally:

@@ -5,6 +5,7 @@ in a turn.
 import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -284,10 +285,10 @@ def test_an_editor_that_goes_away_in_a_turn_leaves_a_whole_session(
             case "eof":
                 raw.process.stdin.close()  # type: ignore[union-attr]
             case "gone":
-                for pipe in (1, 0):
-                    raw.process._transport.get_pipe_transport(pipe).close()  # type: ignore[attr-defined]
+                raw.out_pipe.close()  # type: ignore[union-attr]
+                raw.process.stdin.close()  # type: ignore[union-attr]
             case "closed":
-                raw.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+                raw.out_pipe.close()  # type: ignore[union-attr]
                 await asyncio.sleep(0.1)  # the loop closes it in a step of its own
                 raw.send("session/list")
             case _:
@@ -434,7 +435,7 @@ def test_the_editors_mcp_servers_are_taken_over_in_the_form_of_mcp_json() -> Non
 def test_without_the_package_one_line_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda _name: None)
+    monkeypatch.setitem(sys.modules, "acp", None)  # as where it is not installed
     with pytest.raises(UsageError, match=r"pip install 'longrein\[acp\]'"):
         command.acp(None)  # type: ignore[arg-type]
 

@@ -123,7 +123,7 @@ def test_a14_traces_are_sent_when_a_session_closes(cli: CliHarness) -> None:
 
     async def work(longrein: Agent, session: str) -> None:
         await longrein.prompt(session, "hello")
-        await longrein.request("session/close", {"sessionId": session})
+        await longrein.connection.close_session(session_id=session)
         assert {span.name for span in collector.spans} >= {"invoke_agent longrein", "chat one"}
 
     talk(cli, work)
@@ -195,12 +195,11 @@ def test_a8_further_folders_of_a_loaded_session_are_those_of_the_request(
                 await longrein.new(additional_directories=[str(tmp_path / "one")])
             ).session_id
             await longrein.prompt(session, "go")
-            await longrein.request("session/close", {"sessionId": session})
-            where = {"sessionId": session, "cwd": str(cli.project), "mcpServers": []}
-            for method in ("session/load", "session/resume"):
-                await longrein.request(
-                    method, {**where, "additionalDirectories": [str(tmp_path / "two")]}
-                )
+            connection = longrein.connection
+            await connection.close_session(session_id=session)
+            where = {"session_id": session, "cwd": str(cli.project), "mcp_servers": []}
+            for method in (connection.load_session, connection.resume_session):
+                await method(**where, additional_directories=[str(tmp_path / "two")])
             await longrein.prompt(session, "go")
             await longrein.prompt(session, "go")
 

@@ -4,7 +4,6 @@ passed (law 6, I5).
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,25 +74,6 @@ def cost(usd: float, tokens: int, asked: int) -> list[AnyEvent]:
 # --- what is left ---------------------------------------------------------------------------------
 
 
-def test_what_is_left_is_the_limit_without_what_was_spent_and_what_subagents_hold() -> None:
-    state = log(
-        speak(),
-        *cost(0.5, 1_000, 4),
-        SubagentStarted("k", "explore", "c4.0", Grant(0.3, 700, spawns=2)),
-    )
-    limits = Limits(usd_max=2.0, tokens_max=10_000, seconds_max=60, spawns_max=10, depth_max=1)
-    room = remaining_budget(state, limits, task_s=10, tree={})
-    assert room == RemainingBudget(near(1.2), 8_300, near(50), 7, 1)
-
-
-def test_what_is_not_limited_stays_so() -> None:
-    room = remaining_budget(log(speak()), Limits(spawns_max=0), 0, {})
-    assert room == msgspec.structs.replace(UNBOUND, depth=1)
-    one = share_budget(room, [SpawnRequest((EMPTY,))])[0]
-    assert isinstance(one, Granted)
-    assert one.grant == Grant(turns=100)
-
-
 def test_what_is_left_above_binds_too() -> None:
     """What was granted is already taken from it; a call up there that cost more than was guessed
     shortens it here.
@@ -125,18 +105,6 @@ def test_a_subagent_counts_its_task_from_where_that_began() -> None:
     assert remaining_budget(state, limits, 0, {}) == RemainingBudget(0.75, 4_900, 9, 3, 1)
 
 
-def test_words_to_a_subagent_between_two_turns_begin_no_task() -> None:
-    steer = UserSpoke((Text("more"),), "steer")
-    state = log(
-        speak(), *cost(0.5, 1_000, 4), TurnEnded("limit"), steer, *cost(0.25, 100, 8), label="a5"
-    )
-    assert spent_on_task(state, {}) == Spent(0.75, 1_100, 0)
-    woken = log(
-        speak(), *cost(0.5, 1_000, 4), TurnEnded("done"), Reminded("wake", "", "b1"), label="a5"
-    )
-    assert spent_on_task(woken, {}) == Spent(0.5, 1_000, 0)
-
-
 def test_the_tree_is_folded_from_the_logs() -> None:
     """A running subagent counts as what it was granted; as what it used, where a call cost more
     than was guessed.
@@ -161,12 +129,6 @@ def test_the_tree_is_folded_from_the_logs() -> None:
     )
     assert spent(child, {"g": dear}) == Spent(near(0.43), 805, 1)
     assert spent(root, {"k": child, "g": dear}) == Spent(near(0.93), 1_900, 3)
-
-
-def test_what_a_subagent_did_not_use_comes_back() -> None:
-    ended = SubagentEnded("k", "done", "found", Usage(300), 0.1, spawned=1)
-    root = log(speak(), SubagentStarted("k", "general", "", Grant(0.6, 900, spawns=4)), ended)
-    assert spent(root, {}) == Spent(near(0.1), 300, 2)
 
 
 def test_P6_a_summary_is_refused_before_the_act_too_and_the_digest_takes_its_place() -> None:
@@ -203,22 +165,6 @@ def test_the_price_of_a_request_that_carries_all_reports_is_kept_back() -> None:
     assert answer_reserve(state, narrow, more=500).tokens == 12_000, "no more than the window"
 
 
-def test_while_subagents_run_the_parent_leaves_what_is_kept_back() -> None:
-    state = log(
-        speak(),
-        *cost(0.5, 1_000, 4),
-        SubagentStarted("k", "explore", "c4.0", Grant(0.3, 700), background=True),
-    )
-    limits = Limits(usd_max=1.0, tokens_max=20_000)
-    kept = answer_reserve(state, BUDGET)
-    now = limits_within(
-        limits, state, without_reserve(remaining_budget(state, limits, 0, {}), kept)
-    )
-    assert now.usd_max == near(1.0 - kept.usd)
-    assert now.tokens_max == 20_000 - kept.tokens
-    assert limits_within(Limits(), state, UNBOUND) == Limits()
-
-
 def test_a_limit_of_nothing_is_not_no_limit() -> None:
     now = limits_within(Limits(), log(speak()), RemainingBudget(usd=0.0, tokens=0))
     assert 0 < now.usd_max < 1e-6
@@ -226,16 +172,6 @@ def test_a_limit_of_nothing_is_not_no_limit() -> None:
 
 
 # --- the price of a spawn -------------------------------------------------------------------------
-
-
-def test_a_spawn_is_priced_by_its_context_in_each_request() -> None:
-    one = quote(EMPTY, 1)
-    assert one.usd == near((5_000 * 3.75 + 500 * 15) / 1e6)
-    assert one.tokens == 5_500
-    two = quote(EMPTY, 2)
-    assert two.usd == near(one.usd + (5_000 * 0.3 + 2_000 * 3.75 + 500 * 15) / 1e6)
-    assert quote(FORK, 1).usd == near((90_000 * 0.3 + 200 * 3.75 + 500 * 15) / 1e6)
-    assert quote(RunOption("empty", Budget(1, 1), 10)).usd == 0
 
 
 # --- who gets what --------------------------------------------------------------------------------

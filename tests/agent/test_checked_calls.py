@@ -27,7 +27,7 @@ def edit(path: str, old: str, new: str = "x", **more: object) -> ToolCall:
     return call("Edit", file_path=path, old_string=old, new_string=new, **more)
 
 
-async def played(harness: DiskHarness, made: ToolCall) -> tuple[str, int]:
+async def outcome_of(harness: DiskHarness, made: ToolCall) -> tuple[str, int]:
     """Read a file, then make a call that needs an answer: (its result, number of questions)."""
     (harness.tree / KNOWN).write_text(TEXT)
     (harness.tree / "unread.txt").write_text(TEXT)
@@ -53,7 +53,7 @@ async def played(harness: DiskHarness, made: ToolCall) -> tuple[str, int]:
 async def test_an_edit_that_cannot_succeed_asks_nothing(
     harness: DiskHarness, made: ToolCall, refusal: str
 ) -> None:
-    told, asked = await played(harness, made)
+    told, asked = await outcome_of(harness, made)
     assert told.startswith(f"Edit failed: {refusal}")
     assert asked == 0
     assert (harness.tree / KNOWN).read_text() == TEXT
@@ -65,7 +65,7 @@ async def test_a_refusal_does_not_tell_whether_a_file_outside_exists(
 ) -> None:
     if exists:
         (tmp_path / "b.txt").write_text(TEXT)
-    told = await played(harness, edit(str(tmp_path / "b.txt"), "one"))
+    told = await outcome_of(harness, edit(str(tmp_path / "b.txt"), "one"))
     assert told == (
         (
             f"Edit failed: [not-read] You have not read {tmp_path}/b.txt. Read it first, then try "

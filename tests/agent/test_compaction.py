@@ -3,6 +3,7 @@ undone, given up.
 """
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -222,22 +223,25 @@ async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction
         assert session.state.pins == ()
 
 
-async def test_a_crash_while_a_summary_is_written_closes_its_request(harness: DiskHarness) -> None:
+async def test_a_crash_while_a_summary_is_written_closes_its_request(
+    harness: DiskHarness, tmp_path: Path
+) -> None:
     model = Talker(12, words=400)
     async with harness.session(model) as session:
         walk = asyncio.ensure_future(turn(session, "think"))
         await model.summarising.wait()
         await session.commit(flush=True)
         walk.cancel()
-        session.part(SummaryRequest)._task.cancel()  # as a kill would: nothing is written down
-        session.part(SummaryRequest)._task = None
+        (tmp_path / "copy").mkdir()
+        copy = DiskHarness(tmp_path / "copy")
+        shutil.copytree(harness.state, copy.state)  # as a kill would leave it
     model.left = 2
-    async with harness.session(model, create=False) as session:
+    async with copy.session(model, create=False) as session:
         session.tell(UserMessage((Text("go on"),)))
         session.paused = False
         await session.run(once=True)
         assert session.state.summarising is None or session.part(SummaryRequest).running
-    lost = [e.event for e in of(harness.entries(), AskFailed) if e.event.kind == "lost"]
+    lost = [e.event for e in of(copy.entries(), AskFailed) if e.event.kind == "lost"]
     assert lost
 
 

@@ -73,7 +73,7 @@ def opened(
     )
 
 
-async def played(
+async def run_turn(
     model: ScriptedModel, disk: MemoryDisk | None = None, *, words: str = "go", **more: object
 ) -> MemoryDisk:
     """Say `words` and let the turn end."""
@@ -103,8 +103,8 @@ def bytes_of(request: Request) -> list[bytes]:
 
 async def test_E5_sixty_tools_cost_two_thousand_tokens_until_they_are_used() -> None:
     bare, full = model_of(says("hi")), model_of(says("hi"))
-    await played(bare, tools=())
-    disk = await played(full)
+    await run_turn(bare, tools=())
+    disk = await run_turn(full)
     sizes = [
         sum(estimate_text(str(tool)) for tool in model.requests[0].prefix.tools)
         for model in (bare, full)
@@ -122,7 +122,7 @@ async def test_E5_law_2_looking_up_and_calling_changes_no_earlier_byte() -> None
         says(finds(count=3)),
         says("done"),
     )
-    await played(model)
+    await run_turn(model)
     sent = [bytes_of(request) for request in model.requests]
     for before, after in pairwise(sent):
         assert after[: len(before)] == before
@@ -137,7 +137,7 @@ async def test_E5_the_view_has_the_call_as_the_model_wrote_it_and_people_see_the
     None
 ):
     model = model_of(says(finds()), says("done"))
-    disk = await played(model)
+    disk = await run_turn(model)
     item = next(item for item in model.requests[1].items if item.kind == "call")
     assert isinstance(item.part, ToolCall)
     assert (item.part.name, item.part.arguments) == (
@@ -194,7 +194,7 @@ async def test_E5_permission_rules_speak_of_the_real_tool(
     rules: Rules, status: str, told: str
 ) -> None:
     model = model_of(says(finds()), says("done"))
-    disk = await played(model, rules=rules)
+    disk = await run_turn(model, rules=rules)
     ended = next(e.event for e in disk.entries() if isinstance(e.event, ToolEnded))
     assert (ended.name, ended.status) == (FIND, status)
     assert told in results(model.requests[1])[0]
@@ -243,7 +243,7 @@ async def test_E5_a_wrapping_that_does_not_fit_is_refused(
     arguments: dict[str, object], told: str
 ) -> None:
     model = model_of(says(call("CallTool", **arguments)), says("sorry"))
-    disk = await played(model)
+    disk = await run_turn(model)
     assert told in results(model.requests[1])[0]
     ran = [e.event.name for e in disk.entries() if isinstance(e.event, ToolStarted)]
     assert ("Read" in ran) == (arguments.get("name") == "Read"), (
@@ -256,7 +256,7 @@ async def test_E5_calls_side_by_side_keep_their_order() -> None:
     locks = call("CallTool", name="mcp__db__list_locks", args='{"query": "x"}')
     batch = says(finds(), call("Read", file_path="gone.txt"), locks)
     model = model_of(batch, says("done"))
-    await played(model)
+    await run_turn(model)
     assert [line.split(":")[0] for line in results(model.requests[1])] == [
         "CallTool ok",
         "Read failed",
@@ -269,9 +269,9 @@ async def test_E5_calls_side_by_side_keep_their_order() -> None:
 
 async def test_E5_a_resumed_session_sends_the_same_bytes_and_calls_go_on() -> None:
     first = model_of(says(call("ToolSearch", query="customer")), says(finds()), says("found"))
-    disk = await played(first)
+    disk = await run_turn(first)
     second = model_of(says(finds(count=1)), says("again"))
-    await played(second, disk, words="once more")
+    await run_turn(second, disk, words="once more")
     before, after = bytes_of(first.requests[-1]), bytes_of(second.requests[0])
     assert after[: len(before)] == before
     assert story(disk.entries()).count("PrefixSet") == 1
@@ -280,7 +280,7 @@ async def test_E5_a_resumed_session_sends_the_same_bytes_and_calls_go_on() -> No
 
 async def test_E5_a_session_that_was_cut_before_the_call_ran_runs_it_once() -> None:
     disk = MemoryDisk()
-    await played(model_of(says(finds()), says("done")), disk)
+    await run_turn(model_of(says(finds()), says("done")), disk)
     replied = next(e.seq for e in disk.entries() if isinstance(e.event, Replied))
     disk.reopen(replied, whole=False)
     disk.kill()
@@ -293,9 +293,9 @@ async def test_E5_a_session_that_was_cut_before_the_call_ran_runs_it_once() -> N
 
 
 async def test_E5_a_server_that_is_gone_at_resume_is_one_break_and_its_calls_still_stand() -> None:
-    disk = await played(model_of(says(finds()), says("done")))
+    disk = await run_turn(model_of(says(finds()), says("done")))
     model = model_of(says(finds()), says("gone"))
-    await played(model, disk, words="again", tools=())
+    await run_turn(model, disk, words="again", tools=())
     assert [e.event.reason for e in disk.entries() if isinstance(e.event, PrefixSet)] == [
         "start",
         "tools",
@@ -305,12 +305,12 @@ async def test_E5_a_server_that_is_gone_at_resume_is_one_break_and_its_calls_sti
 
 
 async def test_E5_another_schema_behind_the_same_name_is_in_the_log() -> None:
-    disk = await played(model_of(says("hi")))
+    disk = await run_turn(model_of(says("hi")))
     tools = list(server_tools())
     tools[0] = msgspec.structs.replace(
         tools[0], spec=msgspec.structs.replace(tools[0].spec, description="New.")
     )
-    await played(model_of(says("hi")), disk, words="again", tools=tools)
+    await run_turn(model_of(says("hi")), disk, words="again", tools=tools)
     prefixes = [e.event for e in disk.entries() if isinstance(e.event, PrefixSet)]
     assert prefixes[-1].deferred[0].description == "New."
     assert prefixes[0].tools == prefixes[1].tools
@@ -319,12 +319,12 @@ async def test_E5_another_schema_behind_the_same_name_is_in_the_log() -> None:
 async def test_E5_a_small_window_lists_none_and_a_large_one_lists_few_tools_in_full() -> None:
     few = server_tools()[:4]
     roomy = model_of(says("hi"))
-    await played(roomy, tools=few)
+    await run_turn(roomy, tools=few)
     assert [tool.name for tool in roomy.requests[0].prefix.tools][-4:] == [
         tool.spec.name for tool in few
     ]
     narrow = ScriptedModel(says("hi"), budget=Budget(8_000, 1_000))
-    await played(narrow, tools=few)
+    await run_turn(narrow, tools=few)
     assert [tool.name for tool in narrow.requests[0].prefix.tools][-1] == "CallTool"
 
 

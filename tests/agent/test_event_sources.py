@@ -14,7 +14,7 @@ from longrein.models import Reply
 from longrein.store import leave_message
 from longrein.testing.workspace import Ran
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
-from tests.agent.subagent_harness import SubagentHarness, agent
+from tests.agent.memory_harness import MemoryHarness, agent
 
 pytestmark = pytest.mark.anyio
 
@@ -299,7 +299,7 @@ def test_files_are_shown_by_folders_with_counts(files: list[str], lines: list[st
 
 def test_the_progress_of_background_subagents_is_told_once_at_the_start_of_a_turn() -> None:
     look = says(call("Read", file_path="/w/a.py"))
-    agents = SubagentHarness(
+    agents = MemoryHarness(
         main=[
             says(agent("ALPHA", run_in_background=True)),
             says("I go on"),

@@ -4,21 +4,17 @@ once, with the change.
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import Continue, Rewind
-from longrein.agent.shared_files import FileWatcher, watched
-from longrein.context import KnownFile, Request, State
-from longrein.events import FileChanged, PrefixSet, Reminded, SourceFile, Text
+from longrein.context import Request
+from longrein.events import FileChanged, PrefixSet, Reminded, Text
 from longrein.models import Failure, Reply
-from longrein.tools import ToolOptions, change_of
-from longrein.workspace import PlainSpawner, open_workspace
+from longrein.tools import change_of
 from tests.agent.disk_harness import DiskHarness, Script, call, results, said, says, turn
-from tests.work_counters import files_opened
 
 pytestmark = pytest.mark.anyio
 
@@ -293,90 +289,15 @@ async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(harness: Disk
     assert said(more.requests[0])[-1] != "on"
 
 
-# --- the watch alone ------------------------------------------------------------------------------
-
-
-class Blobs(dict[str, bytes]):
-    def put_blob(self, data: bytes) -> str:
-        name = f"b{len(self)}"
-        self[name] = data
-        return name
-
-    def read_blob(self, blob: str) -> bytes:
-        return self[blob]
-
-
-def user(_path: str, _digest: str) -> tuple[str, str]:
-    return "user", ""
-
-
-def watcher(tree: Path) -> FileWatcher:
-    workspace = open_workspace((str(tree),), spawner=PlainSpawner(), environment={})
-    return FileWatcher(workspace, Blobs(), str, ToolOptions().keep_bytes_max)
-
-
-def known(tree: Path, name: str, text: str, **more: object) -> dict[str, KnownFile]:
-    (tree / name).write_text(text)
-    place = open_workspace((str(tree),), spawner=PlainSpawner(), environment={})
-    return {str(tree / name): KnownFile(place.hash(str(tree / name)), True, "", False, 5, **more)}  # type: ignore[arg-type]
-
-
-async def test_a_look_at_a_hundred_files_that_nobody_touched_opens_none_of_them(
-    tmp_path: Path,
+async def test_a_file_that_became_too_large_to_keep_is_told_without_its_content(
+    harness: DiskHarness,
 ) -> None:
-    state, watch = State(), watcher(tmp_path)
-    for n in range(100):
-        state.files |= known(tmp_path, f"f{n}.py", f"x = {n}\n")
-    assert await watch.changes(state, user) == []
-    with files_opened() as opened:
-        assert await watch.changes(state, user) == []
-    assert opened == []
-
-
-def test_of_many_known_files_those_used_last_are_watched() -> None:
-    state = State(files={f"/w/{n}": KnownFile("h", True, "", False, n) for n in range(1_000)})
-    assert set(watched(state)) == {f"/w/{n}" for n in range(800, 1_000)}
-
-
-def test_what_the_system_makes_up_at_each_look_is_not_watched() -> None:
-    assert watched(State(files={"/proc/meminfo": KnownFile("h", True, "", False, 1)})) == {}
-
-
-async def test_an_instruction_file_of_the_static_context_is_watched_and_told_whole(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "AGENTS.md").write_text("Be kind.\n")
-    source = SourceFile(str(tmp_path / "AGENTS.md"), "0" * 64)
-    state = State(prefix=PrefixSet("start", "p", "m", "scripted", "", sources=(source,)))
-    (fact,) = await watcher(tmp_path).changes(state, user)
-    assert (fact.path, fact.by, fact.before, fact.diff) == (
-        source.path,
-        "user",
-        source.hash,
-        "+1\tBe kind.",
-    )
-
-
-async def test_a_file_that_is_too_large_to_keep_or_no_text_is_told_without_its_content(
-    tmp_path: Path,
-) -> None:
-    state = State(files=known(tmp_path, "a", "x") | known(tmp_path, "b", "y"))
-    (tmp_path / "a").write_bytes(b"x" * (ToolOptions().keep_bytes_max + 1))
-    (tmp_path / "b").write_bytes(b"\0\1")
-    facts = await watcher(tmp_path).changes(state, user)
-    assert [(fact.diff, fact.blob, fact.note) for fact in facts] == [
-        ("", "", "now 5242881 bytes"),
-        ("", "b0", "its old content was not kept"),
-    ]
-
-
-async def test_a_file_that_cannot_be_read_or_became_a_folder_is_left_to_the_next_read(
-    tmp_path: Path,
-) -> None:
-    state = State(files=known(tmp_path, "a", "x"))
-    (tmp_path / "a").unlink()
-    (tmp_path / "a").mkdir()
-    assert await watcher(tmp_path).changes(state, user) == []
+    (harness.tree / "a.py").write_text("x = 1\n")
+    grow = lambda: (harness.tree / "a.py").write_bytes(b"x" * 5_300_000)  # noqa: E731
+    model = Script(read("a.py"), then(grow, says(call("Glob", pattern="*"))), says("done"))
+    await harness.play(model, "go")
+    (told,) = notes(model.requests[-1])
+    assert "by somebody else, now 5300000 bytes" in told
 
 
 # --- what is said of a change ---------------------------------------------------------------------

@@ -19,7 +19,7 @@ from longrein.testing.scripted_model import ScriptedModel, call, says
 pytestmark = pytest.mark.anyio
 
 
-async def played(
+async def run_session(
     tmp_path: Path,
     *steps: object,
     folder: str = "work",
@@ -57,7 +57,7 @@ def changes(entries: list[Entry]) -> list[tuple[int, str]]:
 
 
 async def test_s12_goals_outlive_the_session_that_made_them(tmp_path: Path) -> None:
-    model, log = await played(
+    model, log = await run_session(
         tmp_path,
         says(call("GoalAdd", title="Design"), call("GoalAdd", title="Build", blocked_by=[1])),
         says(call("GoalUpdate", id=1, claim=True)),
@@ -70,7 +70,7 @@ async def test_s12_goals_outlive_the_session_that_made_them(tmp_path: Path) -> N
         "GoalAdd ok: Added goal 2, waits for 1.",
         "GoalUpdate ok: Goal 1 is in progress, yours.",
     ]
-    model, log = await played(
+    model, log = await run_session(
         tmp_path,
         says(call("GoalList")),
         says(call("GoalUpdate", id=1, status="completed")),  # whoever had claimed it has left
@@ -86,7 +86,7 @@ async def test_s12_goals_outlive_the_session_that_made_them(tmp_path: Path) -> N
     listed, done = results(model.requests[-1])
     assert listed == "GoalList ok: 1. Design [in progress, ready]\n2. Build [pending, waits for 1]"
     assert done == "GoalUpdate ok: Goal 1 is completed. Nothing blocks now: 2 (Build)."
-    _, log = await played(tmp_path, says("nothing to do"), folder="elsewhere")
+    _, log = await run_session(tmp_path, says("nothing to do"), folder="elsewhere")
     assert changes(log) == []  # another project
 
 
@@ -103,4 +103,4 @@ async def test_a_claim_is_made_in_the_name_of_the_session(tmp_path: Path) -> Non
         assert held.owner == built.session.id
         assert held.lease_until > now
 
-    await played(tmp_path, says(call("GoalUpdate", id=1, claim=True)), says("ok"), look=look)
+    await run_session(tmp_path, says(call("GoalUpdate", id=1, claim=True)), says("ok"), look=look)

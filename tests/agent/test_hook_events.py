@@ -18,32 +18,32 @@ from longrein.permissions import Rules
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 from longrein.tools import agent_tool
+from tests.agent.disk_harness import DiskHarness
+from tests.agent.hook_tables import command, joined
 from tests.timeouts import HANG_S
-
-from .hook_harness import HookHarness, command, joined
 
 pytestmark = pytest.mark.anyio
 APPEND = "cat >> told.jsonl; echo >> told.jsonl"
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> HookHarness:
-    return HookHarness(tmp_path)
+def harness(tmp_path: Path) -> DiskHarness:
+    return DiskHarness(tmp_path)
 
 
-def told(harness: HookHarness) -> list[dict[str, Any]]:
+def told(harness: DiskHarness) -> list[dict[str, Any]]:
     path = harness.tree / "told.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-async def wait_for(harness: HookHarness, count: int = 1) -> list[dict[str, Any]]:
+async def wait_for(harness: DiskHarness, count: int = 1) -> list[dict[str, Any]]:
     async with asyncio.timeout(HANG_S):
         while len(told(harness)) < count:  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.01)
     return told(harness)
 
 
-async def test_A4_3_notification_of_an_idle_prompt(harness: HookHarness) -> None:
+async def test_A4_3_notification_of_an_idle_prompt(harness: DiskHarness) -> None:
     table = harness.load(command("Notification", APPEND, "idle_prompt"))
     async with harness.session(Script(says("done")), hooks=table) as session:
         session.tell(UserMessage((Text("go"),)))
@@ -56,7 +56,7 @@ async def test_A4_3_notification_of_an_idle_prompt(harness: HookHarness) -> None
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_A4_3_notifications_of_a_subagent(harness: HookHarness, background: bool) -> None:
+async def test_A4_3_notifications_of_a_subagent(harness: DiskHarness, background: bool) -> None:
     kinds = builtin_kinds()
     task = call(
         "Agent", description="x", prompt="x", subagent_type="general", run_in_background=background
@@ -94,7 +94,7 @@ async def test_A4_3_notifications_of_a_subagent(harness: HookHarness, background
 
 
 @pytest.mark.parametrize("reason", ["clear", "resume", "prompt_input_exit", "other"])
-async def test_A4_3_the_end_of_a_session_says_why(harness: HookHarness, reason: str) -> None:
+async def test_A4_3_the_end_of_a_session_says_why(harness: DiskHarness, reason: str) -> None:
     table = harness.load(
         joined(
             command("SessionEnd", APPEND, reason), command("SessionEnd", "touch wrong", "logout")
@@ -121,7 +121,7 @@ async def test_A4_3_the_end_of_a_session_says_why(harness: HookHarness, reason: 
     ],
 )
 async def test_A4_3_compactions_without_a_model_are_told_too(
-    harness: HookHarness, reason: str, trigger: str, refused: bool, made: bool
+    harness: DiskHarness, reason: str, trigger: str, refused: bool, made: bool
 ) -> None:
     """A hook may refuse what the user has asked for; where the window is full, code makes it
     smaller all the same.

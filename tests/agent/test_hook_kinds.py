@@ -22,18 +22,19 @@ from longrein.permissions.hook_protocol import EVENTS, HookAnswer, merge_answers
 from longrein.store import HookFiles
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
+from tests.agent.disk_harness import NO_RULES, TOUCH, DiskHarness
+from tests.agent.hook_tables import command, joined
 from tests.timeouts import HANG_S
 
 from .disk_harness import said
-from .hook_harness import NO_RULES, TOUCH, HookHarness, command, joined
 
 pytestmark = pytest.mark.anyio
 PRE = "PreToolUse"
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> HookHarness:
-    return HookHarness(tmp_path)
+def harness(tmp_path: Path) -> DiskHarness:
+    return DiskHarness(tmp_path)
 
 
 # --- Addresses ------------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ DENY = json.dumps(
     ],
 )
 async def test_http_hooks(
-    harness: HookHarness, answer: bytes, status: str, runs: bool, said_to_user: str
+    harness: DiskHarness, answer: bytes, status: str, runs: bool, said_to_user: str
 ) -> None:
     asked: list[bytes] = []
     async with server(answer, asked, status) as url:
@@ -98,7 +99,7 @@ async def test_http_hooks(
     assert json.loads(asked[0].partition(b"\r\n\r\n")[2])["tool_name"] == "Bash"
 
 
-async def test_a_rule_that_denies_an_address_denies_it_to_hooks(harness: HookHarness) -> None:
+async def test_a_rule_that_denies_an_address_denies_it_to_hooks(harness: DiskHarness) -> None:
     asked: list[bytes] = []
     async with server(DENY, asked) as url:
         await harness.play_call(http(url), rules=Rules(deny=("WebFetch(domain:127.0.0.1)",)))
@@ -106,7 +107,7 @@ async def test_a_rule_that_denies_an_address_denies_it_to_hooks(harness: HookHar
     assert "forbids it" in harness.notices[0]
 
 
-async def test_an_address_that_nobody_serves_blocks_nothing(harness: HookHarness) -> None:
+async def test_an_address_that_nobody_serves_blocks_nothing(harness: DiskHarness) -> None:
     await harness.play_call(http("http://127.0.0.1:9/x"))
     assert (harness.tree / "ran.txt").exists()
     assert "cannot be reached" in harness.notices[0]
@@ -130,7 +131,7 @@ class Callback:
         return HookOutput(stdout=json.dumps(await found if asyncio.iscoroutine(found) else found))
 
 
-async def test_a_function_of_a_program_is_one_more_kind_of_handler(harness: HookHarness) -> None:
+async def test_a_function_of_a_program_is_one_more_kind_of_handler(harness: DiskHarness) -> None:
     handler = Callback(lambda _: json.loads(DENY))
     table = HookTable()
     table.add(handler)
@@ -144,7 +145,7 @@ async def test_a_function_of_a_program_is_one_more_kind_of_handler(harness: Hook
     [(lambda _: 1 / 0, HANG_S), (lambda _: asyncio.sleep(600), 0.2), (lambda _: [1], HANG_S)],
 )
 async def test_a_function_that_fails_blocks_nothing(
-    harness: HookHarness, monkeypatch: pytest.MonkeyPatch, answer: Any, timeout_s: float
+    harness: DiskHarness, monkeypatch: pytest.MonkeyPatch, answer: Any, timeout_s: float
 ) -> None:
     monkeypatch.setattr("longrein.agent.hooks.KILL_S", 0.0)
     table = HookTable()
@@ -153,7 +154,7 @@ async def test_a_function_that_fails_blocks_nothing(
     assert (harness.tree / "ran.txt").exists()
 
 
-async def test_what_a_function_allows_is_not_asked(harness: HookHarness) -> None:
+async def test_what_a_function_allows_is_not_asked(harness: DiskHarness) -> None:
     table = HookTable()
     table.add(
         Callback(
@@ -168,7 +169,7 @@ async def test_what_a_function_allows_is_not_asked(harness: HookHarness) -> None
 # --- Shapes of the other side ---------------------------------------------------------------------
 
 
-def test_a4_2_what_hooks_are_told_has_the_fields_of_the_sdk(harness: HookHarness) -> None:
+def test_a4_2_what_hooks_are_told_has_the_fields_of_the_sdk(harness: DiskHarness) -> None:
     types = pytest.importorskip("claude_agent_sdk.types", reason="needs the extra of the SDK")
     shapes = {
         get_args(get_type_hints(one)["hook_event_name"])[0]: one
@@ -229,7 +230,7 @@ def test_the_strictest_answer_decides_and_the_last_change_counts(
 # --- Hard cases -----------------------------------------------------------------------------------
 
 
-async def test_a_crash_in_a_hook_runs_it_again(harness: HookHarness) -> None:
+async def test_a_crash_in_a_hook_runs_it_again(harness: DiskHarness) -> None:
     """What the log says of hooks allows nothing: after a restart they are asked again."""
     table = harness.load(
         command(PRE, "echo x >> asked.txt; test -e go || sleep 60; echo no >&2; exit 2")
@@ -249,7 +250,7 @@ async def test_a_crash_in_a_hook_runs_it_again(harness: HookHarness) -> None:
     assert harness.results == ["denied: Denied: a hook refused this call: no"]
 
 
-async def test_answers_of_an_earlier_run_allow_nothing(harness: HookHarness) -> None:
+async def test_answers_of_an_earlier_run_allow_nothing(harness: DiskHarness) -> None:
     """A call that hooks have passed and that waits for the user is looked at again after a
     restart.
     """
@@ -267,7 +268,7 @@ async def test_answers_of_an_earlier_run_allow_nothing(harness: HookHarness) -> 
     assert harness.of(ToolStarted) == []
 
 
-async def test_a_script_that_was_changed_meanwhile_is_not_run(harness: HookHarness) -> None:
+async def test_a_script_that_was_changed_meanwhile_is_not_run(harness: DiskHarness) -> None:
     script = harness.tree / "guard.sh"
     script.write_text("exit 0")
     table = harness.load(command(PRE, "bash guard.sh"))
@@ -277,7 +278,7 @@ async def test_a_script_that_was_changed_meanwhile_is_not_run(harness: HookHarne
     assert "guard.sh has changed" in harness.approver.asked[0].reason
 
 
-async def test_hooks_in_the_background_tell_later(harness: HookHarness) -> None:
+async def test_hooks_in_the_background_tell_later(harness: DiskHarness) -> None:
     context = json.dumps(
         {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "built"}}
     )
@@ -294,7 +295,7 @@ async def test_hooks_in_the_background_tell_later(harness: HookHarness) -> None:
     assert harness.answered[0] == ("PostToolUse", "none")
 
 
-async def test_secrets_in_the_answer_of_a_hook_are_not_stored(harness: HookHarness) -> None:
+async def test_secrets_in_the_answer_of_a_hook_are_not_stored(harness: DiskHarness) -> None:
     secret = "sk-ant-" + "a1B2" * 10
     table = harness.load(command(PRE, f"echo the key {secret} is bad >&2; exit 2"))
     await harness.play_call(table, redact=lambda text: text.replace(secret, "[secret]"))
@@ -302,7 +303,7 @@ async def test_secrets_in_the_answer_of_a_hook_are_not_stored(harness: HookHarne
     assert harness.of(HookAnswered)[0].text == "the key [secret] is bad"
 
 
-async def test_compactions(harness: HookHarness) -> None:
+async def test_compactions(harness: DiskHarness) -> None:
     hooks = joined(
         command(
             "PreCompact", "cat > pre.json; test -e allow || { echo not now >&2; exit 2; }", "manual"
@@ -339,7 +340,7 @@ async def test_compactions(harness: HookHarness) -> None:
 
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", PRE, "PostToolUse", "Stop", "SessionStart"])
-async def test_an_interrupt_ends_a_hook(harness: HookHarness, event: str) -> None:
+async def test_an_interrupt_ends_a_hook(harness: DiskHarness, event: str) -> None:
     mark = f"8765.{os.getpid()}"
     table = harness.load(command(event, f"touch began; sleep {mark}"))
     model = Script(says(TOUCH), says("done"))
@@ -359,7 +360,7 @@ async def test_an_interrupt_ends_a_hook(harness: HookHarness, event: str) -> Non
     assert left == []
 
 
-async def test_a12_the_transcript_holds_the_conversation_so_far(harness: HookHarness) -> None:
+async def test_a12_the_transcript_holds_the_conversation_so_far(harness: DiskHarness) -> None:
     hooks = joined(
         command(PRE, "jq -r .transcript_path > path.txt; cp $(cat path.txt) before.jsonl"),
         command("Stop", "cp $(jq -r .transcript_path) end.jsonl"),

@@ -9,8 +9,8 @@ import pytest
 
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
-
-from .hook_harness import HookHarness, command, joined
+from tests.agent.disk_harness import DiskHarness
+from tests.agent.hook_tables import command, joined
 
 pytestmark = pytest.mark.anyio
 pytest.importorskip("cchooks", reason="the library is no dependency of longrein")
@@ -36,7 +36,7 @@ EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop
 async def test_A4_4_hooks_of_cchooks_understand_what_they_are_told_and_are_obeyed(
     tmp_path: Path,
 ) -> None:
-    harness = HookHarness(tmp_path)
+    harness = DiskHarness(tmp_path)
     (harness.tree / "hook.py").write_text(SCRIPT)
     hooks = joined(*(command(event, f"{sys.executable} hook.py") for event in EVENTS))
     calls = (call("Bash", command="rm -rf x"), call("Bash", command="echo fine"))

@@ -13,17 +13,17 @@ from longrein.models import Failure, Reply
 from longrein.permissions import Rules
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
+from tests.agent.disk_harness import TOUCH, DiskHarness
 
 from .disk_harness import said
-from .hook_harness import TOUCH, HookHarness
 
 pytestmark = pytest.mark.anyio
 PRE = "PreToolUse"
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> HookHarness:
-    return HookHarness(tmp_path)
+def harness(tmp_path: Path) -> DiskHarness:
+    return DiskHarness(tmp_path)
 
 
 def asking(event: str, prompt: str, kind: str = "prompt", **more: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def asking(event: str, prompt: str, kind: str = "prompt", **more: Any) -> dict[s
     ],
 )
 async def test_what_the_model_says_decides(
-    harness: HookHarness, answer: Any, runs: bool, line: str
+    harness: DiskHarness, answer: Any, runs: bool, line: str
 ) -> None:
     model = await harness.play_call(asking(PRE, "Is this safe? $ARGUMENTS"), answer)
     assert (harness.tree / "ran.txt").exists() == runs
@@ -60,14 +60,14 @@ async def test_what_the_model_says_decides(
     assert "Is this safe" not in str(said(model.requests[2]))
 
 
-async def test_the_reason_reaches_the_model(harness: HookHarness) -> None:
+async def test_the_reason_reaches_the_model(harness: DiskHarness) -> None:
     await harness.play_call(
         asking(PRE, "Is this safe?"), says('{"ok": false, "reason": "it touches"}')
     )
     assert harness.results == ["denied: Denied: a hook refused this call: it touches"]
 
 
-async def test_a_turn_goes_on_until_the_model_is_content(harness: HookHarness) -> None:
+async def test_a_turn_goes_on_until_the_model_is_content(harness: DiskHarness) -> None:
     answers = (
         says("ready"),
         says('{"ok": false, "reason": "no tests ran"}'),
@@ -80,7 +80,7 @@ async def test_a_turn_goes_on_until_the_model_is_content(harness: HookHarness) -
     assert any("no tests ran" in text for text in said(model.requests[2]))
 
 
-async def test_what_it_costs_counts(harness: HookHarness) -> None:
+async def test_what_it_costs_counts(harness: DiskHarness) -> None:
     budget = Budget(200_000, 8_000, Price(1.0, 10.0))
     reply = Reply((Text('{"ok": true}'),), "end", Usage(1_000_000, output_tokens=100_000))
     model = Script(says(TOUCH), reply, says("done"), budget=budget)
@@ -91,7 +91,7 @@ async def test_what_it_costs_counts(harness: HookHarness) -> None:
     assert session.state.usage.input_tokens >= 1_000_000
 
 
-async def test_it_may_have_a_model_of_its_own(harness: HookHarness) -> None:
+async def test_it_may_have_a_model_of_its_own(harness: DiskHarness) -> None:
     small = Script(says('{"ok": true}'), name="test/small")
     opened = {"test/small": small}
     more = {"open_model": opened.__getitem__, "subagent_model": lambda asked: (f"test/{asked}", "")}
@@ -108,7 +108,7 @@ def _replaced(deps: Any, fields: dict[str, Any]) -> Any:
     return deps
 
 
-async def test_secrets_of_the_event_are_not_sent(harness: HookHarness) -> None:
+async def test_secrets_of_the_event_are_not_sent(harness: DiskHarness) -> None:
     secret = "sk-ant-" + "a1B2" * 10
     model = Script(says(call("Bash", command=f"echo {secret}")), says('{"ok": true}'), says("done"))
     await harness.run(
@@ -120,7 +120,7 @@ async def test_secrets_of_the_event_are_not_sent(harness: HookHarness) -> None:
 # --- Agents ---------------------------------------------------------------------------------------
 
 
-async def test_an_agent_reads_files_before_it_decides(harness: HookHarness) -> None:
+async def test_an_agent_reads_files_before_it_decides(harness: DiskHarness) -> None:
     (harness.tree / "rules.txt").write_text("nothing may be touched\n")
     answers = (
         says(call("Read", file_path="rules.txt"), call("Grep", pattern="touched")),
@@ -140,7 +140,7 @@ async def test_an_agent_reads_files_before_it_decides(harness: HookHarness) -> N
 
 
 async def test_an_agent_may_read_no_more_than_the_rules_allow_and_do_nothing_else(
-    harness: HookHarness,
+    harness: DiskHarness,
 ) -> None:
     (harness.tree / "secret.txt").write_text("TOPSECRET\n")
     tries = says(
@@ -165,7 +165,7 @@ async def test_an_agent_may_read_no_more_than_the_rules_allow_and_do_nothing_els
     assert not (harness.tree / "evil.txt").exists()
 
 
-async def test_an_agent_that_never_decides_is_ended(harness: HookHarness) -> None:
+async def test_an_agent_that_never_decides_is_ended(harness: DiskHarness) -> None:
     looking = [says(call("Glob", pattern="*")) for _ in range(50)]
     await harness.play_call(asking(PRE, "Look", "agent"), *looking)
     assert harness.notices == [f"{PRE} hook `Look`: the model did not decide within 50 requests"]
@@ -173,7 +173,7 @@ async def test_an_agent_that_never_decides_is_ended(harness: HookHarness) -> Non
 
 
 async def test_a_model_over_its_timeout_blocks_nothing(
-    harness: HookHarness, monkeypatch: pytest.MonkeyPatch
+    harness: DiskHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hooks, "KILL_S", 0.0)
 

@@ -156,29 +156,6 @@ async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_h
     assert "[interrupted by the user]" in said(model.requests[1])
 
 
-async def test_E4_an_interrupt_right_after_a_command_leaves_its_result_whole(
-    harness: DiskHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = Script(says(call("Bash", command="touch new; echo all of it")), says("ok"))
-    async with harness.session(model) as session:
-        looks = []
-
-        async def look(*_found: object, **_more: object) -> list[object]:
-            looks.append(["before the request", "before the command", "after it"][len(looks)])
-            if looks[-1] == "after it":
-                session.interrupt()
-                await asyncio.sleep(0)
-            return []
-
-        with monkeypatch.context() as patch:
-            patch.setattr(session.file_watcher, "changes", look)
-            session.tell(UserMessage((Text("run"),)))
-            await asyncio.wait_for(session.run(once=True), HANG_S)
-        await turn(session, "go on")
-    assert results(model.requests[1]) == ["Bash ok: all of it"]
-    assert "[interrupted by the user]" in said(model.requests[1])
-
-
 async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_readers(
     harness: DiskHarness,
 ) -> None:

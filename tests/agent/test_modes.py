@@ -14,36 +14,7 @@ from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 
 pytestmark = pytest.mark.anyio
 
-CALLS = {
-    "read": call("Read", file_path="a.txt"),
-    "ls": call("Bash", command="ls | head -3"),
-    "write": call("Write", file_path="new.txt", content="x"),
-    "touch": call("Bash", command="mkdir -p d && touch d/x"),
-    "script": call("Bash", command="sh run.sh"),
-    "workflow": call("Write", file_path=".github/workflows/ci.yml", content="x"),
-    "hook": call("Bash", command="touch .husky/pre-commit"),
-    "npmrc": call("Write", file_path=".npmrc", content="x"),
-    "venv": call("Write", file_path=".venv/bin/python", content="x"),
-    "bin": call("Write", file_path="node_modules/.bin/tsc", content="x"),
-    "precommit": call("Write", file_path=".pre-commit-config.yaml", content="x"),
-    "agent": call("Write", file_path=".cursor/rules/x.md", content="x"),
-    "outside": call("Write", file_path="../new.txt", content="x"),
-}
-LATER = ("workflow", "hook", "npmrc", "venv", "bin", "precommit", "agent")
-"""Calls that write what something runs later by itself."""
-SAME = {"read": "ran", "ls": "ran"}
-EXPECT: dict[str, dict[str, str]] = {
-    "default": {**dict.fromkeys(CALLS, "asked"), **SAME},
-    "acceptEdits": {**dict.fromkeys(CALLS, "asked"), **SAME, "write": "ran", "touch": "ran"},
-    "auto": {**dict.fromkeys(CALLS, "asked"), **SAME, "write": "ran", "touch": "ran"},
-    "plan": {**dict.fromkeys(CALLS, "denied"), **SAME},
-    "dontAsk": {**dict.fromkeys(CALLS, "denied"), **SAME},
-    "bypassPermissions": {
-        **dict.fromkeys(CALLS, "ran"),
-        **dict.fromkeys(LATER, "asked"),
-        "hook": "ran",
-    },
-}
+WRITE = call("Write", file_path="new.txt", content="x")
 
 
 def new_harness(folder: Path) -> DiskHarness:
@@ -54,34 +25,13 @@ def new_harness(folder: Path) -> DiskHarness:
     return harness
 
 
-async def outcomes(harness: DiskHarness, mode: str) -> dict[str, str]:
-    """`ran`, `asked` or `denied` for each of `CALLS`; every question is answered with no."""
-    answers = Approver({})
-    model = Script(*(says(one) for one in CALLS.values()), says("done"))
-    async with (
-        harness.session(model, rules=Rules(base=str(harness.tree))) as session,
-        answers.answering(session),
-    ):
-        await turn(session, SetMode(mode), "go")
-    ended = [e.event for e in harness.entries() if isinstance(e.event, ToolEnded)]
-    asked = {e.event.call for e in harness.entries() if isinstance(e.event, PermissionAsked)}
-    kinds = [
-        "asked" if one.call in asked else "denied" if one.status == "denied" else "ran"
-        for one in ended
-    ]
-    return dict(zip(CALLS, kinds, strict=True))
-
-
-@pytest.mark.parametrize("mode", EXPECT)
-async def test_what_a_mode_runs_asks_and_denies(tmp_path: Path, mode: str) -> None:
-    assert await outcomes(new_harness(tmp_path), mode) == EXPECT[mode]
-
-
 async def test_dontAsk_names_the_rule_that_would_allow_the_call(tmp_path: Path) -> None:
     harness = new_harness(tmp_path)
-    await outcomes(harness, "dontAsk")
-    told = [text_of(e.event.parts) for e in harness.entries() if isinstance(e.event, ToolEnded)]
-    assert f"a rule that allows it: Edit(/{harness.tree}/new.txt)" in told[2]
+    model = Script(says(WRITE), says("done"))
+    await harness.play(model, SetMode("dontAsk"), "go", rules=Rules(base=str(harness.tree)))
+    (ended,) = harness.of(ToolEnded)
+    assert ended.status == "denied"
+    assert f"a rule that allows it: Edit(/{harness.tree}/new.txt)" in text_of(ended.parts)
 
 
 PLAN = call("ExitPlanMode", plan="1. Write new.txt")
@@ -92,7 +42,7 @@ async def test_the_user_ends_plan_mode_by_agreeing_to_the_plan(
     tmp_path: Path, word: str, then: str, asked: int
 ) -> None:
     harness, answers = new_harness(tmp_path), Approver(lambda _: word)
-    model = Script(says(PLAN), says(CALLS["write"]), says("done"))
+    model = Script(says(PLAN), says(WRITE), says("done"))
     async with (
         harness.session(
             model, rules=Rules(base=str(harness.tree), allow=("ExitPlanMode",))

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from longrein import Session
-from longrein.agent import Answer, FromSubagent
-from longrein.agent.network_questions import NetworkQuestions
-from longrein.events import Entry, PermissionAnswered, PermissionAsked, ToolEnded, text_of
+from longrein.agent import Answer, FromSubagent, OpenSession, UserMessage
+from longrein.app import Additions, App
+from longrein.app.run_context import read_run_context
+from longrein.events import Entry, PermissionAnswered, PermissionAsked, Text, ToolEnded, text_of
+from longrein.options import Options
 from longrein.testing.scripted_model import ScriptedModel, call, says
+from tests.agent.disk_harness import turn as run_turn
 from tests.e2e.harness import needs_bubblewrap
 from tests.timeouts import HANG_S, until
 
@@ -53,10 +55,17 @@ class World:
         self.config.parent.mkdir(parents=True, exist_ok=True)
         self.config.write_text(f"[sandbox]\nnetwork = {list(entries)!r}\n".replace("'", '"'))
 
-    def open(self, model: ScriptedModel, **more: Any) -> Any:
+    @asynccontextmanager
+    async def open(self, model: ScriptedModel, **more: Any) -> AsyncIterator[OpenSession]:
         folder = self.base / "project"
         folder.mkdir(exist_ok=True)
-        return Session.open(model, folder=str(folder), state_dir=str(self.base / "state"), **more)
+        options = Options(state_dir=str(self.base / "state"), **more)
+        app = App(read_run_context(options, folder=str(folder)), print)
+        session = (await app.open(fresh=True, additions=Additions(model))).session
+        try:
+            yield session
+        finally:
+            await session.close()
 
 
 @pytest.fixture
@@ -99,13 +108,13 @@ class Log:
 
 @asynccontextmanager
 async def answering(
-    session: Session, answer: Callable[[PermissionAsked], Answer | None]
+    session: OpenSession, answer: Callable[[PermissionAsked], Answer | None]
 ) -> AsyncIterator[Log]:
     """Answer each question of a session and its subagents while the body runs."""
     log = Log()
 
     async def follow() -> None:
-        async for told in session.follow(forever=True, children=True):
+        async for told in session.follow():
             entry = told.heard if isinstance(told, FromSubagent) else told
             child = told.child if isinstance(told, FromSubagent) else ""
             if isinstance(told, Entry):
@@ -114,7 +123,7 @@ async def answering(
                 case PermissionAsked() as asked:
                     log.asked.append((child, asked))
                     if given := answer(asked):
-                        session._session.tell(Answer(**{**fields(given), "session": child}))
+                        session.tell(Answer(**{**fields(given), "session": child}))
                 case PermissionAnswered() as answered:
                     log.answered.append(answered)
                 case ToolEnded() as ended:
@@ -124,7 +133,7 @@ async def answering(
     await asyncio.sleep(0)
     try:
         yield log
-        last = session._session.entries_from(1)[-1].seq
+        last = session.entries_from(1)[-1].seq
         await until(lambda: log.seen >= last)
     finally:
         task.cancel()
@@ -134,11 +143,10 @@ def fields(answer: Answer) -> dict[str, Any]:
     return {name: getattr(answer, name) for name in answer.__struct_fields__}
 
 
-async def turn(session: Session, answer: Callable[[PermissionAsked], Answer | None]) -> Log:
+async def turn(session: OpenSession, answer: Callable[[PermissionAsked], Answer | None]) -> Log:
     """Run one prompt to its end."""
     async with answering(session, answer) as log:
-        await session.send("go")
-        await asyncio.wait_for(session.wait(), HANG_S)
+        await asyncio.wait_for(run_turn(session, "go"), HANG_S)
     return log
 
 
@@ -166,7 +174,6 @@ async def test_yes_for_the_session_is_a_rule_of_this_run(world: World) -> None:
     model = ScriptedModel(says(bash(world.curl)), says(bash(world.curl)), says("so"))
     async with world.open(model) as session:
         log = await turn(session, lambda asked: yes(asked, "session"))
-        assert session._session.rules.allow == (f"Network({world.host})",)
     assert (len(log.asked), log.results) == (1, ["hello", "hello"])
     assert "Network" not in world.config.read_text()
 
@@ -183,11 +190,10 @@ async def test_always_is_a_rule_in_the_settings(world: World) -> None:
 
 @needs_name
 async def test_a_rule_that_was_not_proposed_is_not_granted(world: World) -> None:
-    model = ScriptedModel(says(bash(world.curl)), says("so"))
+    model = ScriptedModel(says(bash(world.curl)), says(bash(world.curl)), says("so"))
     async with world.open(model) as session:
         log = await turn(session, lambda asked: Answer(asked.call, "allow", "always", "Network"))
-        assert session._session.rules.allow == ()
-    assert [(one.scope, one.rule) for one in log.answered] == [("once", "")]
+    assert [(one.scope, one.rule) for one in log.answered] == [("once", "")] * 2
 
 
 @needs_name
@@ -219,12 +225,10 @@ async def test_an_interrupt_withdraws_the_question(world: World) -> None:
         def interrupt(_: PermissionAsked) -> None:
             session.interrupt()
 
-        log = await turn(session, interrupt)
-        await until(
-            lambda: not (session._session.part(NetworkQuestions).is_open(log.asked[0][1].call))
-        )
-        last = session._session.entries_from(1)[-1].event
-    assert (last.verdict, last.by) == ("deny", "interrupt")
+        async with answering(session, interrupt) as log:
+            await run_turn(session, "go")
+            await until(lambda: bool(log.answered))
+    assert [(one.verdict, one.by) for one in log.answered] == [("deny", "interrupt")]
 
 
 async def test_the_end_of_the_session_withdraws_the_question(world: World) -> None:
@@ -232,7 +236,7 @@ async def test_the_end_of_the_session_withdraws_the_question(world: World) -> No
         says(bash("curl -sS https://other.example/", run_in_background=True)), says("so")
     )
     async with world.open(model) as session, answering(session, lambda _: None) as log:
-        await session.send("go")
+        await run_turn(session, "go")
         await until(lambda: bool(log.asked))
     assert [(one.verdict, one.by) for one in log.answered] in ([("deny", "interrupt")], [])
 
@@ -243,13 +247,15 @@ async def test_a_background_task_asks_while_the_session_is_idle(world: World) ->
         says(bash(f"sleep 0.5; {world.curl}", run_in_background=True)), says("so"), says("so")
     )
     async with world.open(model) as session, answering(session, yes) as log:
-        await session.send("go")
+        running = asyncio.ensure_future(session.run(once=False))
+        session.tell(UserMessage((Text("go"),)))
         await until(
             lambda: (
                 not (not log.answered or any(task.state == "running" for task in session.tasks()))
             )
         )
         assert session.tasks()[0].size_bytes == 5
+        running.cancel()
 
 
 @needs_name
@@ -269,7 +275,7 @@ async def test_a_subagent_asks_as_itself(world: World) -> None:
 @pytest.mark.parametrize("mode", ["dontAsk", "plan"])
 async def test_modes_that_ask_for_no_host(world: World, mode: str) -> None:
     model = ScriptedModel(says(bash("curl -sS https://other.example/")), says("so"))
-    async with world.open(model, permission_mode=mode, allow=["Bash"]) as session:
+    async with world.open(model, permission_mode=mode, allowed_tools=("Bash",)) as session:
         log = await turn(session, yes)
     assert log.asked == [] or log.asked[0][1].name != "Network"
     if mode == "dontAsk":
@@ -295,7 +301,6 @@ async def test_s099_an_empty_list_starts_nothing_and_asks_nobody(world: World) -
     )
     async with world.open(model) as session:
         log = await turn(session, yes)
-        assert session._session.find(NetworkQuestions) is None
     assert log.asked == []
     assert log.results[0].startswith("0\n")
     assert "[the sandbox has no network" in log.results[0]

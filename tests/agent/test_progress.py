@@ -200,16 +200,6 @@ def quiet(agent: Agent, minutes: float) -> str:
     return verdict.message if isinstance(verdict, Stop) else "fine"
 
 
-def test_R073_a_hung_subagent_is_told_and_then_ended() -> None:
-    agent = Agent()
-    assert quiet(agent, 9) == "fine"
-    assert quiet(agent, 10) == "told"
-    assert quiet(agent, 9) == "fine"
-    assert quiet(agent, 10) == "no progress: nothing has happened for 10 minutes"
-    agent.step(READ)
-    assert quiet(agent, 10) == "told"
-
-
 def test_what_runs_has_limits_of_its_own_and_is_given_longer() -> None:
     agent = Agent()
     agent.append(Asked("turn", 3, 2))
@@ -235,14 +225,6 @@ def test_what_waits_for_others_is_not_idle() -> None:
     over = Agent()
     over.append(TurnEnded("done"))
     assert [quiet(one, 10_000) for one in (asks, parent, over)] == ["fine"] * 3
-
-
-def test_the_watchdog_costs_the_same_however_long_the_session_is() -> None:
-    agent = Agent()
-    for n in range(300):
-        agent.step(("Bash", {"command": f"echo {n}"}, f"{n}"))
-    assert len(agent.state.step_history.last) == 4
-    assert not agent.state.step_history.step
 
 
 # --- and what comes of it -------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,10 @@ from longrein.events import (
     ToolEnded,
 )
 from longrein.store import fork_log
-from longrein.workspace import folder_stamps, shadow_repository, tree_restore
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError
-from tests.agent.disk_harness import SESSION, Script, call, says, turn
-from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
+from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
+from tests.agent.test_rewind_commands import back, turns
 from tests.support.tree_operations import picture, user_git
 from tests.timeouts import until
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.anyio
 async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only_on_request(
     tmp_path: Path,
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "old").write_text("0")
     story = turns(
         [[], ["echo 1 > mine; echo 1 > theirs; echo 1 > old"], ["chmod 600 mine", "write edited=2"]]
@@ -73,37 +73,25 @@ async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only
         assert [path.name for path in harness.tree.iterdir()] == ["old"]
 
 
-async def test_the_tree_from_before_is_in_the_log_before_a_file_is_put_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("edited_after", [1, 2, 3, 4])
+async def test_a_file_that_the_agent_wrote_and_somebody_else_changed_is_kept(
+    tmp_path: Path, edited_after: int
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
-    (harness.tree / "a").write_text("0")
-    put, stored, flushes = tree_restore._write, list[tuple[str, bool]](), list[bool]()
-
-    def write(*given: Any) -> None:
-        taken = [e.event for e in harness.entries() if isinstance(e.event, CheckpointTaken)]
-        stored.append((taken[-1].when, flushes[-1]))
-        put(*given)
-
-    monkeypatch.setattr(tree_restore, "_write", write)
-    async with harness.session(Script(*turns([[], ["echo 1 > a"]]))) as session:
+    harness = DiskHarness(tmp_path, checkpoints=True)
+    commands = [["write a=1"], ["echo 1 > b"], ["echo 2 > b"], ["write c=1"]]
+    async with harness.session(Script(*turns([[], *commands]))) as session:
         await turn(session, "begin")
-        await turn(session, "go on")
-        commit = session.commit
-
-        async def noted(*, flush: bool = False, **more: Any) -> None:
-            flushes.append(flush)
-            await commit(flush=flush, **more)
-
-        session.commit = noted  # type: ignore[method-assign]
-        await back(session, harness.ends()[0])
-    assert (harness.tree / "a").read_text() == "0"
-    assert stored == [("rewind", True)]
-    assert flushes[:2] == [True, True], "before and after"
+        for number in range(1, 5):
+            await turn(session, "go on")
+            if number == edited_after:
+                (harness.tree / "a").write_text("of the user")
+        kept = await back(session, harness.ends()[0])
+        assert kept == ["a it was changed since by somebody else"]
+        assert picture(harness.tree).keys() == {"a"}
 
 
 async def test_edits_before_the_first_command_are_undone_with_it(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     commands = ["write a=1", "write b=1", "echo 2 > b; echo 2 > c"]
     async with harness.session(Script(*turns([[], commands]))) as session:
         await turn(session, "begin")
@@ -114,7 +102,7 @@ async def test_edits_before_the_first_command_are_undone_with_it(tmp_path: Path)
 
 
 async def test_after_a_rewind_the_model_of_now_answers(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
 
     def stated() -> list[Entry]:
         return [entry for entry in harness.entries() if isinstance(entry.event, PrefixSet)]
@@ -132,7 +120,7 @@ async def test_after_a_rewind_the_model_of_now_answers(tmp_path: Path) -> None:
 
 
 async def test_a_rewind_of_a_rewind_gives_the_tree_from_before(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     async with harness.session(
         Script(*turns([[], ["mkdir -p a/b; echo 1 > a/b/c; ln -s c a/b/d"]]))
     ) as session:
@@ -149,7 +137,7 @@ async def test_a_rewind_of_a_rewind_gives_the_tree_from_before(tmp_path: Path) -
 
 
 async def test_only_calls_that_may_change_files_have_checkpoints(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     bash = [
         call("Bash", command=text)
         for text in ("ls", "cat none", "git status", "echo 1 > a", "echo 2 > b")
@@ -185,7 +173,7 @@ async def test_only_calls_that_may_change_files_have_checkpoints(tmp_path: Path)
 async def test_files_that_were_ignored_then_are_not_removed(
     tmp_path: Path, command: str, users_rules: str, left: str, kept: str
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     user_git(harness.tree, "init", "-q")
     (harness.tree / ".gitignore").write_text("secret\n")
     (harness.tree / "secret").write_text("key")
@@ -207,7 +195,7 @@ async def test_files_that_were_ignored_then_are_not_removed(
 
 
 async def test_a_work_tree_that_a_command_removed_comes_back(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "a/b").mkdir(parents=True)
     (harness.tree / "a/b/c").write_text("1")
     before = picture(harness.tree)
@@ -219,13 +207,11 @@ async def test_a_work_tree_that_a_command_removed_comes_back(tmp_path: Path) -> 
         assert picture(harness.tree) == before
 
 
-async def test_large_files_and_repositories_inside_are_skipped_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shadow_repository, "FILE_BYTES_MAX", 1 << 20)
-    harness = CheckpointHarness(tmp_path)
+async def test_large_files_and_repositories_inside_are_skipped_and_named(tmp_path: Path) -> None:
+    harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "inner").mkdir()
-    (harness.tree / "large").write_bytes(bytes(2 << 20))
+    with (harness.tree / "large").open("wb") as file:
+        file.truncate((50 << 20) + 1)
     user_git(harness.tree / "inner", "init", "-q")
     (harness.tree / "inner/file").write_text("0")
     async with harness.session(
@@ -234,7 +220,7 @@ async def test_large_files_and_repositories_inside_are_skipped_and_named(
         await turn(session, "begin")
         await turn(session, "go on")
         assert await back(session, harness.ends()[0]) == [
-            "large its old content was not kept: larger than 1 MB"
+            "large its old content was not kept: larger than 50 MB"
         ]
         assert [path.name for path in harness.tree.iterdir()] == ["inner"]
         assert (harness.tree / "inner/file").read_text() == "1\n"
@@ -254,7 +240,7 @@ async def test_large_files_and_repositories_inside_are_skipped_and_named(
 async def test_without_git_edits_are_undone_and_the_rest_is_said_once(
     tmp_path: Path, commands: int, named: str
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
 
     def opener() -> SessionCheckpoints:
         return SessionCheckpoints(CheckpointStore(str(tmp_path / "kept"), {"PATH": ""}), 1 << 20)
@@ -285,7 +271,7 @@ async def test_without_git_edits_are_undone_and_the_rest_is_said_once(
 async def test_a_preview_says_what_a_rewind_does_with_and_without_the_conversation(
     tmp_path: Path,
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     commands = ["echo 1 > a; echo 1 > same", "echo 2 > a; echo 2 > z", "write b=1"]
     async with harness.session(Script(*turns([[], commands]))) as session:
         await turn(session, "begin")
@@ -318,7 +304,7 @@ async def test_a_preview_says_what_a_rewind_does_with_and_without_the_conversati
 async def test_what_changed_while_a_task_ran_is_kept_and_named_and_the_agents_own_is_undone(
     tmp_path: Path,
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "notes").write_text("0")
     commands = [["echo 1 > mine"], ["echo 1 > later"], ["echo 2 > later"]]
     async with harness.session(Script(*turns([[], *commands]))) as session:
@@ -344,10 +330,10 @@ async def test_what_changed_while_a_task_ran_is_kept_and_named_and_the_agents_ow
 
 
 async def test_what_changed_after_a_kill_in_a_command_is_kept_and_named(tmp_path: Path) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "notes").write_text("0")
     held = "echo 1 > made; touch begun; while [ ! -e go ]; do sleep 0.01; done; rm go begun"
-    copy = CheckpointHarness(tmp_path)
+    copy = DiskHarness(tmp_path, checkpoints=True)
     copy.state = tmp_path / "copy"
     async with harness.session(Script(*turns([["echo 1 > mine"], [held]]))) as session:
         await turn(session, "begin")
@@ -372,33 +358,11 @@ async def test_what_changed_after_a_kill_in_a_command_is_kept_and_named(tmp_path
         assert (harness.tree / "mine").read_text() == "1\n"
 
 
-async def test_a_git_that_hangs_is_told_while_it_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("longrein.agent.checkpoints.TOLD_AFTER_S", 0.01)
-    harness = CheckpointHarness(tmp_path)
-    store = CheckpointStore(str(harness.state / "kept"), dict(os.environ))
-    harness.opener = lambda: SessionCheckpoints(store, 1 << 20)  # type: ignore[method-assign]
-    async with harness.session(Script(*turns([["echo 1 > a"]]))) as session:
-        said: list[str] = []
-
-        def heard(text: str) -> None:
-            said.append(text)
-            if len(said) == 1:
-                store.lock.release()
-
-        session.notice = heard  # type: ignore[method-assign]
-        store.lock.acquire()  # as a git that was stopped would hold it
-        await turn(session, "go on")
-    assert said[0].startswith("git has worked for 0.01 s on the copies of the work tree")
-    assert (harness.tree / "a").read_text() == "1\n"
-
-
 async def test_a_run_that_ends_without_a_call_does_not_wait_for_the_first_look(
     tmp_path: Path,
 ) -> None:
     """It was made in case that a command comes."""
-    harness, looks = CheckpointHarness(tmp_path), tmp_path / "looks"
+    harness, looks = DiskHarness(tmp_path, checkpoints=True), tmp_path / "looks"
     git = tmp_path / "bin/git"
     git.parent.mkdir()
     real, sleep = shutil.which("git"), shutil.which("sleep")
@@ -418,107 +382,6 @@ async def test_a_run_that_ends_without_a_call_does_not_wait_for_the_first_look(
         await turn(session, "hi")
     with pytest.raises(CheckpointError, match="the session has ended"):
         store.take([str(harness.tree)])
-
-
-def test_a_folder_outside_git_that_is_too_large_is_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shadow_repository, "LOOSE_FILES_MAX", 3)
-    for n in range(4):
-        (tmp_path / f"f{n}").write_text("0")
-    store = CheckpointStore(str(tmp_path.parent / "kept"), dict(os.environ))
-    with pytest.raises(CheckpointError, match="is no git repository and has more than 3 files"):
-        store.take([str(tmp_path)])
-    user_git(tmp_path, "init", "-q")
-    assert store.take([str(tmp_path)])[0]
-
-
-@pytest.mark.parametrize("tracked", [True, False])
-def test_what_is_neither_file_nor_link_is_left_out_and_named(tmp_path: Path, tracked: bool) -> None:
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    (tree / "kept").write_text("kept")
-    if tracked:
-        (tree / "pipe").write_text("a file at first")
-    store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
-    before = store.take([str(tree)])[1][str(tree)]
-    (tree / "pipe").unlink(missing_ok=True)
-    os.mkfifo(tree / "pipe")
-    (tree / "kept").write_text("changed")
-    after = store.take([str(tree)])[1][str(tree)]
-    repository = store.repository(str(tree))
-    assert sorted(repository.files(after)) == ["kept"]
-    assert sorted(repository.changed(before, after)) == ["kept"] + ["pipe"] * tracked
-    assert [why for path, why in after.skipped.items() if path == "pipe"] == (
-        ["neither a file nor a link"] * tracked
-    )
-
-
-def test_old_checkpoints_are_dropped_when_the_space_is_used_up(tmp_path: Path) -> None:
-    tree, names = tmp_path / "tree", []
-    tree.mkdir()
-    store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
-    for _ in range(8):
-        (tree / "noise").write_bytes(os.urandom(100_000))
-        names.append(store.take([str(tree)])[0])
-    assert store.shrink(350_000) > 0
-    assert store.repository(str(tree)).size_bytes() <= 350_000
-    assert store.load(names[-1])
-    with pytest.raises(CheckpointError, match="no longer kept"):
-        store.load(names[0])
-
-
-def test_many_files_that_are_not_committed_take_few_files_of_the_state_folder(
-    tmp_path: Path,
-) -> None:
-    tree, kept = tmp_path / "tree", tmp_path / "kept"
-    tree.mkdir()
-    expected = {}
-    for number in range(shadow_repository.LOOSE_OBJECTS_MAX):
-        (tree / f"f{number}").write_text(f"{number}\n")
-        expected[f"f{number}"] = f"{number}\n".encode()
-    store = CheckpointStore(str(kept), dict(os.environ))
-    name, _ = store.take([str(tree)])
-    stored = [path.name for path in kept.rglob("objects/*/*")]
-    assert sorted(name.rpartition(".")[2] for name in stored) == ["idx", "pack"], stored
-    repository = CheckpointStore(str(kept), dict(os.environ)).repository(str(tree))
-    files = repository.files(store.load(name)[str(tree)])
-    found = dict(repository.contents(one.blob for one in files.values()))
-    assert {path: found[one.blob] for path, one in files.items()} == expected
-
-
-def commit(tree: Path, *words: str) -> None:
-    user_git(tree, "add", "-A")
-    user_git(tree, "-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "x", *words)
-
-
-def test_what_the_last_commit_holds_is_borrowed_and_all_else_is_stored(tmp_path: Path) -> None:
-    tree, kept = tmp_path / "tree", tmp_path / "kept"
-    tree.mkdir()
-    user_git(tree, "init", "-q")
-    for number in range(30):
-        (tree / f"d{number}").mkdir()
-        (tree / f"d{number}/a").write_text(f"{number}\n")
-    commit(tree)
-    store = CheckpointStore(str(kept), dict(os.environ))
-    first, _ = store.take([str(tree)])
-    assert [path.parent.name for path in kept.rglob("objects/??/*")] == ["4b"], "the empty tree"
-    (tree / "d1/a").write_text("new\n")
-    commit(tree)
-    (tree / "d1/a").write_text("1\n")  # a tree and a content of an earlier commit
-    earlier, _ = store.take([str(tree)])
-    (tree / "d2/a").write_text("other\n")
-    later, _ = store.take([str(tree)])
-    store.shrink(1 << 30)
-    commit(tree, "--amend")
-    user_git(tree, "reflog", "expire", "--expire=now", "--all")
-    user_git(tree, "gc", "-q", "--prune=now")
-    repository = CheckpointStore(str(kept), dict(os.environ)).repository(str(tree))
-    for name, texts in ((later, ("1", "other")), (earlier, ("1", "2")), (first, ("1", "2"))):
-        files = repository.files(store.load(name)[str(tree)])
-        found = dict(repository.contents(files[f"d{number}/a"].blob for number in (1, 2)))
-        expected = [f"{text}\n".encode() for text in texts]
-        assert [found[files[f"d{number}/a"].blob] for number in (1, 2)] == expected, name
 
 
 def test_the_users_repository_is_not_touched(tmp_path: Path) -> None:
@@ -555,102 +418,39 @@ def test_the_users_repository_is_not_touched(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("first_look", ["walks all", "stops before the last folder"])
-def test_a_new_file_is_found_though_only_changed_folders_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_look: str
-) -> None:
-    if first_look != "walks all":
-        monkeypatch.setattr(shadow_repository, "EMPTY_WALK_MAX", 4)
-    tree, listed = tmp_path / "tree", []
-    for folder in ("a/b", "only-ignored/c", "empty"):
-        (tree / folder).mkdir(parents=True)
-    for name, text in {
-        "a/b/f": "1",
-        ".gitignore": "*.o\n",
-        "only-ignored/c/x.o": "",
-        "top": "1",
-    }.items():
-        (tree / name).write_text(text)
-    monkeypatch.setattr(folder_stamps, "SETTLED_NS", -(10**15))  # each change is old enough
-    store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
-    store.repository(str(tree))
-    run = shadow_repository.ShadowRepository._start
-
-    def start(self: object, words: list[str], **more: object) -> object:
-        listed.append("-o" in words)
-        return run(self, words, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(shadow_repository.ShadowRepository, "_start", start)
-
-    def found() -> tuple[set[str], bool]:
-        for folder in [path for path in tree.rglob("*") if path.is_dir()] + [tree]:
-            if folder.stat().st_mtime_ns != 10**18:  # as `touch -r` and `cp -a` set it back
-                os.utime(folder, ns=(0, 10**18))
-        listed.clear()
-        _, records = store.take([str(tree)])
-        return set(store.repository(str(tree)).files(records[str(tree)])), any(listed)
-
-    usual = {"a/b/f", ".gitignore", "top"}
-    looks = [found() for _ in range(4)]
-    assert [files for files, _ in looks] == [usual] * 4
-    assert looks[-1] == (usual, False)
-    assert store.take([str(tree)])
-    for changed, more in (
-        ("only-ignored/c/new", {"only-ignored/c/new"}),
-        ("empty/new", {"empty/new"}),
-    ):
-        (tree / changed).write_text("1")
-        usual |= more
-        assert found() == (usual, True)
-    (tree / ".gitignore").write_text("*.a\n")
-    assert found() == (usual | {"only-ignored/c/x.o"}, True)
-
-
 KILLED = """
-import asyncio, os, signal, sys
+import asyncio, resource, signal, sys
 from pathlib import Path
 from longrein.agent import Rewind
-from longrein.workspace import tree_restore
-from tests.agent.disk_harness import Script, turn
-from tests.agent.test_rewind_commands import CheckpointHarness
-put, left = tree_restore._write, int(sys.argv[2])
-def write(*given):
-    global left
-    left -= 1
-    if left < 0:
-        put(*given)
-        os.kill(os.getpid(), signal.SIGKILL)
-    put(*given)
-tree_restore._write = write
+from tests.agent.disk_harness import DiskHarness, Script, turn
 async def main():
-    harness = CheckpointHarness(Path(sys.argv[1]))
+    harness = DiskHarness(Path(sys.argv[1]), checkpoints=True)
     async with harness.session(Script(), create=False) as session:
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # a file above the limit kills the process
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, resource.RLIM_INFINITY))
         await turn(session, Rewind(harness.ends()[0], files=True))
 asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("files", [0, 2])
+@pytest.mark.parametrize("killing", [0, 2])
 async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(
-    tmp_path: Path, files: int
+    tmp_path: Path, killing: int
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
-    for n in range(4):
-        (harness.tree / f"f{n}").write_text(str(n))
-    await harness.play(
-        Script(*turns([[], ["rm f0; for n in 1 2 3; do echo new > f$n; done; echo 1 > g"]])),
-        "a",
-        "b",
-    )
-    words = [sys.executable, "-c", KILLED, str(tmp_path), str(files)]
+    """The process is killed while it writes the file with the number `killing`."""
+    harness = DiskHarness(tmp_path, checkpoints=True)
+    contents = {f"f{n}": bytes(8 << 20) if n == killing else str(n).encode() for n in range(4)}
+    for name, content in contents.items():
+        (harness.tree / name).write_bytes(content)
+    changes = "rm f0; for n in 1 2 3; do echo new > f$n; done; echo 1 > g"
+    await harness.play(Script(*turns([[], [changes]])), "a", "b")
+    words = [sys.executable, "-c", KILLED, str(tmp_path)]
     process = await asyncio.create_subprocess_exec(*words, cwd=Path(__file__).parents[2])
-    assert await process.wait() == -signal.SIGKILL
+    assert await process.wait() == -signal.SIGXFSZ
     assert not any(isinstance(entry.event, Rewound) for entry in harness.entries())
     async with harness.session(Script(), create=False) as session:
         await session.run(once=True)
-    assert {path.name: path.read_text() for path in harness.tree.iterdir()} == {
-        f"f{n}": str(n) for n in range(4)
-    }
+    assert {path.name: path.read_bytes() for path in harness.tree.iterdir()} == contents
     (rewound,) = [entry.event for entry in harness.entries() if isinstance(entry.event, Rewound)]
     named = sorted((Path(put.path).name, put.done, put.removed) for put in rewound.files)
     assert named == [*((f"f{n}", True, False) for n in range(4)), ("g", True, True)], (
@@ -659,7 +459,7 @@ async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(
 
 
 async def test_a_fork_has_the_checkpoints_of_its_parent_and_both_go_on(tmp_path: Path) -> None:
-    harness, fork = CheckpointHarness(tmp_path), "11111111-1111-4111-8111-111111111111"
+    harness, fork = DiskHarness(tmp_path, checkpoints=True), "11111111-1111-4111-8111-111111111111"
     tree = harness.tree
     user_git(tree, "init", "-q")
     async with harness.session(Script(says("done"))) as session:
@@ -703,10 +503,10 @@ def test_a_change_within_the_second_of_the_last_look_is_seen_by_the_next_process
 CLOSING = """
 import asyncio, os, sys
 from pathlib import Path
-from tests.agent.disk_harness import Script, turn
-from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
+from tests.agent.disk_harness import DiskHarness, Script, turn
+from tests.agent.test_rewind_commands import back, turns
 async def main():
-    harness = CheckpointHarness(Path(sys.argv[1]))
+    harness = DiskHarness(Path(sys.argv[1]), checkpoints=True)
     (harness.tree / "d").mkdir()
     (harness.tree / "d/f").write_text("old")
     lines = ["echo new >> d/f; chmod 600 d/f; chmod 000 d", "mkdir e; echo 1 > e/g; chmod 000 e"]
@@ -749,76 +549,49 @@ async def test_a_folder_that_a_command_closed_is_named_or_restored(
     assert out.decode().splitlines() == [*map(str, found), "[]", "['d'] old 644"]
 
 
+class BrokenStore(CheckpointStore):
+    """A store whose git fails while the file `broken` exists."""
+
+    def __init__(self, folder: Path, broken: Path) -> None:
+        super().__init__(str(folder), dict(os.environ))
+        self.broken = broken
+
+    def take(self, roots: Sequence[str], **how: Any) -> Any:
+        if self.broken.exists():
+            raise CheckpointError("git: exit code -9")
+        return super().take(roots, **how)
+
+
+UNKNOWN = "it changed while a command without a checkpoint was running"
+
+
 @pytest.mark.parametrize(
-    ("failing", "kept"),
+    ("failing", "command", "kept"),
     [
-        (
-            ["before"],
-            {
-                "mine": "it changed while a command without a checkpoint was running",
-                "rest": "it changed while a command without a checkpoint was running",
-            },
-        ),
-        (["after"], {}),
-        (["before", "after"], {"mine": "it changed while a command without a checkpoint"}),
+        ("before", "rm {broken}", {"mine": UNKNOWN, "rest": UNKNOWN}),
+        ("after", "touch {broken}", {}),
+        ("before and after", "true", {"mine": UNKNOWN}),
     ],
 )
 async def test_what_a_call_without_a_checkpoint_changed_is_not_called_somebody_elses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: list[str], kept: dict[str, str]
+    tmp_path: Path, failing: str, command: str, kept: dict[str, str]
 ) -> None:
-    harness = CheckpointHarness(tmp_path)
+    harness, broken = DiskHarness(tmp_path, checkpoints=True), tmp_path / "broken"
     (harness.tree / "rest").write_text("0")
-    keep, take = SessionCheckpoints.keep, CheckpointStore.take
-    fails = [False]
-
-    async def keep_or_fail(self: Any, when: str, calls: Any = ()) -> Any:
-        fails[0] = when in failing
-        return await keep(self, when, calls)
-
-    def take_or_fail(self: Any, roots: Any, **how: Any) -> Any:
-        if fails[0]:
-            raise CheckpointError("git: exit code -9")
-        return take(self, roots, **how)
-
-    async with harness.session(
-        Script(*turns([[], ["echo 1 > a"], ["echo 1 > mine"], ["echo 1 > b"]]))
-    ) as session:
+    store = BrokenStore(harness.state / "kept", broken)
+    harness.opener = lambda: SessionCheckpoints(store, 64 << 20)  # type: ignore[method-assign]
+    commands = [["echo 1 > a"], [f"echo 1 > mine; {command.format(broken=broken)}"], ["echo 1 > b"]]
+    async with harness.session(Script(*turns([[], *commands]))) as session:
         await turn(session, "begin")
         await turn(session, "go on")
-        monkeypatch.setattr(SessionCheckpoints, "keep", keep_or_fail)
-        monkeypatch.setattr(CheckpointStore, "take", take_or_fail)
-        if failing == ["before"]:
+        if failing.startswith("before"):
+            broken.touch()
+        if failing == "before":
             (harness.tree / "rest").write_text("of the user")
         await turn(session, "go on")
-        failing.clear()
+        broken.unlink(missing_ok=True)
         await turn(session, "go on")
         told = await back(session, harness.ends()[0])
     assert {line.split()[0] for line in told} == kept.keys()
     for line in told:
         assert kept[line.split()[0]] in line
-
-
-def test_a_look_during_which_git_is_killed_finds_what_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    for name in ("a", "b"):
-        (tree / name).write_text("0")
-    store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
-    store.take([str(tree)])
-    (tree / "a").write_text("1")
-    run, killed = shadow_repository.ShadowRepository._start, list[str]()
-
-    def start(self: Any, words: list[str], **more: Any) -> Any:
-        process = run(self, words, **more)
-        if not killed:
-            killed.append(words[0])
-            os.kill(process.pid, signal.SIGSTOP)
-            os.kill(process.pid, signal.SIGKILL)
-        return process
-
-    monkeypatch.setattr(shadow_repository.ShadowRepository, "_start", start)
-    store.take([str(tree)])
-    assert killed
-    assert store.take_touched() == [str(tree / "a")]

@@ -2,7 +2,6 @@
 tree.
 """
 
-import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,30 +9,12 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import OpenSession, Rewind
-from longrein.agent.checkpoints import SessionCheckpoints
-from longrein.agent.session_part import Checkpoints
-from longrein.events import Rewound, TurnEnded
-from longrein.workspace.root_copies import CheckpointStore
+from longrein.events import Rewound
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 from tests.support.tree_operations import git_state, operations, picture, start_tree, user_git
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20
-
-
-class CheckpointHarness(DiskHarness):
-    """A session that keeps checkpoints."""
-
-    def opener(self) -> SessionCheckpoints:
-        store = CheckpointStore(str(self.state / "kept"), dict(os.environ))
-        return SessionCheckpoints(store, 64 * MIB)
-
-    def deps(self, model: object, log: object, **more: object) -> object:  # type: ignore[override]
-        (self.state / "kept").mkdir(exist_ok=True)
-        return super().deps(model, log, parts={Checkpoints: self.opener}, **more)  # type: ignore[arg-type]
-
-    def ends(self) -> list[int]:
-        return [entry.seq for entry in self.entries() if isinstance(entry.event, TurnEnded)]
 
 
 def turns(groups: Sequence[Sequence[str]]) -> list[object]:
@@ -60,9 +41,9 @@ async def back(session: OpenSession, to: int, **more: bool) -> list[str]:
     return [f"{Path(put.path).name} {put.why}" for put in rewound.files if not put.done]
 
 
-async def play_random(folder: Path, seed: int, count: int, *, git: bool) -> None:
+async def run_random_commands(folder: Path, seed: int, count: int, *, git: bool) -> None:
     """Run random commands in turns of five; go back to random ends, and forward again."""
-    rng, harness = random.Random(seed), CheckpointHarness(folder)
+    rng, harness = random.Random(seed), DiskHarness(folder, checkpoints=True)
     start_tree(harness.tree, git=git)
     commands = list(operations(rng, count, git=git))
     for n in range(3, count, 7):
@@ -91,4 +72,4 @@ async def play_random(folder: Path, seed: int, count: int, *, git: bool) -> None
 async def test_a_tree_is_byte_identical_after_random_commands_and_a_rewind(
     tmp_path: Path, seed: int, git: bool
 ) -> None:
-    await play_random(tmp_path, seed, 15, git=git)
+    await run_random_commands(tmp_path, seed, 15, git=git)

@@ -6,65 +6,23 @@ import asyncio
 import os
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from longrein.agent.background.task_control import BackgroundControl
 from longrein.agent.checkpoints import SessionCheckpoints
-from longrein.agent.dependencies import Dependencies
-from longrein.agent.session_part import BackgroundTasks
-from longrein.agent.task_slots import TaskPool
 from longrein.events import Rewound
-from longrein.models import Model
-from longrein.settings_schema import SandboxOptions
-from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rung import find_rung
-from tests.agent.disk_harness import Clock, Script, turn
-from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
+from tests.agent.disk_harness import DiskHarness, Script, turn
+from tests.agent.test_rewind_checkpoints import BrokenStore
+from tests.agent.test_rewind_commands import back, turns
 from tests.seeds import seeds
 from tests.timeouts import until
-from tests.workspace.conftest import supervised
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(not find_rung(os.environ, ()).confines, reason="no sandbox here"),
 ]
 WHY = "it changed while a command was running, perhaps by you"
-
-
-class WaitingClock(Clock):
-    """A clock that waits, so that no command goes to the background."""
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
-class ConfinedHarness(CheckpointHarness):
-    """A session that keeps checkpoints, with its commands in a sandbox under a supervisor."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.clock = WaitingClock()
-        for name in ("session", "home"):
-            (folder / name).mkdir(exist_ok=True)
-        environment = {"PATH": os.environ["PATH"], "HOME": str(folder / "home")}
-        self.spawner = supervised(folder / "session", environment, [str(self.tree)])  # type: ignore[assignment]
-        self.sandbox = SessionSandbox(
-            SandboxOptions(),
-            folder=str(folder / "session"),
-            home=str(folder / "home"),
-            state_dir=str(folder / "state"),
-            environ=os.environ,
-            roots=[str(self.tree)],
-        )
-
-    def deps(self, model: Model, log: object, **more: object) -> Dependencies:
-        more.setdefault("sandbox", self.sandbox)
-        made = super().deps(model, log, **more)
-        pool = TaskPool(self.spawner)  # type: ignore[arg-type]
-        made.parts[BackgroundTasks] = lambda: BackgroundControl(pool)  # type: ignore[attr-defined]
-        return made  # type: ignore[return-value]
 
 
 def held(*commands: str) -> str:
@@ -93,7 +51,7 @@ def held(*commands: str) -> str:
 async def test_only_what_the_command_wrote_is_undone(
     tmp_path: Path, command: str, user: str, kept: list[str], left: dict[str, str]
 ) -> None:
-    harness = ConfinedHarness(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=True, confined=True)
     (harness.tree / "folder").mkdir()
     for name in ("mine", "notes", "folder/a"):
         (harness.tree / name).write_text("0")
@@ -117,35 +75,28 @@ async def test_only_what_the_command_wrote_is_undone(
 
 @pytest.mark.parametrize("failing", ["before", "after", "before after"])
 async def test_the_trace_tells_whose_change_it_was_after_a_checkpoint_that_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+    tmp_path: Path, failing: str
 ) -> None:
-    harness = ConfinedHarness(tmp_path)
+    harness, broken = DiskHarness(tmp_path, checkpoints=True, confined=True), tmp_path / "broken"
+    store = BrokenStore(harness.state / "kept", broken)
+    harness.opener = lambda: SessionCheckpoints(store, 64 << 20)  # type: ignore[method-assign]
     for name in ("mine", "notes"):
         (harness.tree / name).write_text("0")
-    look, keep = SessionCheckpoints._look, SessionCheckpoints.keep
-    fails, moments = set(failing.split()), [""]
-
-    async def keep_at(self: Any, when: str, calls: Any = ()) -> Any:
-        moments[0] = when
-        return await keep(self, when, calls)
-
-    async def look_or_fail(self: Any, touched: list[str], **how: Any) -> Any:
-        if moments[0] in fails:
-            return "", {}, "git: exit code -9"
-        return await look(self, touched, **how)
-
     script = Script(*turns([[], ["echo 1 > a"], [held("echo 1 > mine")], ["echo 1 > b"]]))
     async with harness.session(script) as session:
         await turn(session, "begin")
         await turn(session, "go on")
-        monkeypatch.setattr(SessionCheckpoints, "keep", keep_at)
-        monkeypatch.setattr(SessionCheckpoints, "_look", look_or_fail)
+        if "before" in failing:
+            broken.touch()
         running = asyncio.create_task(turn(session, "go on"))
         await until((harness.tree / "begun0").exists)
+        broken.unlink(missing_ok=True)
+        if "after" in failing:
+            broken.touch()
         (harness.tree / "notes").write_text("of the user")
         (harness.tree / "go0").touch()
         await running
-        fails.clear()
+        broken.unlink(missing_ok=True)
         await turn(session, "go on")
         assert await back(session, harness.ends()[0]) == [f"notes {WHY}"]
         assert (harness.tree / "mine").read_text() == "0"
@@ -198,11 +149,11 @@ def picture_of(tree: Path) -> dict[str, tuple[str, int]]:
     }
 
 
-async def play_with_user(folder: Path, seed: int, turns_max: int = 4) -> None:
+async def run_beside_a_user(folder: Path, seed: int, turns_max: int = 4) -> None:
     """Play turns in which a user edits before, between, during and after commands; rewind; then
     nothing of the user's may have changed unnamed, and all else is as it was.
     """
-    rng, harness = random.Random(seed), ConfinedHarness(folder)
+    rng, harness = random.Random(seed), DiskHarness(folder, checkpoints=True, confined=True)
     for name in NAMES:
         (harness.tree / name).parent.mkdir(exist_ok=True)
         (harness.tree / name).write_text(f"{name} 1\n")
@@ -247,4 +198,4 @@ async def play_with_user(folder: Path, seed: int, turns_max: int = 4) -> None:
 async def test_nothing_of_a_user_who_edits_at_any_moment_is_changed_unnamed(
     tmp_path: Path, seed: int
 ) -> None:
-    await play_with_user(tmp_path, seed)
+    await run_beside_a_user(tmp_path, seed)

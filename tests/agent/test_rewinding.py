@@ -5,17 +5,13 @@ wrote there is not.
 import re
 import stat
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from longrein.agent import Rewind
-from longrein.agent.rewind import CHANGED_SINCE, RestoredTrees, put_back
-from longrein.events import FilePut, Rewound, TurnEnded
+from longrein.events import Rewound, TurnEnded
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
-from tests.agent.test_rewind_commands import CheckpointHarness
-from tests.agent.test_rewind_log import entries
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +25,7 @@ def change(step: str) -> Any:
     return call("apply_patch", input=f"*** Begin Patch\n*** {lines}\n*** End Patch")
 
 
-async def play(folder: Path, steps: str) -> str:
+async def files_after(folder: Path, steps: str) -> str:
     """The files and what each rewind did, after `steps`:
 
     `a=1 b=2` a turn that writes these, `a=` that deletes it, `a>b` that moves it; `back 2` go back
@@ -107,47 +103,17 @@ STORIES = {
 async def test_files_go_back_as_often_as_one_likes_and_only_where_they_are_ours(
     tmp_path: Path, steps: str
 ) -> None:
-    assert await play(tmp_path, steps) == STORIES[steps]
+    assert await files_after(tmp_path, steps) == STORIES[steps]
 
 
-class Files:
-    """Stands for the files of a work tree; a content is its own hash."""
-
-    def __init__(self, contents: dict[str, str], trouble: str = "") -> None:
-        self.contents, self.trouble = contents, trouble
-
-    def hash(self, path: str) -> str:
-        return "" if self.trouble == "unreadable" else self.contents.get(path, "")
-
-    def resolve(self, path: str, _cwd: str) -> Any:
-        return SimpleNamespace(kind="file" if path in self.contents else "")
-
-    def replace(self, path: str, data: bytes, *, expect: str, mode: int | None) -> Any:
-        if self.trouble == "full":
-            raise OSError("No space left on device")
-        if self.trouble == "changed meanwhile":
-            return SimpleNamespace(data=None)
-        assert self.contents.get(path, "") == expect
-        self.contents[path] = data.decode()
-        return SimpleNamespace(data=data)
-
-    def remove(self, path: str) -> None:
-        del self.contents[path]
-
-    def read_blob(self, blob: str) -> bytes:
-        if self.trouble == "lost":
-            raise KeyError("no such blob")
-        return blob.encode()
-
-
-@pytest.mark.parametrize("harness_of", [DiskHarness, CheckpointHarness])
+@pytest.mark.parametrize("checkpoints", [False, True])
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o755])
 @pytest.mark.parametrize("steps", ["old=", "old>new", "old=; old=1; old=", "old=; $ touch x"])
 async def test_a_removed_file_comes_back_with_its_permissions(
-    tmp_path: Path, steps: str, mode: int, harness_of: type[DiskHarness]
+    tmp_path: Path, steps: str, mode: int, checkpoints: bool
 ) -> None:
     """`$` runs a command, before which a checkpoint is taken."""
-    harness = harness_of(tmp_path)
+    harness = DiskHarness(tmp_path, checkpoints=checkpoints)
     old = harness.tree / "old"
     old.write_text("0")
     old.chmod(mode)
@@ -165,51 +131,6 @@ async def test_a_removed_file_comes_back_with_its_permissions(
     assert (old.read_text(), stat.S_IMODE(old.stat().st_mode)) == ("0", mode)
 
 
-@pytest.mark.parametrize(
-    ("words", "now", "trouble", "put", "left"),
-    [
-        ("f:1 f:1>2", "2", "", FilePut("f", True), "1"),
-        ("f:1 f:1>2", "1", "", FilePut("f", True), "1"),
-        ("f:1 f:1>2", "9", "", FilePut("f", False, CHANGED_SINCE), "9"),
-        ("f:1 f:1>2", "", "", FilePut("f", False, CHANGED_SINCE), ""),
-        ("f:1 f:1>2", "2", "unreadable", FilePut("f", False, CHANGED_SINCE), "2"),
-        ("f:1 f:1>2", "2", "changed meanwhile", FilePut("f", False, CHANGED_SINCE), "2"),
-        ("f:1 f:1>2", "2", "full", FilePut("f", False, "No space left on device"), "2"),
-        ("f:1 f:1>2", "2", "lost", FilePut("f", False, "'no such blob'"), "2"),
-        ("f:1! f:1>2", "2", "", FilePut("f", False, "its old content was not kept"), "2"),
-        ("f:1! f:1>2", "1", "", FilePut("f", True), "1"),
-        ("g:5 f:>2", "2", "", FilePut("f", True, removed=True), ""),
-        ("g:5 f:>2", "", "", FilePut("f", True, removed=True), ""),
-        ("g:5 f:>2", "9", "", FilePut("f", False, CHANGED_SINCE), "9"),
-        (
-            "f:1 f:1>2/u",
-            "2",
-            "",
-            FilePut("f", False, "somebody else's change was merged into it"),
-            "2",
-        ),
-        ("f:1>2/u f:2 f:2>3", "3", "", FilePut("f", True), "2"),  # merged before
-        ("f:1>2 g:5", "2", "", None, "2"),
-        ("f:1 f:1>2 f:2>1", "1", "", None, "1"),
-    ],
-)
-async def test_a_file_of_the_log_goes_back_where_it_is_as_the_agent_left_it(
-    words: str, now: str, trouble: str, put: FilePut | None, left: str
-) -> None:
-    def back(**how: Any) -> tuple[tuple[FilePut, ...], str]:
-        files: Any = Files({"f": now} if now else {}, trouble)
-        puts = put_back(files, files.read_blob, entries(words), 1, **how)
-        return puts, files.contents.get("f", "")
-
-    expected = () if put is None else (put,)
-    assert back() == (expected, left)
-    covered = RestoredTrees((), frozenset({"f"}))
-    assert back(trees=covered) == ((), now)
-    assert back(trees=RestoredTrees((), frozenset({"g"}))) == (expected, left)
-    if trouble in ("", "unreadable"):
-        assert back(dry=True) == (expected, now)
-
-
 async def test_a_session_without_checkpoints_shows_what_goes_back(tmp_path: Path) -> None:
     harness = DiskHarness(tmp_path)
     script = [says("begun"), says(change("a=1")), says("written")]
@@ -220,3 +141,19 @@ async def test_a_session_without_checkpoints_shows_what_goes_back(tmp_path: Path
         preview = await session.preview_rewind(to)
         assert [Path(path).name for path in preview.removed] == ["a"]
         assert (preview.restored, preview.kept, preview.missing) == ((), (), ())
+
+
+async def test_a_rewind_goes_back_to_the_end_of_a_step(tmp_path: Path) -> None:
+    """From anywhere in a turn that is the end of the turn before."""
+    harness = DiskHarness(tmp_path)
+    both = [call("Write", file_path=name, content="1") for name in "ab"]
+    script = [says("begun"), says(*both), says(change("a=2")), says("done")]
+    async with harness.session(Script(*script)) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        entries = harness.entries()
+        first, last = [e.seq for e in entries if isinstance(e.event, TurnEnded)]
+        for entry in entries[first:last]:
+            await turn(session, Rewind(entry.seq))
+        rewound = [e.event.to for e in harness.entries() if isinstance(e.event, Rewound)]
+    assert rewound == [first] * (last - first - 1) + [last]

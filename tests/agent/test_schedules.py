@@ -137,7 +137,7 @@ class Days:
         """
         before = len(self.fired)
 
-        async def play() -> None:
+        async def main() -> None:
             model = ScriptedModel(*(replies or [says("done")] * 500))
             deps = (
                 memory_dependencies(model, self.disk, clock=self.clock, tools=tools)
@@ -166,7 +166,7 @@ class Days:
             await asyncio.wait(tasks)
             self.requests += model.requests
 
-        run_virtual(play(), clock=self.clock)
+        run_virtual(main(), clock=self.clock)
         return self.fired[before:]
 
     @property
@@ -330,7 +330,7 @@ def test_a_run_of_one_prompt_fires_nothing() -> None:
     days.open(1, AddSchedule("5m", "look"))
     days.clock.turn(3600)
 
-    async def play() -> list[Request]:
+    async def main() -> list[Request]:
         model = ScriptedModel(says("done"))
         session = open_test_session(model, disk=days.disk, clock=days.clock)
         session.tell(HELLO)
@@ -338,6 +338,6 @@ def test_a_run_of_one_prompt_fires_nothing() -> None:
         await session.close()
         return model.requests
 
-    requests = run_virtual(play(), clock=days.clock)
+    requests = run_virtual(main(), clock=days.clock)
     assert len(requests) == 1
     assert len(days.fired) == 1

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 
 from longrein.agent import Continue, OpenSession, Rewind, UserMessage
 from longrein.agent.shared_files import (
-    CONTENTS_MAX,
-    PATHS_MAX,
-    FileWriters,
     PathLocks,
-    Writer,
-    first_words,
 )
 from longrein.events import (
     FileChanged,
@@ -42,7 +37,7 @@ from tests.agent.disk_harness import (
     story,
     turn,
 )
-from tests.agent.subagent_harness import SubagentHarness, tasks
+from tests.agent.memory_harness import MemoryHarness, tasks
 from tests.agent.test_file_watcher import notes, then
 from tests.load.writers import campaign
 from tests.store.fixtures import store
@@ -110,7 +105,17 @@ async def test_readers_share_writers_exclude_and_nobody_overtakes() -> None:
     for name in ("r3", "r4", "w2", "late", "other"):
         await ring.goes(name)
     assert (await ring.settle()).endswith("-r3 -r4 +w2 -w2 +late -late -other")
-    assert ring.locks._paths == {}
+
+
+async def test_who_waits_behind_a_cancelled_writer_is_let_in() -> None:
+    ring = Ring()
+    for name, writes in (("r1", False), ("w1", True), ("r2", False)):
+        ring.comes(name, ("/a", writes))
+    assert await ring.settle() == "+r1"
+    ring.tasks["w1"].cancel()
+    assert await ring.settle() == "+r1 +r2"
+    for name in ("r1", "r2"):
+        await ring.goes(name)
 
 
 @given(
@@ -157,45 +162,12 @@ def test_any_agents_any_paths_any_cancellings(
         done = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(one is None or isinstance(one, asyncio.CancelledError) for one in done)
         assert set(range(len(agents))) - cut <= set(ended)
-        assert locks._paths == {}
+        await locks.take([(path, True) for path in "abc"])
 
     asyncio.run(main())
 
 
 # --- who wrote it ---------------------------------------------------------------------------------
-
-
-def test_a_writer_is_named_as_each_agent_sees_it() -> None:
-    main, child, fmt = Writer(""), Writer("a3"), Writer("a3", "make fmt")
-    assert [one.seen_by("") for one in (main, child, fmt)] == [
-        ("agent", ""),
-        ("subagent", "a3"),
-        ("subagent", "a3 (make fmt)"),
-    ]
-    assert [one.seen_by("a3") for one in (main, child, fmt)] == [
-        ("subagent", "main"),
-        ("agent", ""),
-        ("command", "make fmt"),
-    ]
-    assert [one.words("a3") for one in (main, child, fmt)] == [
-        "the main agent",
-        "an edit of yours",
-        "your command (make fmt)",
-    ]
-    assert fmt.words("") == "a command of subagent a3 (make fmt)"
-
-
-def test_what_is_remembered_of_writers_is_bounded() -> None:
-    writers = FileWriters()
-    for n in range(CONTENTS_MAX + 1):
-        writers.note("/a", f"h{n}", Writer("a3"))
-    assert writers.of("/a", "h0") is None
-    assert writers.of("/a", f"h{CONTENTS_MAX}") == Writer("a3")
-    for n in range(PATHS_MAX):
-        writers.note(f"/{n}", "h", Writer("a4"))
-    assert writers.of("/a", f"h{CONTENTS_MAX}") is None
-    assert first_words("sed -i\n s/a/b/   x") == "`sed -i s/a/b/ x`"
-    assert first_words("x" * 100) == f"`{'x' * 47}…`"
 
 
 def changes(harness: DiskHarness) -> list[tuple[str, str]]:
@@ -404,7 +376,7 @@ def sleeper(seconds: float = 300.0) -> tuple[object, list[str]]:
     return Wait, seen
 
 
-async def play_turn(
+async def run_batch(
     harness: DiskHarness,
     model: Script,
     meanwhile: Callable[[OpenSession], Awaitable[None]],
@@ -428,7 +400,7 @@ async def test_one_of_three_calls_is_cancelled_and_the_others_go_on(harness: Dis
         session.cancel(ids[1])
         session.cancel("c0.9")
 
-    await play_turn(harness, model, meanwhile, more_tools=(wait,))
+    await run_batch(harness, model, meanwhile, more_tools=(wait,))
     assert seen == ["+a", "+b", "+c", "xb", "-a", "-c"]
     assert results(model.requests[1]) == [
         "Wait ok: a",
@@ -451,7 +423,7 @@ async def test_a_lone_command_is_cancelled_and_the_turn_goes_on(harness: DiskHar
                 session.cancel(heard.call)
                 return
 
-    await play_turn(harness, model, meanwhile)
+    await run_batch(harness, model, meanwhile)
     assert results(model.requests[2]) == [
         "Bash interrupted: begun\n[interrupted by the user; the command was ended]",
         "Bash ok: more",
@@ -468,7 +440,7 @@ async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupte
         await until(lambda: len(seen) == 2)
         session.interrupt()
 
-    await play_turn(harness, model, meanwhile, more_tools=(wait,), limits=Limits(parallel_max=2))
+    await run_batch(harness, model, meanwhile, more_tools=(wait,), limits=Limits(parallel_max=2))
     assert seen == ["+a", "+b", "xa", "xb"]
     ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)]
     assert sorted(ended) == ["interrupted", "interrupted", "not_run"]
@@ -578,7 +550,7 @@ LOOK = says(call("Read", file_path="/w/a.py"))
 
 def test_E22_two_subagents_edit_one_file_and_each_is_told_of_the_other() -> None:
     """Both have read the file; whoever comes second has his edit merged, and the first is named."""
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[LOOK, says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[LOOK, edit("a = 1", "a = 2"), says("alpha is done")],
         BETA=[LOOK, edit("c = 3", "c = 4"), says("beta is done")],
@@ -599,7 +571,7 @@ def test_E22_two_subagents_edit_one_file_and_each_is_told_of_the_other() -> None
 
 
 def test_E22_two_subagents_edit_one_line_and_the_second_is_refused() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[LOOK, edit("a = 1", "a = 2"), says("alpha is done")],
         BETA=[LOOK, edit("a = 1", "a = 3"), edit("a = 2", "a = 3"), says("beta is done")],

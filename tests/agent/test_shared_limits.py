@@ -1,14 +1,11 @@
 """The fair semaphore: its limit, no starvation, nothing held after a cancellation."""
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent.concurrency_limits import FairSemaphore
-from longrein.agent.subagents.runner import SubagentRunner
 from longrein.testing.clock import VirtualClock, run_virtual
 
 VISITS = st.lists(
@@ -99,45 +96,5 @@ def test_who_is_cancelled_in_the_instant_in_which_it_is_let_in_holds_nothing(
             await asyncio.sleep(0)
         await asyncio.wait([walk])
         assert gate.inside == (not walk.cancelled() and walk.result())
-
-    run_virtual(main(), clock=VirtualClock())
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), min_size=1, max_size=6)
-)
-def test_one_that_waits_for_others_holds_no_place_and_has_one_again_after(
-    waits: list[tuple[int, int, bool]],
-) -> None:
-    """Each wait: when it begins, how long those below it work, whether it is cut a second after
-    it began.
-    """
-    gate, children = FairSemaphore(1), SubagentRunner.__new__(SubagentRunner)
-    fake: Any = children
-    fake.session = SimpleNamespace(id="parent", deps=SimpleNamespace(parent_policy=object()))
-    fake.tree, fake._waiting = SimpleNamespace(slots=gate), 0
-
-    async def below(work_s: int) -> None:
-        await gate.enter("below")
-        await asyncio.sleep(work_s)
-        gate.leave()
-
-    async def wait(at: int, work_s: int) -> None:
-        await asyncio.sleep(at)
-        await children._wait_without_slot(
-            [asyncio.ensure_future(below(work_s))], asyncio.ALL_COMPLETED
-        )
-
-    async def main() -> None:
-        await gate.enter("parent")
-        calls = [asyncio.ensure_future(wait(at, work_s)) for at, work_s, _ in waits]
-        for one, (at, _, cut) in zip(calls, waits, strict=True):
-            if cut:
-                asyncio.get_running_loop().call_later(at + 1, one.cancel)
-        await asyncio.wait(calls)
-        assert not any(call.exception() for call in calls if not call.cancelled())
-        gate.leave()
-        await asyncio.sleep(99)
-        assert (gate.inside, gate.waiting) == (0, 0)
 
     run_virtual(main(), clock=VirtualClock())

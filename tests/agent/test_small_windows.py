@@ -71,7 +71,7 @@ def problems(entries: list[Entry]) -> list[str]:
     return found
 
 
-async def play(
+async def run_session(
     window: int, system: int, tools: int, message: int, counts: bool, known: bool = True
 ) -> tuple[list[str], list[str]]:
     """Run a session in a small window, then with a larger model; return problems and turn ends."""
@@ -134,7 +134,7 @@ CASES = [
 @pytest.mark.parametrize("window", WINDOWS)
 async def test_a_small_window_works_or_says_what_does_not_fit(window: int) -> None:
     """`counts`: the provider counts the output limit too. `known`: the settings name the window."""
-    found = {case: (await play(*case))[0] for case in CASES if case[0] == window}
+    found = {case: (await run_session(*case))[0] for case in CASES if case[0] == window}
     assert not any(found.values()), found
 
 
@@ -154,5 +154,5 @@ async def test_a_small_window_works_or_says_what_does_not_fit(window: int) -> No
 async def test_a_session_in_a_small_window_goes_on(
     case: tuple[int, int, int, int, bool, bool], expected: list[str]
 ) -> None:
-    _, ends = await play(*case)
+    _, ends = await run_session(*case)
     assert [end.split()[0] for end in ends][1:] == expected[1:]

@@ -14,8 +14,8 @@ from longrein.agent.checkpoints import SessionCheckpoints
 from longrein.app.run_context import use_store_at
 from longrein.events import CheckpointTaken, CwdSet
 from longrein.workspace.root_copies import CheckpointStore
-from tests.agent.disk_harness import Script, turn
-from tests.agent.test_rewind_commands import MIB, CheckpointHarness, back, turns
+from tests.agent.disk_harness import DiskHarness, Script, turn
+from tests.agent.test_rewind_commands import MIB, back, turns
 from tests.support.postgresql import Server
 from tests.support.tree_operations import operations, picture, start_tree, user_git
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 Make = Callable[..., "Machine"]
 
 
-class Machine(CheckpointHarness):
+class Machine(DiskHarness):
     """A machine with a work folder and a state folder of its own."""
 
     def opener(self) -> SessionCheckpoints:
@@ -47,7 +47,7 @@ def machine(tmp_path: Path, postgresql: Server) -> Make:
 
     def make(name: str) -> Machine:
         (tmp_path / name).mkdir()
-        found = Machine(tmp_path / name)
+        found = Machine(tmp_path / name, checkpoints=True)
         use_store_at(str(found.state), address)
         return found
 

@@ -19,11 +19,11 @@ from longrein.models import Failure, Reply
 from longrein.testing.harness import said, story
 from longrein.testing.scripted_model import call, says
 from longrein.testing.workspace import Ran
-from tests.agent.subagent_harness import SubagentHarness, agent, tasks
+from tests.agent.memory_harness import MemoryHarness, agent, tasks
 
 
 def test_E15_a_subagent_has_its_own_log_an_empty_conversation_and_no_agents_of_its_own() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA: what is in a.py?")), says("It holds a = 1.")],
         ALPHA=[says("I look.", call("Read", file_path="/w/a.py")), says("a.py holds a = 1")],
     )
@@ -45,7 +45,7 @@ def test_E15_a_subagent_has_its_own_log_an_empty_conversation_and_no_agents_of_i
 
 
 def test_E15_start_and_opening_are_one_transaction_and_so_are_end_and_result() -> None:
-    harness = SubagentHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
+    harness = MemoryHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
     harness.play()
     child = harness.disk.children()[0]
     born = next(write for write in harness.disk.writes if child in write.below)
@@ -65,7 +65,7 @@ def test_E15_start_and_opening_are_one_transaction_and_so_are_end_and_result() -
 
 
 def test_each_of_several_tells_its_own_time() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")],
         ALPHA=[says("first")],
         BETA=[Failure("auth", "the key was refused", 401)],
@@ -77,7 +77,7 @@ def test_each_of_several_tells_its_own_time() -> None:
         at={60: lambda session: times.extend(round(view.elapsed_s) for view in session.agents())}
     )
     assert times == [60, 20, 30]
-    assert [round(end.elapsed_ms / 1000) for end in harness.events(SubagentEnded)] == [90, 20, 30]
+    assert [round(end.elapsed_ms / 1000) for end in harness.of(SubagentEnded)] == [90, 20, 30]
     titles = [
         line.rpartition(", ")[2] for line in harness.result().splitlines() if line.startswith("[")
     ]
@@ -89,7 +89,7 @@ def test_E17_E18_no_more_than_the_cap_work_at_once_and_are_told_in_the_order_ask
     most: int,
 ) -> None:
     names = [f"PART{n:02d}" for n in range(12)]
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         limits=Limits(agents_max=most),
         main=[says(tasks(*names)), says("done")],
         **{name: [says(f"report of {name}")] for name in names},
@@ -106,7 +106,7 @@ def test_E20_R073_one_that_fails_is_a_report_and_the_others_are_delivered() -> N
     def explode(_request: Request) -> Reply:
         raise RuntimeError("bug in the script")
 
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(tasks("ALPHA", "BETA", "GAMMA", "DELTA")), says("done")],
         ALPHA=[says("fine")],
         BETA=[
@@ -126,7 +126,7 @@ def test_E20_R073_one_that_fails_is_a_report_and_the_others_are_delivered() -> N
         "RuntimeError: bug in the script",
     ):
         assert words in told, told
-    ends = harness.events(SubagentEnded)
+    ends = harness.of(SubagentEnded)
     assert [e.status for e in ends] == ["done", "failed", "failed", "done"]
 
 
@@ -134,7 +134,7 @@ def test_E20_R073_one_that_fails_is_a_report_and_the_others_are_delivered() -> N
 def test_a_clock_that_is_set_ends_no_subagent_and_makes_nothing_longer(hours: int) -> None:
     """Two hours are the limit of a task, an hour that of a quiet call."""
     make = call("Bash", command="make", timeout=600_000)
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA")), says("done")], ALPHA=[says(make), says("made")]
     )
     harness.commands["make"] = Ran("ok", delay_s=300)
@@ -145,14 +145,14 @@ def test_a_clock_that_is_set_ends_no_subagent_and_makes_nothing_longer(hours: in
     times: list[float] = []
     harness.play(at={100: jump, 200: lambda session: times.append(session.agents()[0].elapsed_s)})
     assert 195 < times[0] < 205
-    (end,) = harness.events(SubagentEnded)
+    (end,) = harness.of(SubagentEnded)
     assert (end.status, end.message) == ("done", "")
     assert 300_000 <= end.elapsed_ms < 310_000
-    assert not [told for told in harness.events(Reminded) if told.kind == "stuck"]
+    assert not [told for told in harness.of(Reminded) if told.kind == "stuck"]
 
 
 def test_what_subagents_do_is_heard_by_who_follows_the_root() -> None:
-    harness = SubagentHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
+    harness = MemoryHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
     harness.play()
     heard = [one for one in harness.heard if type(one).__name__ == "FromSubagent"]
     kinds = [type(getattr(one.heard, "event", one.heard)).__name__ for one in heard]
@@ -168,7 +168,7 @@ def test_E16_a_second_subagent_does_not_know_the_first_and_one_that_is_asked_aga
         label = next(e for e in harness.disk.entries() if isinstance(e.event, SubagentStarted)).seq
         return says(agent("and BETA?", resume=f"a{label}"))
 
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         limits=Limits(spawns_max=2),
         main=[says(agent("ALPHA is 1")), says(agent("BETA is 2")), again, says("done")],
         ALPHA=[says("noted alpha"), says("still know alpha")],
@@ -180,10 +180,10 @@ def test_E16_a_second_subagent_does_not_know_the_first_and_one_that_is_asked_aga
         "noted alpha",
         "and BETA?",
     ]
-    starts = harness.events(SubagentStarted)
+    starts = harness.of(SubagentStarted)
     assert (starts[2].child, starts[2].again > 0) == (starts[0].child, True)
     assert len(harness.disk.children()) == 2
-    assert [e.steps for e in harness.events(SubagentEnded)] == [1, 1, 1]
+    assert [e.steps for e in harness.of(SubagentEnded)] == [1, 1, 1]
 
 
 def test_one_that_is_asked_again_has_left_its_log_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_one_that_is_asked_again_has_left_its_log_before(monkeypatch: pytest.Mon
     def twice(_request: Request) -> Reply:
         return says(" ".join(["left by", *left]))
 
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA is 1")), again, says("done")], ALPHA=[says("noted alpha"), twice]
     )
     monkeypatch.setattr(OpenSession, "close", slowly)
@@ -210,7 +210,7 @@ def test_one_that_is_asked_again_has_left_its_log_before(monkeypatch: pytest.Mon
 
 
 def test_E15_a_subagent_inherits_pins_and_static_context() -> None:
-    harness = SubagentHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
+    harness = MemoryHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
     harness.first = (Pin("never push to main"),)
     harness.play()
     [request] = harness.model.by_part["ALPHA"]

@@ -8,12 +8,12 @@ from longrein.events import SubagentEnded, SubagentStarted, ToolEnded
 from longrein.models import Reply
 from longrein.testing.harness import results, said, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
-from tests.agent.subagent_harness import SubagentHarness, agent, tasks
+from tests.agent.memory_harness import MemoryHarness, agent, tasks
 
 
-def forked(*steps: Reply, kind: str = "general", **more: object) -> SubagentHarness:
+def forked(*steps: Reply, kind: str = "general", **more: object) -> MemoryHarness:
     """A root that has read a file and then forks; the fork plays `steps` after that."""
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[
             says("First I read.", call("Read", file_path="/w/a.py")),
             says(
@@ -68,7 +68,7 @@ def test_two_forks_of_one_call_share_one_beginning_and_are_asked_again_with_what
     def ask(request: Request) -> Reply:
         return says(agent("and now the words?", resume=harness.labels()[0]))
 
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[
             says("I split.", tasks("count lines", "count words", context="fork")),
             says("the first"),
@@ -80,23 +80,23 @@ def test_two_forks_of_one_call_share_one_beginning_and_are_asked_again_with_what
     )
     harness.model.latency_s = {"count lines": 0.1, "count words": 0.2}
     harness.play()
-    starts = harness.events(SubagentStarted)
+    starts = harness.of(SubagentStarted)
     assert [e.form for e in starts] == ["fork", "fork", "fork"]
     asked_again = harness.model.by_part["main"][4]
     assert "the first" in said(asked_again)
     assert said(asked_again)[-1] == "and now the words?"
-    assert [e.status for e in harness.events(SubagentEnded)] == ["done"] * 3
-    assert [e.steps for e in harness.events(SubagentEnded)] == [1, 1, 1]
+    assert [e.status for e in harness.of(SubagentEnded)] == ["done"] * 3
+    assert [e.steps for e in harness.of(SubagentEnded)] == [1, 1, 1]
 
 
 def test_a_fork_on_another_model_is_an_empty_one_with_a_note() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA", context="fork", model="test/other")), says("done")], ALPHA=[]
     )
     other = ScriptedModel(says("from elsewhere"), name="test/other")
     harness.models = (other,)
     harness.play()
-    assert [e.form for e in harness.events(SubagentStarted)] == ["empty"]
+    assert [e.form for e in harness.of(SubagentStarted)] == ["empty"]
     assert (
         "empty instead of fork: test/other is not the model of this conversation"
         in harness.result()
@@ -105,7 +105,7 @@ def test_a_fork_on_another_model_is_an_empty_one_with_a_note() -> None:
 
 
 def test_a_fork_survives_a_compaction_and_a_turn_limit_of_its_parent() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         limits=Limits(turns_max=3),
         main=[
             says(agent("FORKED", context="fork")),
@@ -115,4 +115,4 @@ def test_a_fork_survives_a_compaction_and_a_turn_limit_of_its_parent() -> None:
         ],
     )
     harness.play()
-    assert [e.status for e in harness.events(SubagentEnded)] == ["done"]
+    assert [e.status for e in harness.of(SubagentEnded)] == ["done"]

@@ -27,13 +27,13 @@ from longrein.testing.harness import results, said, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from tests.agent.disk_harness import turn
-from tests.agent.subagent_harness import SubagentHarness, tasks
+from tests.agent.memory_harness import MemoryHarness, tasks
 
 
 class Actors(ScriptedModel):
     """Each conversation goes on from what it holds, so that it does not matter when it was cut."""
 
-    def __init__(self, harness: SubagentHarness, *, background: bool = False) -> None:
+    def __init__(self, harness: MemoryHarness, *, background: bool = False) -> None:
         super().__init__()
         self.harness, self.background = harness, background
 
@@ -59,15 +59,15 @@ class Actors(ScriptedModel):
             yield batch
 
 
-def staged(*, background: bool = False) -> SubagentHarness:
-    harness = SubagentHarness()
+def staged(*, background: bool = False) -> MemoryHarness:
+    harness = MemoryHarness()
     for n in (1, 2, 3):
         harness.commands[f"run PART-{n}"] = f"ran {n}"
     harness.model = Actors(harness, background=background)  # type: ignore[assignment]
     return harness
 
 
-async def finish(harness: SubagentHarness, words: str = "") -> None:
+async def finish(harness: MemoryHarness, words: str = "") -> None:
     """One life, to its end."""
     session = harness.open(mode="bypassPermissions")
     session.deps.clock = harness.clock
@@ -92,18 +92,16 @@ def whole(*, background: bool = False) -> MemoryDisk:
     return harness.disk
 
 
-def cut_after(disk: MemoryDisk, writes: int) -> SubagentHarness:
+def cut_after(disk: MemoryDisk, writes: int) -> MemoryHarness:
     """A harness on the disk as it was after so many transactions."""
     harness = staged()
-    harness.disk.writes = disk.writes[:writes]
-    harness.disk.committed = writes
-    harness.disk._entries = {}
-    for write in harness.disk.writes:
-        harness.disk._keep(write)
+    harness.disk.writes = [*disk.writes]
+    harness.disk.reopen(writes=writes)
+    harness.disk.kill()
     return harness
 
 
-def check(harness: SubagentHarness) -> None:
+def check(harness: MemoryHarness) -> None:
     """Everything is there once."""
     entries = harness.disk.entries()
     starts = [e.event for e in entries if isinstance(e.event, SubagentStarted)]
@@ -161,10 +159,10 @@ def test_a_session_that_is_left_in_the_middle_goes_on_with_its_subagents() -> No
         await walk
 
     run_virtual(leave(), clock=harness.clock)
-    assert harness.events(SubagentEnded) == []
+    assert harness.of(SubagentEnded) == []
     run_virtual(finish(harness), clock=harness.clock)
     check(harness)
-    assert [e.status for e in harness.events(SubagentEnded)] == ["done"] * 3
+    assert [e.status for e in harness.of(SubagentEnded)] == ["done"] * 3
 
 
 def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagents_end() -> None:
@@ -188,5 +186,5 @@ def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagen
         await session.close()
 
     run_virtual(without(), clock=harness.clock)
-    assert [e.status for e in harness.events(ToolEnded)] == ["failed"]
-    assert [e.status for e in harness.events(SubagentEnded)] == ["interrupted"] * 3
+    assert [e.status for e in harness.of(ToolEnded)] == ["failed"]
+    assert [e.status for e in harness.of(SubagentEnded)] == ["interrupted"] * 3

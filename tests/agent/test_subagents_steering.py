@@ -34,11 +34,11 @@ from longrein.testing.harness import results, said, story
 from longrein.testing.scripted_model import call, says
 from longrein.testing.workspace import Ran
 from longrein.tools import SubagentType
-from tests.agent.subagent_harness import SubagentHarness, agent, tasks
+from tests.agent.memory_harness import MemoryHarness, agent, tasks
 
 
 def test_E17_an_interrupt_ends_the_whole_tree_and_each_keeps_what_it_had() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         limits=Limits(agents_max=2),
         main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("I go on")],
         ALPHA=[says("I have begun.", call("Bash", command="sleep 99"))],
@@ -57,7 +57,7 @@ def test_E17_an_interrupt_ends_the_whole_tree_and_each_keeps_what_it_had() -> No
     look = lambda session: states.extend(view.state for view in session.agents())  # noqa: E731
     harness.play(at={5: look, 5.1: lambda session: session.interrupt(), 6: go_on})
     assert states == ["running", "running", "queued"]
-    assert [(e.status, e.report.split("\n")[0]) for e in harness.events(SubagentEnded)] == [
+    assert [(e.status, e.report.split("\n")[0]) for e in harness.of(SubagentEnded)] == [
         ("interrupted", "I have begun."),
         ("interrupted", ""),
         ("interrupted", ""),
@@ -69,11 +69,32 @@ def test_E17_an_interrupt_ends_the_whole_tree_and_each_keeps_what_it_had() -> No
     )
     for child in harness.disk.children():
         assert story(harness.disk.entries(child)).endswith("Interrupted TurnEnded")
-    assert "I have begun." in harness.events(ToolEnded)[0].parts[0].text
+    assert "I have begun." in harness.of(ToolEnded)[0].parts[0].text
+
+
+def test_after_an_interrupt_of_one_that_waits_for_its_own_the_cap_holds() -> None:
+    harness = MemoryHarness(
+        limits=Limits(agents_max=1, depth_max=2),
+        main=[says(agent("ALPHA")), says(tasks("GAMMA", "DELTA")), says("done")],
+        ALPHA=[says(agent("BETA"))],
+        BETA=[says(call("Bash", command="sleep 99"))],
+        GAMMA=[says("g")],
+        DELTA=[says("d")],
+    )
+    harness.commands["sleep 99"] = Ran("tick", delay_s=99)
+
+    async def go_on(session: OpenSession) -> None:
+        harness.model.most = 0
+        await session.tell(UserMessage((Text("go on"),)))
+        await session.run(once=True)
+
+    harness.play(at={5: lambda session: session.interrupt(), 6: go_on})
+    assert len(harness.of(SubagentEnded)) == 3
+    assert harness.model.most == 1
 
 
 def test_one_subagent_is_stopped_and_the_others_go_on() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[says("half way", call("Bash", command="sleep 99"))],
         BETA=[says("whole")],
@@ -81,14 +102,14 @@ def test_one_subagent_is_stopped_and_the_others_go_on() -> None:
     harness.commands["sleep 99"] = Ran("tick", delay_s=99)
 
     harness.play(at={5: lambda session: session.tell(StopSubagent(session.agents()[0].child))})
-    assert [e.status for e in harness.events(SubagentEnded)] == ["interrupted", "done"]
+    assert [e.status for e in harness.of(SubagentEnded)] == ["interrupted", "done"]
     assert "half way" in harness.result()
     assert "| whole" in harness.result()
-    assert [e.reason for e in harness.events(TurnEnded)] == ["done"]
+    assert [e.reason for e in harness.of(TurnEnded)] == ["done"]
 
 
 def test_one_call_is_cancelled_and_its_neighbour_goes_on() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA"), agent("BETA")), says("done")], ALPHA=[says("whole")], BETA=[]
     )
     harness.model.latency_s = {"BETA": 99, "ALPHA": 5}
@@ -99,14 +120,14 @@ def test_one_call_is_cancelled_and_its_neighbour_goes_on() -> None:
             )
         }
     )
-    assert [e.status for e in harness.events(ToolEnded)] == ["interrupted", "ok"]
-    assert sorted(e.status for e in harness.events(SubagentEnded)) == ["done", "interrupted"]
+    assert [e.status for e in harness.of(ToolEnded)] == ["interrupted", "ok"]
+    assert sorted(e.status for e in harness.of(SubagentEnded)) == ["done", "interrupted"]
     assert "| whole" in " ".join(results(harness.model.by_part["main"][-1]))
-    assert harness.events(Interrupted) == []
+    assert harness.of(Interrupted) == []
 
 
 def test_words_for_a_subagent_reach_it_with_its_next_request() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA")), says("done")],
         ALPHA=[says(call("Read", file_path="/w/a.py")), says("found")],
     )
@@ -125,7 +146,7 @@ def test_words_for_a_subagent_reach_it_with_its_next_request() -> None:
 
 
 def test_words_for_one_that_is_over_are_refused_and_said_so() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA")), says(call("Bash", command="wait")), says("done")],
         ALPHA=[says("found")],
     )
@@ -140,7 +161,7 @@ def test_words_for_one_that_is_over_are_refused_and_said_so() -> None:
     ]
 
 
-def questions(harness: SubagentHarness) -> list[FromSubagent]:
+def questions(harness: MemoryHarness) -> list[FromSubagent]:
     return [
         one
         for one in harness.heard
@@ -158,7 +179,7 @@ def test_E17_subagents_ask_one_at_a_time_and_each_answer_goes_to_the_one_that_as
         ]
         for name in ("ALPHA", "BETA", "GAMMA")
     }
-    harness = SubagentHarness(main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")], **parts)
+    harness = MemoryHarness(main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")], **parts)
     most = 0
 
     async def answer(session: OpenSession) -> None:
@@ -191,7 +212,7 @@ def test_S084_what_is_denied_to_the_parent_is_denied_at_every_depth() -> None:
     def resumed(request: Request) -> Reply:
         return says(agent("try once more", resume=harness.labels()[0]))
 
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         limits=Limits(depth_max=2),
         main=[says(agent("ALPHA")), resumed, says("done")],
         ALPHA=[says(agent("OMEGA")), says(edit), says("no way"), says(edit), says("still not")],
@@ -210,7 +231,7 @@ def test_S084_what_is_denied_to_the_parent_is_denied_at_every_depth() -> None:
 
 
 def test_S084_a_mode_that_the_user_narrows_holds_below_at_once() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA")), says("done")],
         ALPHA=[
             says(call("Bash", command="wait")),
@@ -226,7 +247,7 @@ def test_S084_a_mode_that_the_user_narrows_holds_below_at_once() -> None:
 
 
 def test_the_tree_shows_who_works_at_what_and_what_each_did_last() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         limits=Limits(depth_max=2, agents_max=2),
         main=[says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[says(agent("OMEGA", description="go deep")), says("above")],
@@ -245,7 +266,7 @@ def test_the_tree_shows_who_works_at_what_and_what_each_did_last() -> None:
 
 
 def test_one_that_was_answered_is_seen_at_what_it_does_not_at_what_it_asked() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA")), says("done")],
         ALPHA=[says(call("Bash", command="make it")), says("slept")],
     )
@@ -279,7 +300,7 @@ def kind(name: str, **more: Any) -> SubagentType:
     ],
 )
 def test_a_type_narrows_the_mode_and_never_widens_it(parent: str, wanted: str, holds: str) -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA", subagent_type="odd")), says("done")], ALPHA=[says("found")]
     )
     harness.kinds = (kind("odd", mode=wanted),)
@@ -293,7 +314,7 @@ def test_a_type_narrows_the_mode_and_never_widens_it(parent: str, wanted: str, h
     ("parent", "wanted"), [("plan", ""), ("default", "plan"), ("bypassPermissions", "plan")]
 )
 def test_only_the_agent_that_the_user_speaks_with_ends_plan_mode(parent: str, wanted: str) -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA", subagent_type="odd")), says("done")],
         ALPHA=[
             says(
@@ -312,21 +333,21 @@ def test_only_the_agent_that_the_user_speaks_with_ends_plan_mode(parent: str, wa
     assert [event.mode for event in events if isinstance(event, ModeSet)][-1] == "plan"
     assert not [
         event
-        for event in (*events, *harness.events(PermissionAsked))
+        for event in (*events, *harness.of(PermissionAsked))
         if isinstance(event, PermissionAsked)
     ]
-    assert [event.mode for event in harness.events(ModeSet)][-1:] in ([parent], [])
+    assert [event.mode for event in harness.of(ModeSet)][-1:] in ([parent], [])
 
 
 def test_a_type_with_a_limit_of_requests_and_tools_of_its_own() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA", subagent_type="odd")), says("done")],
         ALPHA=[says("one", call("Bash", command="w 1")), says("two", call("Bash", command="w 2"))],
     )
     harness.commands |= {"w 1": "", "w 2": ""}
     harness.kinds = (kind("odd", turns_max=2, tools=("Ba*", "Read", "Agent"), without=("Read",)),)
     harness.play()
-    [ended] = harness.events(SubagentEnded)
+    [ended] = harness.of(SubagentEnded)
     assert (ended.status, ended.steps) == ("limit", 2)
     assert ended.report == "two\n\n(it had made 2 calls, the last ones Bash, Bash)"
     assert [tool.name for tool in harness.model.by_part["ALPHA"][0].prefix.tools] == ["Bash"]
@@ -334,10 +355,10 @@ def test_a_type_with_a_limit_of_requests_and_tools_of_its_own() -> None:
 
 def test_a_task_is_over_after_two_hours() -> None:
     long = [says(call("Bash", command=f"long {n}")) for n in range(90)]
-    harness = SubagentHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=long)
+    harness = MemoryHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=long)
     harness.commands |= {f"long {n}": Ran(f"{n}", delay_s=100) for n in range(90)}
     with pytest.raises(AssertionError, match="not played"):
         harness.play()
-    [ended] = harness.events(SubagentEnded)
+    [ended] = harness.of(SubagentEnded)
     assert (ended.status, ended.message) == ("limit", "the time limit of 7200 s has passed")
     assert 7200 <= ended.elapsed_ms / 1000 <= 7400

@@ -10,20 +10,20 @@ from longrein.events import Asked, SubagentEnded
 from longrein.models import Failure, Reply
 from longrein.testing.scripted_model import call, says
 from longrein.tools import tool
-from tests.agent.subagent_harness import SubagentHarness, tasks
+from tests.agent.memory_harness import MemoryHarness, tasks
 
 NAMES = [f"PART{n}" for n in range(8)]
 
 
 def test_R073_a_wait_that_one_agent_is_told_holds_for_all() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[Failure("rate", "slow down", 429, 20.0), says("first")],
         BETA=[says(call("Read", file_path="/w/a.py")), says("second")],
     )
     harness.model.latency_s = {"ALPHA": 0.1, "BETA": 1.0}
     harness.play()
-    assert [e.status for e in harness.events(SubagentEnded)] == ["done", "done"]
+    assert [e.status for e in harness.of(SubagentEnded)] == ["done", "done"]
     beta = harness.disk.entries(harness.disk.children()[1])
     times = [(e.at - harness.clock.start_us) / 1e6 for e in beta if isinstance(e.event, Asked)]
     assert times[0] < 1
@@ -51,9 +51,9 @@ def test_R073_a_storm_of_refusals_is_over_without_a_lost_agent_and_without_a_rus
         )
 
     parts: dict[str, Any] = {name: [busy] for name in NAMES}
-    harness = SubagentHarness(main=[says(tasks(*NAMES)), says("done")], **parts)
+    harness = MemoryHarness(main=[says(tasks(*NAMES)), says("done")], **parts)
     harness.play()
-    assert [e.status for e in harness.events(SubagentEnded)] == ["done"] * 8
+    assert [e.status for e in harness.of(SubagentEnded)] == ["done"] * 8
     assert refused < 30, "nobody hammers"
     assert harness.clock.elapsed_s < 60
 
@@ -65,14 +65,14 @@ def test_R070_a_subagent_that_hangs_is_ended_and_the_parent_answers() -> None:
         await asyncio.Event().wait()
         return ""
 
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(tasks("ALPHA", "BETA")), says("done")],
         ALPHA=[says("I begin", call("Hang"))],
         BETA=[says("fine")],
     )
     harness.more = (Hang,)
     harness.play()
-    ends = harness.events(SubagentEnded)
+    ends = harness.of(SubagentEnded)
     assert [(e.status, e.message) for e in ends] == [
         ("limit", "no progress: nothing has happened for 10 minutes"),
         ("done", ""),

@@ -13,13 +13,13 @@ from longrein.events import SubagentEnded, ToolEnded, TurnEnded, Usage
 from longrein.models import Failure, Reply
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
-from tests.agent.subagent_harness import SubagentHarness, agent, tasks
+from tests.agent.memory_harness import MemoryHarness, agent, tasks
 
 
 class Bomb(ScriptedModel):
     """Every agent, on every level, hands its whole work to three more."""
 
-    def __init__(self, harness: SubagentHarness) -> None:
+    def __init__(self, harness: MemoryHarness) -> None:
         super().__init__()
         self.harness, self.at_once, self.most = harness, 0, 0
 
@@ -46,7 +46,7 @@ class Bomb(ScriptedModel):
 def test_R070_a_recursion_bomb_stays_within_depth_and_number_and_ends(
     depth: int, spawns: int, most: int
 ) -> None:
-    harness = SubagentHarness(limits=Limits(depth_max=depth, spawns_max=spawns, agents_max=most))
+    harness = MemoryHarness(limits=Limits(depth_max=depth, spawns_max=spawns, agents_max=most))
     harness.model = bomb = Bomb(harness)  # type: ignore[assignment]
     harness.play("go deeper")
     logs = [harness.disk.entries(child) for child in harness.disk.children()]
@@ -70,7 +70,7 @@ def test_R070_a_recursion_bomb_stays_within_depth_and_number_and_ends(
 
 
 def test_R070_what_is_beyond_the_number_is_refused_with_a_reason() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         limits=Limits(spawns_max=2),
         main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")],
         ALPHA=[says("first")],
@@ -84,7 +84,7 @@ def test_R070_what_is_beyond_the_number_is_refused_with_a_reason() -> None:
 
 
 def test_a_label_below_names_the_whole_way_and_what_it_does_is_heard_at_the_root() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         limits=Limits(depth_max=2),
         main=[says(agent("ALPHA")), says("done")],
         ALPHA=[says(agent("OMEGA")), says("above")],
@@ -112,7 +112,7 @@ def test_R071_a_money_limit_is_one_for_the_whole_tree_and_the_parent_still_answe
                 harness.model.parts[part].append(endless)
         return spending(0.02, len(request.items))
 
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         limits=Limits(usd_max=0.8),
         main=[says(tasks("ALPHA", "BETA")), says("what there is")],
         ALPHA=[endless],
@@ -122,12 +122,12 @@ def test_R071_a_money_limit_is_one_for_the_whole_tree_and_the_parent_still_answe
         harness.commands[f"work {n}"] = f"did {n}"
     with pytest.raises(AssertionError, match="not played"):
         harness.play()
-    ends = harness.events(SubagentEnded)
+    ends = harness.of(SubagentEnded)
     assert [e.status for e in ends] == ["limit", "limit"]
     assert all("the money limit stands" in e.message for e in ends)
     spent = sum(e.cost_usd for e in ends)
     assert 0.2 < spent <= 0.8
-    assert [e.reason for e in harness.events(TurnEnded)] == ["done"]
+    assert [e.reason for e in harness.of(TurnEnded)] == ["done"]
 
 
 def test_a_type_that_always_works_in_the_background_reports_by_a_note() -> None:
@@ -135,18 +135,18 @@ def test_a_type_that_always_works_in_the_background_reports_by_a_note() -> None:
         assert any("found it" in text for text in said(request))
         return says("I heard")
 
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         main=[says(agent("ALPHA", run_in_background=True)), says("I go on"), told],
         ALPHA=[says("found it")],
     )
     harness.play(stay=True)
-    [call_ended] = harness.events(ToolEnded)
+    [call_ended] = harness.of(ToolEnded)
     assert "running in the background" in call_ended.parts[0].text
-    assert [e.reason for e in harness.events(TurnEnded)] == ["done", "done"]
+    assert [e.reason for e in harness.of(TurnEnded)] == ["done", "done"]
 
 
 def test_a_subagent_that_wakes_for_its_own_in_the_background_reports_after_them() -> None:
-    harness = SubagentHarness(
+    harness = MemoryHarness(
         limits=Limits(depth_max=2, agents_max=1),
         main=[says(agent("ALPHA")), says("done")],
         ALPHA=[

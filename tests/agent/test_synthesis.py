@@ -29,7 +29,7 @@ from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.tools import SubagentReport, SubagentTask
-from tests.agent.subagent_harness import SubagentHarness, tasks
+from tests.agent.memory_harness import MemoryHarness, tasks
 
 GOAL = "How long may a request take?"
 
@@ -135,7 +135,7 @@ SAYS_3, SAYS_4 = "a.py:1 sets a = 3", "a.py:1 sets a = 4"
 DECISION = "a5 says 3, the other says 4. I looked (a.py:1): a = 1. Both are wrong."
 
 
-def contradicting(**others: Any) -> SubagentHarness:
+def contradicting(**others: Any) -> MemoryHarness:
     parts = {
         "main": [
             says(tasks("ALPHA", "BETA", subagent_type="explore", synthesis=GOAL)),
@@ -145,7 +145,7 @@ def contradicting(**others: Any) -> SubagentHarness:
         "ALPHA": [says(call("Read", file_path="/w/a.py")), says(SAYS_3)],
         "BETA": [says(SAYS_4)],
     }
-    return SubagentHarness(**{**parts, **others})
+    return MemoryHarness(**{**parts, **others})
 
 
 def test_E19_two_contradict_and_the_synthesis_is_the_result() -> None:
@@ -170,11 +170,11 @@ def test_E19_two_contradict_and_the_synthesis_is_the_result() -> None:
     assert f"| {DECISION}" in told
     assert SAYS_3 not in told.replace(DECISION, "")
     assert told.count("its own report: Recall(") == 2
-    ends = harness.events(SubagentEnded)
+    ends = harness.of(SubagentEnded)
     assert [end.status for end in ends] == ["done"] * 3
     assert SAYS_3 in ends[0].report
     assert SAYS_4 in ends[1].report
-    assert [start.index for start in harness.events(SubagentStarted)] == [0, 1, 2]
+    assert [start.index for start in harness.of(SubagentStarted)] == [0, 1, 2]
 
 
 def test_E19_one_that_fails_is_part_of_what_is_put_together() -> None:
@@ -211,15 +211,15 @@ def test_E19_killed_while_the_synthesis_works_it_goes_on_and_nobody_works_twice(
         walk.cancel()
 
     run_virtual(killed(), clock=harness.clock)
-    assert [end.status for end in harness.events(SubagentEnded)] == ["done", "done"]
+    assert [end.status for end in harness.of(SubagentEnded)] == ["done", "done"]
     harness.first = (Continue(),)
     harness.play("")
-    assert [start.kind for start in harness.events(SubagentStarted)] == [
+    assert [start.kind for start in harness.of(SubagentStarted)] == [
         "explore",
         "explore",
         "synthesis",
     ]
-    assert [end.status for end in harness.events(SubagentEnded)] == ["done"] * 3
+    assert [end.status for end in harness.of(SubagentEnded)] == ["done"] * 3
     assert f"| {DECISION}" in harness.result()
 
 

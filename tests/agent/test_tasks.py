@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from longrein.agent import OpenSession, StopTask
+from longrein.agent import OpenSession, StopTask, TaskOptions
 from longrein.agent.background.task_control import BackgroundControl
 from longrein.agent.model_request import MEANWHILE_S
 from longrein.events import TaskEnded, TaskStarted
@@ -18,16 +18,16 @@ from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.workspace import Ran
 from longrein.workspace import CommandExit
 from tests.agent.disk_harness import turn
-from tests.agent.task_harness import TaskHarness, background, one_turn, play, talk, words
+from tests.agent.memory_harness import MemoryHarness, background, one_turn, take_steps, talk, words
 from tests.support.supervision import MemoryProcess, MemorySupervision
 
 
 def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
-    harness = TaskHarness({"make": Ran("built\n", delay_s=40)})
+    harness = MemoryHarness({"make": Ran("built\n", delay_s=40)})
     model = ScriptedModel(says(background("make")), says("it builds"), says("it is built"))
     seen: list[Any] = []
     look = lambda session: seen.append((harness.clock.elapsed_s < 1, session.tasks()[0].state))  # noqa: E731
-    play(harness, model, "build", look, 60, "", look)
+    take_steps(harness, model, "build", look, 60, "", look)
     model.check_done()
     assert seen == [(True, "running"), (False, "done")]
     assert "Started in the background as b1." in results(model.requests[1])[0]
@@ -55,7 +55,7 @@ def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
 
 
 def test_B1_a_command_that_passes_its_time_goes_on_in_the_background() -> None:
-    harness = TaskHarness({"npm i": Ran("1\n2\n3\n4\n", delay_s=400)})
+    harness = MemoryHarness({"npm i": Ran("1\n2\n3\n4\n", delay_s=400)})
     model = ScriptedModel(says(call("Bash", command="npm i", timeout=110_000)), says("it goes on"))
     one_turn(harness, model)
     assert results(model.requests[1])[0] == (
@@ -73,7 +73,9 @@ def test_B1_a_command_that_passes_its_time_goes_on_in_the_background() -> None:
 def test_B3_without_promotion_it_is_ended_and_the_model_is_told_so(
     profile: str, promote: bool
 ) -> None:
-    harness = TaskHarness({"npm i": Ran("1\n", delay_s=400)}, promote=promote)
+    harness = MemoryHarness(
+        {"npm i": Ran("1\n", delay_s=400)}, options=TaskOptions(promote=promote)
+    )
     harness.profile = profile
     model = ScriptedModel(says(call("Bash", command="npm i", timeout=110_000)), says("it goes on"))
     one_turn(harness, model)
@@ -84,7 +86,9 @@ def test_B3_without_promotion_it_is_ended_and_the_model_is_told_so(
 
 
 def test_the_user_sends_a_command_to_the_background() -> None:
-    harness = TaskHarness({"npm i": Ran("", delay_s=100), "ls": Ran("a")}, promote=False)
+    harness = MemoryHarness(
+        {"npm i": Ran("", delay_s=100), "ls": Ran("a")}, options=TaskOptions(promote=False)
+    )
     model = ScriptedModel(says(call("Bash", command="npm i")), says("fine"))
     pressed: list[bool] = []
     press = lambda session: pressed.append(session.background())  # noqa: E731
@@ -97,7 +101,7 @@ def test_the_user_sends_a_command_to_the_background() -> None:
 
 
 def test_an_interrupt_ends_a_foreground_command_and_leaves_a_task_alone() -> None:
-    harness = TaskHarness({"sleep": Ran("", hang=True), "server": Ran("", hang=True)})
+    harness = MemoryHarness({"sleep": Ran("", hang=True), "server": Ran("", hang=True)})
     model = ScriptedModel(
         says(background("server")), says(call("Bash", command="sleep")), says("never asked")
     )
@@ -116,13 +120,13 @@ def test_an_interrupt_ends_a_foreground_command_and_leaves_a_task_alone() -> Non
 
 
 def test_B2_more_tasks_than_places_wait_in_order_and_none_is_lost() -> None:
-    harness = TaskHarness(lambda line: Ran("", delay_s=float(line.split()[1])), tasks_max=2)
+    harness = MemoryHarness(lambda line: Ran("", delay_s=float(line.split()[1])), tasks_max=2)
     model = ScriptedModel(
         says(*(background(f"sleep {n}") for n in (6, 4, 2, 1))), says("all started"), says("ended")
     )
     model.steps += [says("ended")] * 3
     seen: list[list[str]] = []
-    play(
+    take_steps(
         harness,
         model,
         "go",
@@ -161,7 +165,7 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(
     at_s: float, lines: list[str]
 ) -> None:
     """b2 begins after 1 s, works 3 s, then b2 has its place and begins a second later."""
-    harness = TaskHarness({}, tasks_max=1)
+    harness = MemoryHarness({}, tasks_max=1)
     harness.supervision = SlowStart(
         lambda line: Ran("", delay_s=float(line.split()[1])), harness.clock
     )
@@ -182,7 +186,7 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(
         await session.close()
         await walk
 
-    play(harness, model, "go", stopping)
+    take_steps(harness, model, "go", stopping)
     told = [e.event for e in harness.disk.entries() if isinstance(e.event, TaskStarted | TaskEnded)]
     assert [f"{one.task} {one.state}" for one in told] == lines
     assert [e.task for e in harness.of(TaskEnded)] == ["b2", "b1"]
@@ -200,7 +204,7 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(
 def test_what_starts_commands_is_started_beside_a_request_where_one_may_run_unasked(
     mode: str, allow: tuple[str, ...], near: bool
 ) -> None:
-    harness = TaskHarness({})
+    harness = MemoryHarness({})
     harness.supervision.alive = False
     model = ScriptedModel(says("nothing to do"), wait=lambda: asyncio.sleep(2 * MEANWHILE_S))
 
@@ -211,5 +215,5 @@ def test_what_starts_commands_is_started_beside_a_request_where_one_may_run_unas
         await turn(session, words("go"))
         await session.close()
 
-    harness.play(work)
+    harness.run(work)
     assert harness.supervision.alive is near

@@ -17,7 +17,7 @@ from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.workspace import Ran
 from tests.agent.disk_harness import turn
-from tests.agent.task_harness import TaskHarness, background, one_turn, words
+from tests.agent.memory_harness import MemoryHarness, background, one_turn, words
 from tests.seeds import seeds
 
 
@@ -35,7 +35,7 @@ def named(text: str) -> list[str]:
     return found
 
 
-def notified(harness: TaskHarness) -> Counter[str]:
+def notified(harness: MemoryHarness) -> Counter[str]:
     """How often the log tells the end of each task: by a notice, or by the result of a call that
     asked.
     """
@@ -53,7 +53,7 @@ def test_B8_two_hundred_tasks_that_end_while_one_request_runs_are_each_told_once
     None
 ):
     count = 200
-    harness = TaskHarness(
+    harness = MemoryHarness(
         lambda line: Ran("x\n", code=int(line.split()[1]), delay_s=5), tasks_max=count
     )
     random = Random(8)
@@ -62,9 +62,11 @@ def test_B8_two_hundred_tasks_that_end_while_one_request_runs_are_each_told_once
         for _ in range(count // 50)
     ]
     model = ScriptedModel(
-        *(says(*batch) for batch in batches), says("waiting"), says("all are over")
+        *(says(*batch) for batch in batches),
+        says("waiting"),
+        says("all are over"),
+        wait=lambda: harness.clock.sleep(60 if not model.steps[1:] else 0),
     )
-    model._wait = lambda: harness.clock.sleep(60 if not model.steps[1:] else 0)
     one_turn(harness, model)
     assert Counter(end.task for end in harness.of(TaskEnded)) == Counter(
         f"b{n}" for n in range(1, count + 1)
@@ -86,7 +88,7 @@ def _told(task: str, shown: str) -> bool:
     )
 
 
-def queued(harness: TaskHarness) -> list[str]:
+def queued(harness: MemoryHarness) -> list[str]:
     return [start.task for start in harness.of(TaskStarted) if start.state == "queued"]
 
 
@@ -97,7 +99,7 @@ class Busy:
 
     provider, model, wire, name = "test", "busy", "scripted", "test/busy"
 
-    def __init__(self, harness: TaskHarness, tasks: int, seed: int) -> None:
+    def __init__(self, harness: MemoryHarness, tasks: int, seed: int) -> None:
         self.inner = ScriptedModel()
         self.budget = self.inner.budget
         self.harness, self.left, self.random = harness, tasks, Random(seed)
@@ -140,11 +142,11 @@ def test_B8_each_end_is_told_once_through_kills_and_resumes(seed: int, places: i
     """Hundreds of tasks; longrein is killed again and again, at any instant."""
     tasks = 170
 
-    def play(line: str) -> Ran:
+    def ran(line: str) -> Ran:
         _, code, delay = line.split()
         return Ran("out\n", code=int(code), delay_s=float(delay))
 
-    harness = TaskHarness(play, tasks_max=places)
+    harness = MemoryHarness(ran, tasks_max=places)
     random = Random(seed)
     harness.disk.delay = lambda: random.random() * 0.3  # so that a kill finds writes on their way
     model = Busy(harness, tasks, seed)
@@ -171,7 +173,7 @@ def test_B8_each_end_is_told_once_through_kills_and_resumes(seed: int, places: i
         await turn(session, words("what has ended?"))
         await session.close()
 
-    harness.play(work)
+    harness.run(work)
     started = [
         start.task
         for start in harness.of(TaskStarted)

@@ -3,45 +3,17 @@ left behind.
 """
 
 import re
-from typing import Any
 
-from longrein.agent import OpenSession, StopTask, TaskPool
-from longrein.agent.background.task_control import BackgroundControl
-from longrein.agent.session_part import BackgroundTasks
+from longrein.agent import OpenSession, StopTask
 from longrein.events import TaskEnded, TaskStarted
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import call, says
 from longrein.testing.workspace import Ran
-from tests.agent.subagent_harness import SubagentHarness, agent
-from tests.agent.task_harness import background
-from tests.support.supervision import MemorySupervision
-
-
-class Shop(SubagentHarness):
-    """A subagent harness whose commands can go on in the background."""
-
-    def __init__(self, commands: dict[str, Ran], places: int = 32, **parts: Any) -> None:
-        super().__init__(**parts)
-        self.supervision = MemorySupervision(commands, self.clock)
-        self.disk.spool, self.space.spawner, self.places = (
-            self.supervision.files,
-            self.supervision,
-            places,
-        )
-
-    def open(self, mode: str = "bypassPermissions") -> OpenSession:
-        session = super().open(mode)
-        pool = TaskPool(self.supervision, self.places)
-        session.deps.parts[BackgroundTasks] = lambda: BackgroundControl(pool)
-        return session
-
-    def below(self, kind: type) -> list[Any]:
-        (child,) = self.disk.children()
-        return [entry.event for entry in self.disk.entries(child) if isinstance(entry.event, kind)]
+from tests.agent.memory_harness import MemoryHarness, agent, background
 
 
 def test_a_subagents_task_bears_its_label_and_is_told_to_it_alone() -> None:
-    shop = Shop(
+    shop = MemoryHarness(
         {"make": Ran("built\n", delay_s=2), "touch x": Ran("", delay_s=5)},
         main=[says(agent("ALPHA: build it")), says("done")],
         ALPHA=[
@@ -54,14 +26,14 @@ def test_a_subagents_task_bears_its_label_and_is_told_to_it_alone() -> None:
     (started,) = shop.below(TaskStarted)
     assert started.task == f"{shop.labels()[0]}.b1"
     assert [end.state for end in shop.below(TaskEnded)] == ["done"]
-    assert not shop.events(TaskStarted)
+    assert not shop.of(TaskStarted)
     told = [text for text in said(shop.model.by_part["ALPHA"][-1]) if "bg_done" in text]
     assert len(told) == 1
     assert not [text for text in said(shop.model.by_part["main"][-1]) if "bg_done" in text]
 
 
 def test_what_a_subagent_leaves_running_is_ended_with_it() -> None:
-    shop = Shop(
+    shop = MemoryHarness(
         {"server": Ran("up\n", hang=True)},
         main=[says(agent("ALPHA: serve")), says("done")],
         ALPHA=[says(background("server")), says("it runs")],
@@ -82,7 +54,7 @@ def test_what_a_subagent_leaves_running_is_ended_with_it() -> None:
 
 def test_the_user_sees_and_stops_tasks_of_subagents() -> None:
     seen: list[str] = []
-    shop = Shop(
+    shop = MemoryHarness(
         {"server": Ran("up\n", hang=True), "touch x": Ran("", delay_s=9)},
         main=[says(agent("ALPHA: serve")), says("done")],
         ALPHA=[
@@ -105,15 +77,15 @@ def test_the_user_sees_and_stops_tasks_of_subagents() -> None:
 
 
 def test_places_are_those_of_the_whole_tree() -> None:
-    shop = Shop(
+    shop = MemoryHarness(
         {"one": Ran("", delay_s=4), "two": Ran("", delay_s=1), "touch x": Ran("", delay_s=9)},
-        places=1,
+        tasks_max=1,
         main=[says(background("one")), says(agent("ALPHA: two")), says("done")],
         ALPHA=[says(background("two")), says(call("Bash", command="touch x")), says("over")],
     )
     shop.play()
     assert [start.state for start in shop.below(TaskStarted)] == ["queued", "running"]
-    assert [end.state for end in (*shop.events(TaskEnded), *shop.below(TaskEnded))] == [
+    assert [end.state for end in (*shop.of(TaskEnded), *shop.below(TaskEnded))] == [
         "done",
         "done",
     ]

@@ -20,10 +20,18 @@ from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.workspace import Ran
-from tests.agent.task_harness import CRASH, TaskHarness, background, one_turn, play, talk, words
+from tests.agent.memory_harness import (
+    CRASH,
+    MemoryHarness,
+    background,
+    one_turn,
+    take_steps,
+    talk,
+    words,
+)
 
 
-def told(harness: TaskHarness, kind: str) -> list[str]:
+def told(harness: MemoryHarness, kind: str) -> list[str]:
     return [event.text for event in harness.of(Reminded) if event.kind == kind and event.text]
 
 
@@ -31,7 +39,7 @@ def told(harness: TaskHarness, kind: str) -> list[str]:
 
 
 def test_B13_a_silent_task_that_asks_is_told_once_and_answered() -> None:
-    harness = TaskHarness({"init": Ran("name: ", asks=True, delay_s=1)})
+    harness = MemoryHarness({"init": Ran("name: ", asks=True, delay_s=1)})
     model = ScriptedModel(
         says(background("init")),
         says("it runs"),
@@ -70,7 +78,7 @@ def test_B13_a_silent_task_that_asks_is_told_once_and_answered() -> None:
     ],
 )
 def test_B13_what_looks_like_a_question(output: str, asks: bool) -> None:
-    harness = TaskHarness({"run": Ran(output, hang=True)})
+    harness = MemoryHarness({"run": Ran(output, hang=True)})
     model = ScriptedModel(says(background("run")), says("it runs"), *[says("it asks")] * asks)
     talk(harness, model, 400)
     model.check_done()
@@ -78,16 +86,16 @@ def test_B13_what_looks_like_a_question(output: str, asks: bool) -> None:
 
 
 def test_B13_a_silence_that_was_told_is_not_told_again_after_a_restart() -> None:
-    harness = TaskHarness({"run": Ran("sure? ", hang=True)})
+    harness = MemoryHarness({"run": Ran("sure? ", hang=True)})
     model = ScriptedModel(
         says(background("run")), says("it runs"), says("it asks"), says("hello again")
     )
-    play(harness, model, "go", 60, "", CRASH, "still there?", 200, "")
+    take_steps(harness, model, "go", 60, "", CRASH, "still there?", 200, "")
     assert len(told(harness, "bg_stalled")) == 1
 
 
 def test_a_clock_that_is_set_forward_is_no_silence() -> None:
-    harness = TaskHarness({"run": Ran("sure? ", hang=True)})
+    harness = MemoryHarness({"run": Ran("sure? ", hang=True)})
     model = ScriptedModel(says(background("run")), says("it runs"), says("it asks"))
 
     def jump(_session: OpenSession) -> None:
@@ -99,7 +107,7 @@ def test_a_clock_that_is_set_forward_is_no_silence() -> None:
 
 @pytest.mark.parametrize("hours", [5, -5])
 def test_a_task_has_run_as_long_as_it_has_run_whatever_the_clock_says(hours: int) -> None:
-    harness = TaskHarness({"run": Ran("", hang=True)})
+    harness = MemoryHarness({"run": Ran("", hang=True)})
     model = ScriptedModel(says(background("run")), says("it runs"))
 
     def jump(_session: OpenSession) -> None:
@@ -109,7 +117,7 @@ def test_a_task_has_run_as_long_as_it_has_run_whatever_the_clock_says(hours: int
         (view,) = session.tasks()
         assert (round(view.elapsed_s), view.silent_s <= view.elapsed_s) == (60, True)
 
-    play(harness, model, "go", 30, jump, 30, look, lambda session: session.leave("stop"))
+    take_steps(harness, model, "go", 30, jump, 30, look, lambda session: session.leave("stop"))
     (end,) = harness.of(TaskEnded)
     assert round(end.elapsed_ms / 1000) == 60
 
@@ -128,7 +136,7 @@ def test_a_task_has_run_as_long_as_it_has_run_whatever_the_clock_says(hours: int
     ],
 )
 def test_input_that_cannot_be_given(arguments: dict[str, str], refused: str) -> None:
-    harness = TaskHarness({"slow": Ran("", hang=True), "quick": Ran("x")})
+    harness = MemoryHarness({"slow": Ran("", hang=True), "quick": Ran("x")})
     model = ScriptedModel(
         says(call("Bash", command="slow", timeout=1_000)),
         says(background("quick")),
@@ -145,7 +153,7 @@ def test_input_that_cannot_be_given(arguments: dict[str, str], refused: str) -> 
 
 
 def test_when_the_supervisor_dies_its_tasks_are_lost_and_the_next_command_runs() -> None:
-    harness = TaskHarness(
+    harness = MemoryHarness(
         {"server": Ran("up\n", hang=True), "make": Ran("built", delay_s=5), "ls": Ran("a")}
     )
     model = ScriptedModel(
@@ -166,10 +174,10 @@ def test_when_the_supervisor_dies_its_tasks_are_lost_and_the_next_command_runs()
 
 
 def test_what_never_came_to_be_kept_is_lost_with_the_reason() -> None:
-    harness = TaskHarness({"server": Ran("", hang=True)})
+    harness = MemoryHarness({"server": Ran("", hang=True)})
     model = ScriptedModel(says(background("server")), says("it runs"), says("it is gone"))
     somebody_removes_the_folder = lambda _: harness.supervision.spool.clear()  # noqa: E731
-    play(harness, model, "go", somebody_removes_the_folder, CRASH, "and now?")
+    take_steps(harness, model, "go", somebody_removes_the_folder, CRASH, "and now?")
     (end,) = harness.of(TaskEnded)
     assert (end.state, end.code) == ("lost", None)
     assert end.cause == "longrein ended before it was kept, or the folder of its output is gone"
@@ -186,7 +194,7 @@ def test_B14_leaving_as_the_user_wants(
     policy: str, ends: dict[str, str], goes_on: list[str]
 ) -> None:
     """b1 was started in the background, b2 was promoted, b3 waits for a place."""
-    harness = TaskHarness(
+    harness = MemoryHarness(
         {"server": Ran("", hang=True), "slow": Ran("", hang=True), "late": Ran("")}, tasks_max=2
     )
     model = ScriptedModel(
@@ -199,12 +207,12 @@ def test_B14_leaving_as_the_user_wants(
     async def leave(session: OpenSession) -> None:
         assert [view.id for view in await session.leave(policy)] == goes_on
 
-    play(harness, model, "go", leave)
+    take_steps(harness, model, "go", leave)
     assert {end.task: end.state for end in harness.of(TaskEnded)} == ends
 
 
 def test_the_user_stops_a_task_that_waits_and_it_never_runs() -> None:
-    harness = TaskHarness({"one": Ran("", delay_s=5), "two": Ran("")}, tasks_max=1)
+    harness = MemoryHarness({"one": Ran("", delay_s=5), "two": Ran("")}, tasks_max=1)
     model = ScriptedModel(
         says(background("one"), background("two")), says("fine"), says("stopped"), says("over")
     )
@@ -217,19 +225,19 @@ def test_the_user_stops_a_task_that_waits_and_it_never_runs() -> None:
 
 
 def test_queued_tasks_run_after_a_restart_since_they_never_began() -> None:
-    harness = TaskHarness({"one": Ran("", delay_s=50), "two": Ran("two\n")}, tasks_max=1)
+    harness = MemoryHarness({"one": Ran("", delay_s=50), "two": Ran("two\n")}, tasks_max=1)
     model = ScriptedModel(
         says(background("one"), background("two")), says("fine"), says("hello"), says("over")
     )
 
-    play(harness, model, "go", CRASH, lambda session: session.stay("drain", 100), "back")
+    take_steps(harness, model, "go", CRASH, lambda session: session.stay("drain", 100), "back")
     assert harness.supervision.started == ["one", "two"]
     assert [(e.task, e.state) for e in harness.of(TaskEnded)] == [("b1", "done"), ("b2", "done")]
     assert [s.state for s in harness.of(TaskStarted)] == ["running", "queued", "running"]
 
 
 def test_output_that_cannot_be_put_away_stays_where_it_is_and_the_end_says_where() -> None:
-    harness = TaskHarness({"make": Ran("built\n", delay_s=2)})
+    harness = MemoryHarness({"make": Ran("built\n", delay_s=2)})
     harness.disk.spool = {}  # what the supervisor wrote cannot be read from here
     model = ScriptedModel(says(background("make")), says("it runs"), says("I see"))
     talk(harness, model, 20)
@@ -243,7 +251,7 @@ def test_output_that_cannot_be_put_away_stays_where_it_is_and_the_end_says_where
 
 
 def test_a_queued_command_whose_folder_is_gone_has_failed() -> None:
-    harness = TaskHarness({"one": Ran("", delay_s=2), "two": Ran("", code=-1)}, tasks_max=1)
+    harness = MemoryHarness({"one": Ran("", delay_s=2), "two": Ran("", code=-1)}, tasks_max=1)
     model = ScriptedModel(says(background("one"), background("two")), says("fine"), says("over"))
     talk(harness, model, 20)
     assert [(e.task, e.state, e.cause) for e in harness.of(TaskEnded)] == [
@@ -341,7 +349,7 @@ def test_patterns_that_might_never_end_are_refused(pattern: str, refused: str) -
 
 
 def test_a_command_whose_start_cannot_be_written_down_does_not_go_on() -> None:
-    harness = TaskHarness({"server": Ran("", hang=True)})
+    harness = MemoryHarness({"server": Ran("", hang=True)})
 
     def fill(_request: Any) -> Any:
         harness.disk.full = True
@@ -357,11 +365,11 @@ def test_a_command_whose_start_cannot_be_written_down_does_not_go_on() -> None:
         assert not harness.supervision.running
         assert session.part(BackgroundControl).pool.slots.inside == 0
 
-    harness.play(work)
+    harness.run(work)
 
 
 def test_a_queued_task_is_started_once_when_the_supervisor_dies_before_its_turn() -> None:
-    harness = TaskHarness(
+    harness = MemoryHarness(
         {"one": Ran("", hang=True), "two": Ran("", hang=True), "three": Ran("", delay_s=5)},
         tasks_max=2,
     )

@@ -4,9 +4,17 @@ EXAMPLE [WORD...]`.
 
 import runpy
 import sys
+from typing import Any
 
-from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
+from claude_agent_sdk import ClaudeAgentOptions
 
 cli, *sys.argv = sys.argv[1:]
-SubprocessCLITransport._find_cli = lambda _: cli  # type: ignore[method-assign]
+begin = ClaudeAgentOptions.__init__
+
+
+def begin_with_cli(options: ClaudeAgentOptions, *given: Any, **named: Any) -> None:
+    begin(options, *given, **{"cli_path": cli, **named})
+
+
+ClaudeAgentOptions.__init__ = begin_with_cli  # type: ignore[method-assign]
 runpy.run_path(sys.argv[0], run_name="__main__")

@@ -135,71 +135,39 @@ async def test_A6_4_initialize_tells_commands_skills_agents_models_and_account(
         await host.end()
 
 
-@pytest.mark.parametrize(
-    ("request_", "answer"),
-    [
-        ({"subtype": "get_binary_version"}, "version"),
-        ({"subtype": "list_models"}, "anthropic/claude-sonnet-4-5"),
-        ({"subtype": "get_settings"}, "'defaultMode': 'default'"),
-        ({"subtype": "reload_plugins"}, "'error_count': 0"),
-        ({"subtype": "reload_output_styles"}, "['default']"),
-        ({"subtype": "background_tasks"}, "{'backgrounded': False}"),
-        (
-            {
-                "subtype": "apply_flag_settings",
-                "settings": {"permissions": {"defaultMode": "plan"}},
-            },
-            "{}",
-        ),
-        (
-            {"subtype": "apply_flag_settings", "settings": {"env": {}}},
-            "env cannot change in an open session",
-        ),
-        (
-            {"subtype": "apply_flag_settings", "settings": {"permissions": {"x": 1}}},
-            "permissions.x cannot change",
-        ),
-        (
-            {"subtype": "apply_flag_settings", "settings": {"permissions": 5}},
-            "permissions must be an object",
-        ),
-        ({"subtype": "apply_flag_settings", "settings": 1}, "{}"),
-        (
-            {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": -1},
-            "-1 is not a whole number of tokens",
-        ),
-        (
-            {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": "9"},
-            "'9' is not a whole number of tokens",
-        ),
-        ({"subtype": "set_permission_mode", "mode": ["plan"]}, "there is no mode"),
-        ({"subtype": "set_model", "model": "nobody/knows"}, "Unknown provider 'nobody'"),
-        ({"subtype": "mcp_set_servers", "servers": []}, "servers must be an object"),
-        (
-            {"subtype": "mcp_set_servers", "servers": {}},
-            "{'added': [], 'removed': [], 'errors': {}}",
-        ),
-        (
-            {"subtype": "mcp_read_resource", "serverName": "x", "uri": "a:b"},
-            "there is no MCP server 'x'",
-        ),
-        (
-            {"subtype": "rewind_files", "user_message_id": "x"},
-            "no message of this session has the id 'x'",
-        ),
-        ({"subtype": "initialize"}, "initialize must be the first line"),
-        ({"subtype": ""}, "longrein has no control request ''"),
-    ],
-)
-async def test_A6_4_a_request_between_turns(
-    request_: dict[str, Any], answer: str, tmp_path: Path
-) -> None:
+FLAGS, TOKENS = "apply_flag_settings", "set_max_thinking_tokens"
+BETWEEN_TURNS: list[tuple[str, dict[str, Any], str]] = [
+    ("get_binary_version", {}, "version"),
+    ("list_models", {}, "anthropic/claude-sonnet-4-5"),
+    ("get_settings", {}, "'defaultMode': 'default'"),
+    ("reload_plugins", {}, "'error_count': 0"),
+    ("reload_output_styles", {}, "['default']"),
+    ("background_tasks", {}, "{'backgrounded': False}"),
+    (FLAGS, {"settings": {"permissions": {"defaultMode": "plan"}}}, "{}"),
+    (FLAGS, {"settings": {"env": {}}}, "env cannot change in an open session"),
+    (FLAGS, {"settings": {"permissions": {"x": 1}}}, "permissions.x cannot change"),
+    (FLAGS, {"settings": {"permissions": 5}}, "permissions must be an object"),
+    (FLAGS, {"settings": 1}, "{}"),
+    (TOKENS, {"max_thinking_tokens": -1}, "-1 is not a whole number of tokens"),
+    (TOKENS, {"max_thinking_tokens": "9"}, "'9' is not a whole number of tokens"),
+    ("set_permission_mode", {"mode": ["plan"]}, "there is no mode"),
+    ("set_model", {"model": "nobody/knows"}, "Unknown provider 'nobody'"),
+    ("mcp_set_servers", {"servers": []}, "servers must be an object"),
+    ("mcp_set_servers", {"servers": {}}, "{'added': [], 'removed': [], 'errors': {}}"),
+    ("mcp_read_resource", {"serverName": "x", "uri": "a:b"}, "there is no MCP server 'x'"),
+    ("rewind_files", {"user_message_id": "x"}, "no message of this session has the id 'x'"),
+    ("initialize", {}, "initialize must be the first line"),
+    ("", {}, "longrein has no control request ''"),
+]
+
+
+async def test_A6_4_requests_between_turns(tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, []) as setup:
         host = await started(setup)
         host.write(INITIALIZE)
         await host.until("control_response")
-        fields = dict(request_)
-        assert answer in str(await ask(host, fields.pop("subtype"), **fields))
+        for subtype, fields, answer in BETWEEN_TURNS:
+            assert answer in str(await ask(host, subtype, **fields)), subtype
         assert (await host.end())[0] == 0
 
 

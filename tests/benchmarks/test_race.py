@@ -10,33 +10,15 @@ from benchmarks.race.contest import (
     DEVELOPING,
     HELD_BACK,
     LOOPS,
-    Run,
     jobs,
     quick_settings,
     run_one,
     settings,
 )
-from benchmarks.race.model import Block, ScriptedModel, Tally
-from benchmarks.race.provider import Request
 from benchmarks.race.report import race_table, trace
 from benchmarks.race.sessions import NEEDS, Setting, flatten, write_script
-from benchmarks.race.tokens import count_tokens
-from benchmarks.race.workspace import Workspace
 
 QUICK = quick_settings(DEVELOPING)
-SMALL = Setting(5, "edits", 32_000, 40, 1.0, "plain", "range", "anthropic")
-
-
-def check_tokens(text: str, count: int) -> None:
-    assert count_tokens(text) == count, text
-
-
-def test_tokens_are_counted_by_rules_of_their_own() -> None:
-    check_tokens("", 0)
-    check_tokens("def run", 2)
-    check_tokens("a_long_identifier", 5 + 1)
-    check_tokens("x = 12345", 4)
-    check_tokens("\n" * 40, 2)
 
 
 @pytest.mark.parametrize("needs", NEEDS)
@@ -55,40 +37,6 @@ def test_developing_and_reported_sessions_share_no_seed() -> None:
     )
     assert not developing & reported
     assert len(developing) == 240
-
-
-def test_a_hidden_line_is_read_again_and_a_visible_one_is_not() -> None:
-    script = write_script(SMALL)
-    workspace = Workspace(script)
-    model = ScriptedModel(script, workspace)
-    model.at = next(n for n, step in enumerate(model.steps) if step.needs)
-    need = model.steps[model.at].needs[0]
-    answer, kind = model.answer([Block("tool", "nothing of it")], frozenset())
-    assert (kind, answer.calls[0][0], answer.calls[0][1]["path"]) == (
-        "repair",
-        "read_file",
-        need.path,
-    )
-    shown = Block("tool", workspace.run(*answer.calls[0]))
-    answer, kind = model.answer([shown], frozenset())
-    assert (kind, model.tally.missed, model.tally.lost) == ("step", len(need.lines), 0)
-
-
-def test_a_placeholder_with_a_handle_is_recalled_where_that_is_offered() -> None:
-    model = ScriptedModel(script := write_script(SMALL), Workspace(script))
-    model.at = next(n for n, step in enumerate(model.steps) if step.needs)
-    path = model.steps[model.at].needs[0].path
-    asked = Block("assistant", "", (("call_1", "read_file", {"path": path}),))
-    cleared = Block("tool", '[cleared: 80 lines, Recall("r12")]', (), "call_1")
-    answer, _ = model.answer([asked, cleared], frozenset({"read_file", "Recall"}))
-    assert answer.calls[0][0] == "Recall"
-    assert answer.calls[0][1]["handle"] == "r12"
-
-
-def test_a_refused_request_costs_nothing() -> None:
-    asked = (Request("step", 100, 40, 10, 0), Request("refused", 900, 0, 0, 1))
-    run = Run("raw", "keep all", SMALL, asked, Tally(), 0.0)
-    assert run.cost() == 40 * 0.1 + 60 * 1.25 + 10 * 5
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -1,7 +1,6 @@
 """Replay of recorded answers: which records it accepts, and that it reports differences."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,76 +50,6 @@ def test_records_of_each_wire_are_found_and_read_as_they_say(
         "    2  openai-responses, streamed",
         "    0  read otherwise than they say",
     ]
-
-
-PIECES = {"functionCall": {"name": "A", "willContinue": True}}
-DELTA = {"type": "response.output_text.delta", "output_index": 0, "delta": "abc"}
-SHORT = {"type": "message", "content": [{"type": "output_text", "text": "a…"}]}
-DONE = {"type": "response.output_item.done", "output_index": 0, "item": SHORT}
-CASSETTE = """
-interactions:
-- response: {status: {code: 429}, body: {string: '{"error": "slow"}'}}
-- response: {status: {code: 200}, body: {string: ''}}
-"""
-LEFT_OUT = {
-    "notes.md": ("# x", "file of another kind (.md)"),
-    "LICENSE": ("x", "file of another kind (no suffix)"),
-    "page.json": ("<html>", "not JSON"),
-    "empty.json": (" ", "no content"),
-    "empty.chunks.txt": ("\n", "no content"),
-    "other.json": ('{"data": []}', "of no wire of ours"),
-    "pieces.json": (
-        json.dumps({"candidates": [{"content": {"parts": [PIECES]}}]}),
-        "arguments in pieces, which longrein never requests",
-    ),
-    "short.sse": (
-        f"data: {json.dumps(DELTA)}\n\ndata: {json.dumps(DONE)}\n\n",
-        "shortened by its owner",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LEFT_OUT)
-def test_what_is_left_out_is_counted_and_named_with_its_reason(
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    text, reason = LEFT_OUT[name]
-    (tmp_path / name).write_text(text)
-    assert replay(tmp_path, monkeypatch, "--left-out") == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"{name}: left out: {reason}",
-        f"    1  left out: {reason}",
-        "    0  read otherwise than they say",
-    ]
-
-
-def test_what_is_left_out_of_cassettes_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("yaml", reason="cassettes need PyYAML")
-    (tmp_path / "a.yaml").write_text(CASSETTE)
-    (tmp_path / "b.yaml").write_text("a: [")
-    (tmp_path / "c.yml").write_text("a: 1")
-    assert replay(tmp_path, monkeypatch) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "    1  left out: YAML that cannot be read",
-        "    1  left out: YAML without answers",
-        "    1  left out: no content",
-        "    1  left out: status 429",
-        "    0  read otherwise than they say",
-    ]
-
-
-def test_cassettes_without_pyyaml_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    (tmp_path / "a.yaml").write_text(CASSETTE)
-    assert replay(tmp_path, monkeypatch) == 0
-    assert "    1  left out: cassette, which needs PyYAML" in capsys.readouterr().out
 
 
 def test_a_folder_that_does_not_exist_is_an_error(

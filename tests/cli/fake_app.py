@@ -35,6 +35,8 @@ def given(options: Options) -> dict[str, Any]:
     """Return the fields that differ from their defaults."""
     return {
         name: value
-        for (name, value), default in zip(options._asdict().items(), Options(), strict=True)
+        for (name, value), default in zip(
+            zip(Options.__annotations__, options, strict=True), Options(), strict=True
+        )
         if value != default
     }

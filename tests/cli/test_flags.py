@@ -147,7 +147,7 @@ def test_the_exit_code_of_the_app_is_the_exit_code(no_stdin: None) -> None:
 
 def test_every_flag_sets_a_field_that_exists() -> None:
     fields = {flag.field for flag in MAIN.flags} - {"help", "version"}
-    assert fields == set(Options._fields) - {"prompt", "typed", "without_effect"}
+    assert fields == set(Options.__annotations__) - {"prompt", "typed", "without_effect"}
 
 
 tokens = st.one_of(

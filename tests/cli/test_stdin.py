@@ -9,7 +9,6 @@ import pytest
 
 from longrein.cli import open_missing_streams, with_stdin
 from longrein.events import UsageError
-from longrein.frontends import stdio as stdin
 from longrein.frontends.argv import clean
 from longrein.frontends.loop_streams import read_lines
 from longrein.frontends.stdio import read_piped
@@ -76,10 +75,7 @@ def test_R092_an_open_pipe_that_says_nothing_is_left_alone(kind: str) -> None:
     list(map(os.close, ends))
 
 
-def test_a_pipe_that_has_spoken_is_read_to_its_end_with_a_word_when_it_pauses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(stdin, "STDIN_WAIT_S", 0.01)
+def test_a_pipe_that_has_spoken_is_read_to_its_end_with_a_word_when_it_pauses() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"one ")
     said: list[str] = []
@@ -94,16 +90,12 @@ def test_a_pipe_that_has_spoken_is_read_to_its_end_with_a_word_when_it_pauses(
     os.close(reading)
 
 
-def test_stdin_has_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdin, "STDIN_BYTES_MAX", 10)
-    reading, writing = os.pipe()
-    os.write(writing, b"x" * 11)
-    with pytest.raises(
-        UsageError, match="stdin is larger than 10 MB: save it to a file and name the file"
-    ):
-        read_piped(reading, wait_s=1, say=print)
-    os.close(reading)
-    os.close(writing)
+def test_stdin_has_a_cap(tmp_path: Path) -> None:
+    refused = "stdin is larger than 10 MB: save it to a file and name the file"
+    with (tmp_path / "large").open("w+b") as file:
+        file.truncate(10_000_001)
+        with pytest.raises(UsageError, match=refused):
+            read_piped(file.fileno(), wait_s=1, say=print)
 
 
 @pytest.mark.anyio

@@ -187,39 +187,6 @@ def test_a_record_with_any_odd_field_hides_no_task(run: Run, good: Path, file: s
             assert (code, GOOD_ROW in out, "Traceback" in err) == (0, True, False), (field, odd)
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_what_is_no_file_in_the_place_of_a_record_hides_no_task(
-    run: Run, good: Path, make: Callable[[Path], None]
-) -> None:
-    make(good / "b1.json")
-    code, out, _ = run("tasks")
-    assert (code, GOOD_ROW in out) == (0, True)
-
-
-def test_a_folder_that_is_no_session_hides_no_task(run: Run, good: Path, tmp_path: Path) -> None:
-    (spool(tmp_path, "odd name") / "b2.json").write_text(json.dumps(RECORD))
-    assert run("tasks", "b2")[0] == 0
-    assert GOOD_ROW in run("tasks")[1]
-    assert good.exists()
-
-
-def test_a_task_in_a_folder_of_any_name_is_listed(run: Run, here: Open, tmp_path: Path) -> None:
-    folder = os.fsencode(tmp_path) + b"/\xff"
-    os.mkdir(folder)
-
-    async def keep() -> None:
-        started = await here.spawner.start(
-            CommandSpec("sleep 60", os.fsdecode(folder), {"PATH": os.environ["PATH"]}),
-            sink=None,
-            output_bytes_max=1 << 20,
-        )
-        await started.keep(BackgroundOptions("b1", "sleep 60"))  # type: ignore[union-attr]
-
-    here.do(keep())
-    assert "b1  running" in run("tasks")[1]
-    here.do(here.spawner.stop("b1", "the test"))
-
-
 # --- nothing --------------------------------------------------------------------------------------
 
 

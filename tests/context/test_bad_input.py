@@ -70,7 +70,7 @@ def events(disk: MemoryDisk, kind: type[Any]) -> list[Any]:
     return [entry.event for entry in disk.entries() if isinstance(entry.event, kind)]
 
 
-def play(provider: Provider, *prompts: str) -> MemoryDisk:
+def run_session(provider: Provider, *prompts: str) -> MemoryDisk:
     """Say `prompts` to a session; its log."""
     disk = MemoryDisk()
     run_virtual(
@@ -95,14 +95,14 @@ def check(disk: MemoryDisk, provider: Provider, *, overflows_max: int = 0) -> No
 @pytest.mark.parametrize("kind", SUMMARISERS)
 def test_A16_a_summariser_that(kind: str) -> None:
     provider = Provider(TALK, talker(40), kind)
-    disk = play(provider)
+    disk = run_session(provider)
     check(disk, provider)
     assert provider.attempts, "no summary was ever asked for"
     assert events(disk, Summarized)
 
 
 def test_A17_a_call_in_a_summary_is_not_run() -> None:
-    disk = play(Provider(TALK, talker(40), "calls tools"))
+    disk = run_session(Provider(TALK, talker(40), "calls tools"))
     made = {
         part.id
         for e in disk.entries()
@@ -125,7 +125,7 @@ def test_A17_a_call_in_a_summary_is_not_run() -> None:
 @pytest.mark.parametrize("lie", LIES)
 def test_A5_usage_is(lie: str) -> None:
     provider = Provider(TALK, talker(40), said_usage=LIES[lie])
-    check(play(provider), provider)
+    check(run_session(provider), provider)
 
 
 class Smaller(Provider):
@@ -134,9 +134,9 @@ class Smaller(Provider):
     real: int = 8_000
     tells: bool = True
 
-    def _answer(self, request: Request, tokens: int) -> Answer:
+    def answer(self, request: Request, tokens: int) -> Answer:
         if tokens <= self.real:
-            return super()._answer(request, tokens)
+            return super().answer(request, tokens)
         self.overflows += 1
         return Failure(
             "overflow", f"{tokens} tokens", 400, limit_tokens=self.real if self.tells else 0
@@ -147,7 +147,7 @@ class Smaller(Provider):
 def test_A15_an_unknown_window_is_learned_or_felt(tells: bool) -> None:
     provider = Smaller(Budget(40_000, 4_000, TALK.price), talker(30))
     provider.tells = tells
-    disk = play(provider)
+    disk = run_session(provider)
     state = fold(disk.entries())
     learned = window_of(state, provider.budget).window_tokens
     assert learned == 8_000 if tells else 8_000 < learned < 10_000, (
@@ -166,7 +166,7 @@ def test_a_refusal_without_a_reason_in_the_size_keeps_nobody_from_trying_again()
         return Failure("overflow", "too long", 400) if ill[0] else reply("done")
 
     provider = Provider(Budget(40_000, 4_000, TALK.price), answers)
-    disk = play(provider, "one", "two")
+    disk = run_session(provider, "one", "two")
     assert [end.reason for end in events(disk, TurnEnded)] == ["error", "error"]
     ill[0] = False
     run_virtual(play_session(provider, ("three",), disk=disk), clock=VirtualClock())
@@ -178,7 +178,7 @@ def test_a_refusal_without_a_reason_in_the_size_keeps_nobody_from_trying_again()
 def test_A15_a_first_message_that_no_window_could_hold_is_answered(tells: bool) -> None:
     provider = Smaller(Budget(40_000, 4_000, TALK.price), lambda _: reply("done"))
     provider.tells = tells
-    disk = play(
+    disk = run_session(
         provider, f"the first word, {'lorem ipsum dolor ' * 10_000} the last word", "and on"
     )
     check(disk, provider, overflows_max=1 if tells else 3)
@@ -192,7 +192,7 @@ def test_law_6_a_call_that_is_larger_than_the_window_ends_no_session() -> None:
     provider = Provider(
         Budget(8_000, 2_000, TALK.price), lambda _: answers.pop(0) if answers else reply("done")
     )
-    disk = play(provider, "write it all", "\u4e2d\u6587" * 20_000, "and on")
+    disk = run_session(provider, "write it all", "\u4e2d\u6587" * 20_000, "and on")
     check(disk, provider)
     assert much in [
         (c.arguments or {}).get("kind")
@@ -211,7 +211,7 @@ def test_a_provider_that_silently_truncates_is_noticed() -> None:
             cut, usage.context_tokens))  # fmt: skip
 
     provider = Provider(budget_of(40_000), talker(24, TALK), said_usage=flat)
-    disk = play(provider)
+    disk = run_session(provider)
     assert not provider.broken
     assert fold(disk.entries()).gauge.ceiling == pytest.approx(cut, rel=0.02)
 

@@ -7,7 +7,7 @@ import json
 import msgspec
 
 from longrein.context import Budget, Price, State, fold
-from longrein.context.clear_items import clear, line_reasons, squeeze, update_memory
+from longrein.context.clear_items import clear, line_reasons, squeeze
 from longrein.events import (
     SCHEMA_VERSION,
     Asked,
@@ -137,21 +137,6 @@ def test_a_proposal_that_never_becomes_a_fact_changes_nothing() -> None:
     assert clear(talk.state, BUDGET, cold=True) == first
     assert squeeze(talk.state, BUDGET, 100, "watermark") is not None
     assert clear(talk.state, BUDGET, cold=True) == first
-
-
-def test_the_memory_follows_the_log_and_is_not_made_anew_for_it() -> None:
-    talk = Talk(70)
-    proposed = clear(talk.state, BUDGET, cold=True)
-    assert proposed is not None
-    worth = update_memory(talk.state).worth
-    talk.add(proposed)
-    talk.work(2)
-    memo = update_memory(talk.state)
-    assert memo.worth is worth
-    assert memo.known == talk.state.items[talk.state.context_items :]
-    shown = sum(held.tokens for held in memo.worth.items)
-    real = sum(item.tokens for item in memo.known)
-    assert abs(shown - real) < 0.1 * real
 
 
 def test_after_a_resume_or_a_rewind_it_is_made_anew() -> None:

@@ -3,13 +3,12 @@ calls that nothing can hold.
 """
 
 import json
-from itertools import pairwise
 
 import pytest
 
 from longrein.context.clearing.rewrite import outcome_of
 from longrein.context.clearing.text_features import SourceItem, names_by_line
-from longrein.context.clearing.text_index import TextIndex, _parts_of_block
+from longrein.context.clearing.text_index import TextIndex
 from longrein.context.clearing.timing import plan_shrinking
 from longrein.events import marker
 from tests.context.test_worth import POLICY, Story
@@ -86,32 +85,8 @@ def test_the_outcome_of_a_result_is_not_that_of_the_history_below_it() -> None:
     assert "exit code" not in outcome
 
 
-def test_a_result_that_is_recalled_is_valued_again_later() -> None:
-    story = Story()
-    handle = story.step("Read", {"file_path": "a.py"}, "\n".join(map(PROSE.format, range(20))))
-    story.wander(40)
-    story.worth.record_recall(handle)
-    n = story.held(handle).n
-    due = [request for request, waiting in story.worth.wake.items() if n in waiting]
-    assert story.worth.now + 1 in due
-
-
-def test_reads_are_marked_as_edited_once() -> None:
-    story = Story()
-    for n in range(30):
-        path = {"file_path": "src/one.py"}
-        story.step("Read", path | {"offset": str(n)}, PROSE.format(n))
-        before = {one.n for one in story.worth.items if one.edited}
-        story.step("Edit", path | {"old_string": "x", "new_string": "y"}, "done")
-        edited = {one.n for one in story.worth.items if one.edited}
-        assert len(edited - before) == 1
-
-
 def test_a_staircase_of_lines_and_one_huge_line_are_read_without_recursion() -> None:
-    indents = list(range(4_000))
-    parts = list(_parts_of_block(indents, 0, len(indents)))
-    assert parts[0][0] == 0
-    assert parts[-1][1] == len(indents)
-    assert all(a[1] == b[0] for a, b in pairwise(parts))
+    stairs = [" " * n + "step" for n in range(4_000)]
+    assert len(TextIndex(stairs, bytes(len(stairs)), {}).sizes) == len(stairs)
     [names] = names_by_line(" ".join(f"name_{n}" for n in range(20_000)))
     assert len(names) == 20_000

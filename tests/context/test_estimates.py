@@ -9,9 +9,7 @@ from benchmarks.context.material import KINDS, text
 
 from longrein.context import estimate_text
 from longrein.context.state.token_estimate import TokenGauge
-from longrein.context.state.view import count_prefix
-from longrein.events import Document, Image, Text, ToolCall, ToolResult
-from tests.context.random_session import RandomSession
+from longrein.events import Text
 
 
 def test_A5_an_empty_text_costs_nothing_and_a_letter_something() -> None:
@@ -78,50 +76,3 @@ def test_one_wild_count_is_passed_over_and_another_tokenizer_believed() -> None:
         gauge.add_part(Text("def f(x): return x\n" * 200), 1_400)
         gauge.calibrate(round(3.2 * gauge.raw), gauge.raw)
     assert gauge.tokens == pytest.approx(3.2 * gauge.raw, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        Image("b" * 64, "image/png", 9_000, 1_000, 1_000),
-        Image("b" * 64, "image/png", 9_000),
-        Document("b" * 64, "text/plain", 10**6, "log", 10**4, "head " * 100, "tail " * 100),
-        ToolCall("c1.0", "Edit", {"file_path": "a.py", "new_string": "x = 1\n" * 50}),
-        ToolResult(
-            "c1.0",
-            "Read",
-            "ok",
-            (Text("x = 1\n" * 50), Image("b" * 64, "image/png", 9_000, 750, 100)),
-        ),
-    ],
-)
-def test_every_part_has_its_price(part: object) -> None:
-    assert TokenGauge().tokens_of(part) > 100
-
-
-def test_what_comes_and_goes_leaves_the_gauge_as_it_was() -> None:
-    for seed in range(6):
-        walk = RandomSession(seed, "default", 12_000).run(60)
-        gauge, prefix = walk.state.gauge, walk.state.prefix
-        assert prefix is not None
-        fixed = estimate_text(prefix.system)
-        fixed += sum(
-            estimate_text(tool.name + tool.description + str(tool.schema)) + 6
-            for tool in prefix.tools
-        )
-        assert gauge.raw == fixed + sum(item.tokens for item in walk.state.items), f"seed {seed}"
-
-
-def test_counting_the_view_anew_equals_the_single_changes() -> None:
-    for seed in range(6):
-        state = RandomSession(seed, "default", 12_000).run(60).state
-        gauge = state.gauge
-        raw, tokens, whole, fresh = gauge.raw, gauge.tokens, gauge.whole, gauge.fresh
-        gauge.drop_all()
-        count_prefix(state, 1)
-        for item in state.conversation:
-            gauge.add_part(item.part, item.tokens)
-        assert gauge.raw == raw, f"seed {seed}"
-        assert gauge.tokens == pytest.approx(tokens, abs=1), f"seed {seed}"
-        assert gauge.whole == pytest.approx(whole, abs=1e-6), f"seed {seed}"
-        assert gauge.fresh == pytest.approx(fresh, abs=1e-6), f"seed {seed}"

@@ -5,23 +5,14 @@ import pytest
 from longrein.context import State
 from longrein.context.state.command_results import code_of, gist, read_tests
 from longrein.context.state.ledger import (
-    EDITS_MAX,
-    FILES_MAX,
-    RAN_MAX,
-    SLACK,
-    TESTS_MAX,
-    WORDS_CHARS_MAX,
     record_event,
     record_result,
 )
 from longrein.context.summary import summary_text as ledger_lines
 from longrein.events import (
     FileChanged,
-    FileSeen,
-    Image,
     PermissionAnswered,
     PermissionAsked,
-    PinsSet,
     Reminded,
     Rewound,
     SubagentEnded,
@@ -33,7 +24,6 @@ from longrein.events import (
     TodoSet,
     ToolCall,
     ToolEnded,
-    UserSpoke,
     call_id,
 )
 from tests.context.log_builder import LogBuilder
@@ -64,14 +54,6 @@ def test_A_f20_each_file_line_names_its_content_and_the_entries_that_prove_it() 
         "- b.py: read in part r22, sha256 dddddddddddd",
     )
     assert log.state.ledger.files["/w/b.py"].lines == (40, 20)
-
-
-def test_a_file_that_others_changed_is_no_longer_known_whole() -> None:
-    log = LogBuilder()
-    log.read("/w/a.py", "1\tx")
-    assert log.state.ledger.files["/w/a.py"].whole
-    log.write(FileChanged("/w/a.py", "f" * 64, "user"))
-    assert not log.state.ledger.files["/w/a.py"].whole
 
 
 # --- commands, and the poison ---------------------------------------------------------------------
@@ -350,67 +332,7 @@ def test_E13_what_runs_what_is_open_and_where_it_stands() -> None:
     )
 
 
-def test_a_rewind_takes_claims_back_but_not_the_tasks_of_the_world() -> None:
-    log = LogBuilder()
-    log.user("one")
-    to = log.says("done")
-    log.user("two")
-    log.bash("make", "error", 2)
-    log.write(TaskStarted("t1", "make watch"), PinsSet(("keep it",)))
-    log.write(Rewound(to))
-    state = log.state
-    assert [word.text for word in state.ledger.words] == ["one"]
-    assert not state.ledger.ran
-    assert "t1" in state.ledger.running
-    assert state.pins == ("keep it",)
-    assert state.ledger.proofs["pins"] == 13
-
-
-def test_images_of_the_user_are_named_by_their_handles() -> None:
-    log = LogBuilder()
-    log.write(UserSpoke((Text("look"), Image("b" * 64, "image/png", 10))))
-    assert log.state.ledger.words[0].media == ("r3.2 image/png",)
-
-
 # --- bounded, and kept ----------------------------------------------------------------------------
-
-
-def test_the_ledger_is_bounded_however_long_the_session() -> None:
-    log = LogBuilder()
-    for n in range(700):
-        log.bash(
-            f"pytest t{n}",
-            f"FAILED t.py::test_{2 * n}\nFAILED t.py::test_{2 * n + 1}\n2 failed in 0.1s",
-            1,
-        )
-        log.write(
-            FileSeen(f"/w/{3 * n}", "a"),
-            FileSeen(f"/w/{3 * n + 1}", "a"),
-            FileSeen(f"/w/{3 * n + 2}", "a"),
-        )
-        log.write(FileChanged(f"/w/{n}", "b", "command"))
-    ledger = log.state.ledger
-    assert RAN_MAX <= len(ledger.ran) <= RAN_MAX + SLACK
-    assert TESTS_MAX <= len(ledger.tests) <= TESTS_MAX + SLACK
-    assert FILES_MAX <= len(ledger.files) <= FILES_MAX + SLACK
-    assert EDITS_MAX <= len(ledger.edits) <= EDITS_MAX + SLACK
-    assert sum(use.changes > 0 for use in ledger.files.values()) == 700
-
-
-def test_old_long_words_thin_out_the_first_and_the_last_stay_whole() -> None:
-    log = LogBuilder()
-    first = log.user("the task: " + "t" * 5_000)
-    for n in range(40):
-        log.user(f"{n}:" + "x" * 50_000)
-    ledger = log.state.ledger
-    assert ledger.words_chars <= WORDS_CHARS_MAX
-    assert ledger.words_chars == sum(len(word.text) for word in ledger.words)
-    assert ledger.words[0].text.endswith("t" * 5_000)
-    assert ledger.words[0].seq == first
-    assert ledger.words[-1].gone == 0
-    thinned = ledger.words[1]
-    assert thinned.gone > 49_000
-    assert thinned.text.startswith("0:xx")
 
 
 # --- what goes on after its result ----------------------------------------------------------------

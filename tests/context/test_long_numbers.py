@@ -2,9 +2,7 @@
 
 import pytest
 
-from longrein.context.clearing.text_index import TextIndex
 from longrein.context.state.command_results import read_tests
-from longrein.context.summary.grounding_check import _spellings
 from longrein.events import Text, ToolEnded, positive_number
 from longrein.events.escape import whole_number
 from longrein.frontends.terminal.input_completion import Pastes
@@ -49,19 +47,6 @@ def test_a_number_of_json_is_one_that_a_float_can_be(value: object, number: floa
 
 
 @pytest.mark.parametrize(
-    ("lines", "numbered"),
-    [
-        (["1\ta", "2\tb", "3\tc"], True),
-        ([f"{LONG}\ta", f"{LONG}\tb", f"{LONG}\tc"], False),
-        (["1\ta", "2\tb", "3\tc", f"{LONG}\td"], True),
-        (["1700000000000\ta", "1700000000001\tb"], False),  # a column, no numbers of lines
-    ],
-)
-def test_lines_are_numbered_by_small_numbers(lines: list[str], numbered: bool) -> None:
-    assert TextIndex(lines, bytes(len(lines)), {}).numbered is numbered
-
-
-@pytest.mark.parametrize(
     ("command", "output"),
     [
         ("pytest", "== N failed, N passed in 1.0s =="),
@@ -95,8 +80,6 @@ def test_figures_of_a_result(kind: str, arguments: dict[str, object], text: str)
 
 
 def test_other_texts() -> None:
-    assert {*_spellings("1234567")} == {*_spellings("1,234,567")}
-    assert LONG in _spellings(LONG)
     assert Pastes().expand(mark := f"[Pasted text #{LONG} +3 lines]") == mark
     assert legacy_keys(f"\x1b[{LONG}u") == f"\x1b[{LONG}u"
     assert kind_of_error_event(LONG, "") == kind_of_error_event("", "")

@@ -2,7 +2,6 @@
 
 import pytest
 
-from longrein.context.state.ledger import record_event
 from longrein.context.summary.grounding_check import audit
 from longrein.context.summary.pointers import Pointers
 from longrein.events import (
@@ -146,11 +145,3 @@ def test_sentences_are_parted_and_headings_and_code_go_with_them() -> None:
         "### Tests\n- Nothing is left.\nLeft to do:\n- the release\n```\nparser.py:3\n```"
     )
     assert result.struck == ("Lint is clean (r24 ok).",)
-
-
-def test_a_decision_that_is_recorded_late_counts() -> None:
-    log = worked()
-    state = log.state
-    record_event(state.ledger, log.seq, PermissionAsked("c9.0", "Bash", "./x", "asks"))
-    record_event(state.ledger, log.seq, PermissionAnswered("c9.0", "deny", "user"))
-    assert check(f"No x (r{log.seq}).", log, of_user=True)[0] == "points"

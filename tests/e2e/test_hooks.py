@@ -4,7 +4,6 @@ kill in a hook.
 
 import json
 import os
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -185,17 +184,6 @@ def test_import_asks_first_and_writes_with_yes(cli: CliHarness) -> None:
     wrong = cli.run("import", "emacs")
     assert wrong.code == 2
     assert "claude, codex, gemini, opencode" in wrong.err
-
-
-@pytest.mark.skipif(not shutil.which("jq"), reason="the script needs jq")
-def test_a_hook_with_jq(cli: CliHarness) -> None:
-    """The first example of everybody's guide: write each command to a file in the home folder."""
-    cli.settings("[hooks]\noutside_sandbox = true")
-    line = "jq -r '.tool_input.command' >> ~/.claude/commands.txt"
-    write(cli.home, ".claude/settings.json", hooks("PreToolUse", line))
-    cli.plays(calls(TOUCH), says("done"))
-    cli.run("-p", "go", BYPASS)
-    assert (cli.home / ".claude/commands.txt").read_text() == "touch ran.txt\n"
 
 
 def test_the_terminal_asks_again_about_a_changed_hook_and_lists_hooks(cli: CliHarness) -> None:

@@ -55,7 +55,7 @@ def edit(name: str) -> dict[str, Any]:
     return call("Edit", file_path=name, old_string="old", new_string="new")
 
 
-def play() -> list[dict[str, Any]]:
+def twelve_steps() -> list[dict[str, Any]]:
     """A dozen steps: reads, edits, commands that append, side by side and one after the other."""
     steps = [
         calls(
@@ -83,7 +83,7 @@ class Campaign:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.cli, self.chance = CliHarness(folder), random.Random(seed)
-        self.cli.plays(*play())
+        self.cli.plays(*twelve_steps())
         for name in FILES:
             (self.cli.project / name).write_text("old words\n")
         self.acked: list[dict[str, Any]] = []

@@ -258,16 +258,6 @@ def test_a_variable_that_wins_is_named_everywhere(cli: CliHarness) -> None:
         assert "key from ~/.config/longrein/credentials.json" in cli.run("doctor").text
 
 
-def test_the_kept_key_can_be_chosen_in_the_plain_terminal(cli: CliHarness) -> None:
-    with Provider(Loopback(text="Hello there."), keys=(KEY,)) as provider:
-        two_keys(cli, provider)
-        with on_terminal(cli, "--plain", SERVED_KEY="wrong-key-0123456789") as tty:
-            tty.until("commands").send("/login served\r")
-            tty.until("Key of served").settle().send(f"{KEY}\r")
-            tty.until("/login served kept").send("/login served kept\r")
-            tty.until("the next request uses it").send("go\r").until("Hello there.")
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -280,16 +270,6 @@ def test_a_choice_of_a_key_that_is_not_there(cli: CliHarness, words: str, said: 
     cli.plays({"text": "Hello."})
     with on_terminal(cli) as tty:
         tty.ask(f"/login {words}").until(said)
-
-
-def test_login_in_the_plain_terminal(cli: CliHarness) -> None:
-    cli.plays({"text": "Hello."})
-    with on_terminal(cli, "--plain") as tty:
-        tty.until("commands").send("/login openai\r").until("Key of openai").settle().send(
-            f"{KEY}\r"
-        )
-        tty.until("the key of openai is kept in")
-        assert KEY not in tty.text()
 
 
 # --- The first run --------------------------------------------------------------------------------

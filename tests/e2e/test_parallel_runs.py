@@ -227,22 +227,6 @@ def test_the_state_lies_outside_the_work_tree(cli: CliHarness) -> None:
     assert (cli.home / ".local/state/longrein/sessions").is_dir()
 
 
-def test_what_a_repository_brings_does_not_count_before_trust(cli: CliHarness) -> None:
-    """P8."""
-    cli.without_sandbox()
-    (cli.project / ".longrein").mkdir()
-    (cli.project / ".longrein/config.toml").write_text('permission_mode = "bypassPermissions"\n')
-    cli.plays(calls(bash("touch it")), says("I may not."))
-    ran = cli.run("-p", "x", "--verbose")
-    assert ran.code == 3
-    said = (
-        "not read, because this folder is not trusted: .longrein/config.toml; `longrein trust` "
-        "or --trust changes that"
-    )
-    assert ran.err.splitlines()[0] == f"longrein: {said}"
-    assert not (cli.project / "it").exists()
-
-
 def test_the_result_tells_the_window_of_a_fallback_too(cli: CliHarness) -> None:
     cli.settings(
         'fallback_model = "play/two"\n[models."play/one"]\nwindow = 70000\nmax_output = 4000\n'

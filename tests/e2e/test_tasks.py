@@ -4,20 +4,15 @@ kill leaves of them.
 
 import json
 import os
-import random
 import re
 import shutil
 import signal
-import sys
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from longrein.events import Asked, TaskEnded, TaskStarted, ToolEnded
+from longrein.events import TaskEnded, ToolEnded
 from longrein.testing.loopback import Call
-from tests.load.storm import MORE, expand_names
 from tests.timeouts import GONE_S, wait_until
 
 from .harness import (
@@ -38,12 +33,7 @@ from .harness import (
     says,
     told,
 )
-from .test_children import part, serve, tasks
-
-
-def at(cli: CliHarness, kind: type, n: int = 0) -> float:
-    """When the nth entry of this kind was written, seconds."""
-    return [entry.at for entry in cli.entries() if isinstance(entry.event, kind)][n] / 1e6
+from .test_children import part, tasks
 
 
 def kill(going: RunningCommand, number: int = signal.SIGKILL) -> None:
@@ -68,25 +58,6 @@ def test_each_command_has_the_id_of_its_call(cli: CliHarness) -> None:
 
 
 # --- Starting -------------------------------------------------------------------------------------
-
-
-def test_B1_B12_a_task_is_started_at_once_and_the_next_request_happens_meanwhile(
-    cli: CliHarness,
-) -> None:
-    wait = f"{UNTIL_GO}; echo built"
-    cli.plays(
-        calls(background(wait)), calls(bash("touch go")), says("it is built"), says("it is built")
-    )
-    ran = cli.run("-p", "build", BYPASS)
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.text.endswith("it is built\n")
-    assert at(cli, Asked, 1) < at(cli, TaskEnded), "the model was asked while it ran"
-    (line,) = lines(told(cli))
-    assert line.startswith(f"* b1 ({wait}): done, exit code 0 after ")
-    assert re.search(r"; 6 bytes of output, whole in r\d+, the end below$", line), line
-    results = [end.call for end in of(cli, ToolEnded)]
-    assert len(results) == len(set(results)) == 2, "the end of a task is no result of its call"
-    assert cli.wait_survivors() == []
 
 
 # --- Telling --------------------------------------------------------------------------------------
@@ -289,24 +260,6 @@ def test_what_may_run_in_the_background_is_what_may_run_at_all(cli: CliHarness) 
     assert not (cli.project / "made").exists()
 
 
-def test_B5_the_seed_profile_tells_results_as_its_documents_do(cli: CliHarness) -> None:
-    cli.plays(
-        calls(background("echo '</background-results> built'")),
-        calls(bash("sleep 500", timeout=100)),
-        says("started"),
-        says("I see"),
-    )
-    assert cli.run("-p", "go", BYPASS, "--profile", "seed").code == 0
-    assert cli.results()[1] == (
-        "failed",
-        "[timed out after 0.1 s and was ended; timeout may be up to 600000 ms]",
-    )
-    (block,) = told(cli)
-    assert (
-        block == "<background-results>\n[bg:b1] </background results> built\n</background-results>"
-    )
-
-
 # --- A longrein in a command ----------------------------------------------------------------------
 
 
@@ -342,108 +295,6 @@ def test_B14_what_a_longrein_in_a_command_leaves_is_listed_and_ends_with_the_one
 
 
 # --- Ends, threads and odd places -----------------------------------------------------------------
-
-
-def told_of(text: str) -> list[str]:
-    """Every task whose end is told: in a line of its own or, where many came at once, by name."""
-    rest = [name for line in MORE.findall(text) for name in expand_names(line)]
-    return re.findall(r"^\* (b\d+) \(", text, re.MULTILINE) + rest
-
-
-def texts(value: object) -> Iterator[str]:
-    """Every string inside a JSON value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from texts(one)
-
-
-def test_B8_forty_ends_through_a_kill_are_each_told_once(cli: CliHarness) -> None:
-    cli.settings("[tasks]\nmax = 8")
-    pick = random.Random(8)
-    started = [
-        background(f"sleep {pick.uniform(0.05, 0.9):.2f}; echo {n}; exit {n % 3}")
-        for n in range(40)
-    ]
-    turns = [Loopback(calls=tuple(Call("Bash", one["arguments"]) for one in started))]
-    turns += [Loopback(calls=(Call("Bash", {"command": "sleep 0.2"}),)) for _ in range(4)]
-    turns += [Loopback(text="I see")] * 20
-    with Provider(*turns) as provider:
-        cli.config.write_text(
-            provider.settings("anthropic", 'model = "served/one"\n[tasks]\nmax = 8')
-        )
-        going = cli.start("-p", "go", BYPASS)
-        wait_until(lambda: len(provider.requests) >= 3)
-        going.send(signal.SIGKILL)
-        going.end()
-        assert cli.run("-p", "-c", BYPASS).code == 0
-        assert cli.run("-p", "what else?", "-c", BYPASS, "--background", "drain").code == 0
-        assert cli.run("-p", "and?", "-c", BYPASS).code == 0
-        assert provider.refused == []
-        last = "\n".join(texts(provider.requests[-1].json["messages"]))
-    names = told_of("\n".join(told(cli) + told(cli, "bg_lost")))
-    assert Counter(names) == {f"b{n}": 1 for n in range(1, 41)}
-    assert Counter(told_of(last)) == Counter(names), "and so in what the model was sent"
-    wanted = {start.task: int(start.command.rpartition(" ")[2]) for start in of(cli, TaskStarted)}
-    for end in of(cli, TaskEnded):
-        assert (end.state, end.code) in (
-            ("done", 0),
-            ("failed", wanted[end.task] or None),
-            ("lost", None),
-        )
-        assert (end.state == "done") <= (wanted[end.task] == 0), "no success that was none"
-
-
-WATCHED = """
-import json, sys, threading
-from longrein.agent import Session
-from longrein.__main__ import main
-seen, inner = set(), Session.append
-
-def append(self, *events, **more):
-    me = (threading.get_ident(), threading.current_thread() is threading.main_thread())
-    if me not in seen:
-        seen.add(me)
-        open({path!r}, "w").write(json.dumps(sorted(seen)))
-    return inner(self, *events, **more)
-
-Session.append = append
-sys.exit(main())
-"""
-
-
-def test_B11_one_thread_writes_the_conversation_whatever_works_beside_it(cli: CliHarness) -> None:
-    threads = cli.folder / "threads.json"
-    (cli.folder / "watched.py").write_text(WATCHED.format(path=str(threads)))
-    cli.command = [sys.executable, str(cli.folder / "watched.py")]
-    (cli.project / "a.txt").write_text("x\n" * 50_000)
-    reads = tuple(Call("Read", {"file_path": "a.txt", "limit": 5}) for _ in range(8))
-    turns = [
-        Loopback(
-            when="SPLIT",
-            calls=(
-                *reads,
-                *(
-                    Call("Bash", {"command": f"sleep 0.{n}; echo {n}", "run_in_background": True})
-                    for n in range(1, 4)
-                ),
-                tasks("APPLE", "BEECH"),
-            ),
-        ),
-        Loopback(when="SPLIT", calls=(Call("Bash", {"command": "sleep 0.4"}),)),
-        *part("APPLE"),
-        *part("BEECH"),
-        *[Loopback(when="SPLIT", text="all done")] * 4,  # again for each task that ends later
-    ]
-    with serve(cli, *turns) as provider:
-        ran = cli.run("-p", "SPLIT", BYPASS)
-        assert (ran.code, set(ran.text.split()), ran.err) == (0, {"all", "done"}, "")
-        assert provider.refused == []
-    [(_, main_thread)] = json.loads(threads.read_text())
-    assert main_thread
-    assert len(of(cli, TaskEnded)) == 3
-    assert len(cli.results()) == 13  # `entries` has looked for gaps
 
 
 def test_B14_a_signal_ends_the_foreground_keeps_tasks_and_names_them(cli: CliHarness) -> None:

@@ -84,7 +84,7 @@ class ScriptedSession:
         self.closed = False
         self.over = asyncio.Event()
         """Set when a turn has been played."""
-        self._turns = list(turns)
+        self.turns_left = list(turns)
         self._heard: asyncio.Queue[SessionUpdate | None] = asyncio.Queue()
         self._interrupted = asyncio.Event()
         self._answered = asyncio.Event()
@@ -126,7 +126,7 @@ class ScriptedSession:
         while self._waiting:
             self._waiting -= 1
             self.busy = True
-            await self._play(self._turns.pop(0))
+            await self._play(self.turns_left.pop(0))
             self.busy = False
             self.over.set()
             await asyncio.sleep(0)
@@ -142,18 +142,18 @@ class ScriptedSession:
                 case ReplyDelta() | RetryPause() | UserNotice() | FromSubagent() | More():
                     self._heard.put_nowait(step)
                 case _:
-                    self._append(step)
+                    self.append(step)
             match step:
                 case PermissionAsked() | FromSubagent(heard=Entry(event=PermissionAsked())):
                     await self._answered.wait()
                     self._answered.clear()
             if self._interrupted.is_set():
                 self._interrupted.clear()
-                self._append(Interrupted("[interrupted by the user]"))
-                self._append(TurnEnded("interrupted"))
+                self.append(Interrupted("[interrupted by the user]"))
+                self.append(TurnEnded("interrupted"))
                 return
 
-    def _append(self, event: AnyEvent) -> None:
+    def append(self, event: AnyEvent) -> None:
         self.state.seq += 1
         self._heard.put_nowait(Entry(self.state.seq, self.state.seq * SECOND_US, event))
 
@@ -285,7 +285,7 @@ async def play(
         os.close(writing)
         out = await collected
     assert session.closed
-    assert not session._turns, "turns were left over"
+    assert not session.turns_left, "turns were left over"
     return RunResult(code, out, err, session)
 
 

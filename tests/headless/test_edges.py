@@ -88,7 +88,7 @@ async def test_R093_a_reader_that_leaves_in_the_middle_interrupts_the_turn(
     running = asyncio.create_task(run(session, pipe[1]))
     await asyncio.to_thread(os.read, pipe[0], 1)
     os.close(pipe[0])
-    session._append(ended("c1.0", "Read", "x"))  # the next line finds nobody
+    session.append(ended("c1.0", "Read", "x"))  # the next line finds nobody
     assert await running == (1, [])
 
 
@@ -150,10 +150,7 @@ async def test_a_signal_while_stdin_is_open_and_idle_ends_the_run(pipe: tuple[in
     assert (await run(session, pipe[1], lines=never()))[0] == 143
 
 
-async def test_a_signal_is_obeyed_while_the_reader_of_stdout_stalls(
-    monkeypatch: pytest.MonkeyPatch, pipe: tuple[int, int]
-) -> None:
-    monkeypatch.setattr("longrein.frontends.headless.headless_run.FAREWELL_S", 0.01)
+async def test_a_signal_is_obeyed_while_the_reader_of_stdout_stalls(pipe: tuple[int, int]) -> None:
     kill_later(signal.SIGTERM, 0.02)
     session = ScriptedSession([[asked(), answered(1, "x" * 1_000_000, call(1, 0, "Read")), HANG]])
     assert (await run(session, pipe[1]))[0] == 143

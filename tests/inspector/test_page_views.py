@@ -108,18 +108,6 @@ def test_context_shows_each_break_with_cause_and_price(open_page: OpenPage) -> N
     assert f"break {broken[0]['break']['cause']}" in value(page)
 
 
-def test_context_table_has_the_numbers_of_the_chart(open_page: OpenPage) -> None:
-    data = inspection(200)
-    page = open_page(data, "context")
-    open_details(page, "Table: tokens of each request by module")
-    head, *rows = table(page, "Tokens by module")
-    for row, request in zip(rows, data["requests"], strict=True):
-        assert row[1:] == [
-            grouped(sum(request["tokens"].values())),
-            *(grouped(request["tokens"][name]) for name in head[2:]),
-        ]
-
-
 def test_context_marks_window_and_watermarks_and_draws_the_chart(open_page: OpenPage) -> None:
     page = open_page(inspection(400), "context")
     assert texts(page, ".legend span")[:4] == [
@@ -171,43 +159,6 @@ def test_cost_shows_sums_and_plain_policies(open_page: OpenPage) -> None:
     assert "compare them with each other, not with what was paid" in said
 
 
-def test_money_is_shown_by_purpose_and_model(open_page: OpenPage) -> None:
-    page = open_page(inspection(60), "cost")
-    head, *rows = table(page, "Money paid, by model and purpose")
-    assert head == ["Purpose", "Model", "Requests", "Input", "From the cache", "Output", "Money"]
-    assert [row[:3] for row in rows] == [
-        ["turn", "anthropic/claude-sonnet-4-5", "30"],
-        ["subagents", "", "4"],
-    ]
-    assert rows[1][6] == "$0.1200"
-
-
-def test_cost_of_a_request_names_read_written_missed_and_money(open_page: OpenPage) -> None:
-    data = inspection(200)
-    page = open_page(data, "cost")
-    focus(page, "[role=slider]")
-    page.press("Home")
-    page.press("ArrowRight")
-    request = data["requests"][1]
-    said = value(page)
-    for term, key in (
-        ("read", "cache_read"),
-        ("written", "cache_write"),
-        ("missed", "missed"),
-        ("output", "output"),
-    ):
-        assert f"{term} {grouped(request[key])}" in said
-    assert f"money ${request['usd']:.4f}" in said
-
-
-def test_cost_without_policies_or_prices_says_so(open_page: OpenPage) -> None:
-    page = open_page(
-        inspection(60) | {"policies": [], "prices_note": "The prices are assumed."}, "cost"
-    )
-    assert "This session was not replayed under other policies." in text(page, "#panel")
-    assert "The prices are assumed." in text(page, "#panel")
-
-
 # --- Time -----------------------------------------------------------------------------------------
 
 
@@ -229,51 +180,6 @@ def test_time_keys_move_through_spans_and_lanes_and_enter_opens_the_entry(
     page.wait_until("location.hash === '#transcript/a7:4'")
     page.wait_until("document.activeElement.getAttribute('aria-label') === 'result by tool, a7 r4'")
     assert "src/cart.py:12" in page.run("document.activeElement.textContent")
-
-
-def test_time_click_on_a_span_opens_its_entry(open_page: OpenPage) -> None:
-    page = open_page(inspection(200), "time")
-    page.wait_until("document.querySelector('.lanes canvas').width > 300")
-    box = page.run(
-        "(() => { const b = document.querySelector('canvas').getBoundingClientRect(); return "
-        "[b.x, b.y]; })()"
-    )
-    at = {"x": box[0] + 200, "y": box[1] + 24 + 2 * 26 + 5}  # the third lane: the task
-    page.call("Input.dispatchMouseEvent", type="mouseMoved", **at)
-    for kind in ("mousePressed", "mouseReleased"):
-        page.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at)
-    page.wait_until("location.hash === '#transcript/:4'")
-
-
-def test_long_waits_are_drawn_short_and_can_be_drawn_whole(open_page: OpenPage) -> None:
-    data = inspection(60)
-    data["lanes"] = [
-        {
-            "id": "main",
-            "kind": "main",
-            "label": "main agent",
-            "spans": [
-                {"kind": "model", "start_us": 0, "end_us": 10_000_000, "seq": 2},
-                {"kind": "wait", "start_us": 10_000_000, "end_us": 50_000_000_000, "seq": 3},
-                {"kind": "model", "start_us": 50_000_000_000, "end_us": 50_010_000_000, "seq": 4},
-            ],
-        }
-    ]
-    data["session"] |= {"started_us": 0, "ended_us": 50_010_000_000}
-    page = open_page(data, "time")
-    page.wait_until("document.querySelector('.lanes canvas').width > 300")
-    blue = """(() => {
-        const canvas = document.querySelector(".lanes canvas");
-        const row = canvas.getContext("2d").getImageData(0, 30, canvas.width, 1).data;
-        let found = 0;
-        for (let at = 0; at < row.length; at += 4) if (row[at + 2] > 150 && row[at] < 40) found += 1;
-        return found / canvas.width;
-    })()"""  # noqa: E501
-    assert (
-        0.5 < page.run(blue) < 0.75
-    )  # two requests of ten seconds and a wait that is drawn as ten seconds
-    page.run("document.querySelector('#short-waits').click()")
-    assert page.run(blue) < 0.05
 
 
 # --- An item's life -------------------------------------------------------------------------------
@@ -398,15 +304,6 @@ def test_comparison_puts_two_sessions_side_by_side(open_page: OpenPage) -> None:
     assert text(page, "#title") == "The same with summaries"
     page.run("document.querySelector('#tab-files').click()")
     page.wait_until("document.querySelector('caption')?.textContent.startsWith('Files')")
-
-
-def test_replays_under_two_policies_have_the_views_of_requests_only(open_page: OpenPage) -> None:
-    page = open_page(
-        {"a": inspection(200, policy="default"), "b": inspection(200, policy="summary-92")}
-    )
-    assert texts(page, "[role=tab]") == ["Comparison", "Context", "Cache and cost"]
-    assert "Recalls" not in [row[0] for row in table(page, "Figures of both")]
-    assert texts(page, "#side label") == ["A: default", "B: summary-92"]
 
 
 @pytest.mark.parametrize("view", VIEWS)

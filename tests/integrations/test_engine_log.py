@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import LongreinError, SessionBusy
+from longrein.events import LongreinError, SessionBusy, ToolEnded
 from longrein.integrations import StoredEngine, engine
 from longrein.store import list_sessions, read_entries
 from tests.integrations.message_lists import WIRES, Chat, big
@@ -25,7 +25,7 @@ def grow(chat: Chat, number: int) -> None:
     chat += WIRE.results((f"call_{number}", big(f"file{number}")))
 
 
-def played(mine: StoredEngine, chat: Chat, numbers: range) -> Iterator[Chat]:
+def growing(mine: StoredEngine, chat: Chat, numbers: range) -> Iterator[Chat]:
     for number in numbers:
         yield mine.prepare(chat)
         grow(chat, number)
@@ -42,25 +42,14 @@ def test_a_restart_at_any_request_changes_no_byte(tmp_path: Path) -> None:
         grow(chat, number)
     with opened(tmp_path) as mine:
         assert mine.state.breaks >= 1
-        first = next(h for taken in mine._intake.taken[3:] for h in taken.handles)
+        first = next(f"r{e.seq}" for e in mine.entries if isinstance(e.event, ToolEnded))
         assert mine.original(first) == big("file0")
-
-
-def test_a_restart_between_a_call_and_its_result(tmp_path: Path) -> None:
-    chat: Chat = [*WIRE.user("Read it."), *WIRE.calls(("call_7", "a.py"))]
-    with opened(tmp_path) as mine:
-        mine.prepare(chat[:1])
-        mine._intake.take(chat, lambda _: None)
-    chat += WIRE.results(("call_7", "text of a.py"))
-    with opened(tmp_path) as mine:
-        assert mine.prepare(chat) == chat
-        assert mine.notes == []
 
 
 def test_a_list_cut_while_nobody_looked(tmp_path: Path) -> None:
     chat: Chat = [*WIRE.user("Read all.")]
     with opened(tmp_path) as mine:
-        list(played(mine, chat, range(10)))
+        list(growing(mine, chat, range(10)))
         mine.prepare(chat)
     with opened(tmp_path) as mine:
         assert mine.prepare(chat[:9])[-1] == chat[8]
@@ -82,7 +71,7 @@ def test_a_caller_that_keeps_what_it_was_given_may_restart(tmp_path: Path) -> No
 def test_the_session_is_listed_and_its_log_is_whole(tmp_path: Path) -> None:
     with opened(tmp_path) as mine:
         chat: Chat = [*WIRE.user("Read all.")]
-        list(played(mine, chat, range(5)))
+        list(growing(mine, chat, range(5)))
         entries = list(mine.entries)
     (info,) = list_sessions(str(tmp_path))
     assert info.title == "Read all."

@@ -64,7 +64,7 @@ def is_installed(module: str) -> bool:
         return False
 
 
-def played() -> Any:
+def script() -> Any:
     """Return a model that reads one big file after the other."""
     numbers = iter(range(FILES))
 
@@ -100,7 +100,7 @@ async def test_a_snippet_keeps_the_framework_inside_the_window(
         pytest.skip(f"needs {', '.join(missing)}; docs/frameworks.md names the packages")
     for variable, value in WITHOUT_NETWORK.items():
         monkeypatch.setenv(variable, value)
-    async with LoopbackProvider(played(), limits=Limits(window_tokens=WINDOW)) as server:
+    async with LoopbackProvider(script(), limits=Limits(window_tokens=WINDOW)) as server:
         assert "All read." in await asyncio.to_thread(run, name, server.url)
     assert not server.refused
     assert len(server.requests) == FILES + 1

@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 
 from longrein.events import CheckpointTaken
-from tests.agent.disk_harness import Script, turn
-from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
+from tests.agent.disk_harness import DiskHarness, Script, turn
+from tests.agent.test_rewind_commands import back, turns
 from tests.e2e.harness import CliHarness, bash, calls, says
 from tests.load import kills
 from tests.load.campaign import arguments, run_campaign
@@ -55,7 +55,7 @@ def kill_in_rewind(folder: Path, seed: int) -> None:
 
 def kill_in_checkpoint(folder: Path, seed: int) -> None:
     """Kill longrein in a turn whose commands have checkpoints; the next turn has them too."""
-    rng, harness = random.Random(seed), CheckpointHarness(folder)
+    rng, harness = random.Random(seed), DiskHarness(folder, checkpoints=True)
     start_tree(harness.tree, git=seed % 2 == 0)
     commands = list(operations(rng, 5, git=False))
 

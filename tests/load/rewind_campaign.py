@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from longrein.workspace.sandbox.rung import find_rung
-from tests.agent.test_rewind_commands import play_random
-from tests.agent.test_rewind_meanwhile import play_with_user
+from tests.agent.test_rewind_commands import run_random_commands
+from tests.agent.test_rewind_meanwhile import run_beside_a_user
 from tests.load.campaign import arguments, run_campaign
 from tests.support.rewind_story import RewindStory
 
@@ -31,11 +31,11 @@ def play(seed: int) -> Counter[str]:
     """Play one story."""
     if seed % 4 == 0:
         with tempfile.TemporaryDirectory(prefix="longrein-rewind-") as folder:
-            asyncio.run(play_random(Path(folder), seed, COMMANDS, git=seed % 8 == 0))
+            asyncio.run(run_random_commands(Path(folder), seed, COMMANDS, git=seed % 8 == 0))
     confined = find_rung(os.environ, ()).confines
     if confined:
         with tempfile.TemporaryDirectory(prefix="longrein-rewind-") as folder:
-            asyncio.run(play_with_user(Path(folder), seed))
+            asyncio.run(run_beside_a_user(Path(folder), seed))
     with tempfile.TemporaryDirectory(prefix="longrein-rewind-") as folder:
         story = RewindStory(Path(folder), seed, TURNS)
         wrong = story.play()

@@ -18,7 +18,7 @@ from longrein.extensions.lab.replay.plain_policies import PLAIN, PROSE
 from tests.replay.test_replay import line, made
 
 
-def play(policy: str, recording: Recording, window: int) -> tuple[Row, list[Change]]:
+def replayed(policy: str, recording: Recording, window: int) -> tuple[Row, list[Change]]:
     replay, seen = PlainReplay(recording, PLAIN[policy], window), []
     account = CostAccount(policy, recording, PRICES["anthropic"], window=window)
     for change in replay.changes():
@@ -45,7 +45,7 @@ def test_a_summary_replaces_everything_but_the_newest_exchange_when_the_window_i
     recording = read_recording(
         "made.jsonl", made([f"line_number_{n} = {n}\n" * 200 for n in range(60)])
     )
-    row, changes = play("summary-92", recording, 40_000)
+    row, changes = replayed("summary-92", recording, 40_000)
     first = next(change for change in changes if change.summary)
     assert first.summary == PROSE
     assert sorted(first.show) == list(range(max(first.show) + 1)), (
@@ -54,12 +54,12 @@ def test_a_summary_replaces_everything_but_the_newest_exchange_when_the_window_i
     assert row.summaries == sum(bool(change.summary) for change in changes) > 1
     assert row.failures == 0
     assert row.peak <= 40_000
-    assert play("summary-92", recording, 200_000)[0].breaks == 0
+    assert replayed("summary-92", recording, 200_000)[0].breaks == 0
 
 
 def test_results_are_cleared_in_batches_that_save_much() -> None:
     results = [f"line_number_{n} = {n}\n" * 800 for n in range(20)]
-    row, changes = play("batch", read_recording("made.jsonl", made(results)), 200_000)
+    row, changes = replayed("batch", read_recording("made.jsonl", made(results)), 200_000)
     batches = [change for change in changes if change.show]
     assert [change.reason for change in batches] == ["batch"] * row.breaks
     assert row.breaks == 2
@@ -93,7 +93,7 @@ def test_the_price_of_a_lost_use_by_hand() -> None:
 def test_a_model_s_summary_keeps_a_share_of_what_it_read() -> None:
     results = ["compute_total = 1\n" * 300, *(f"line_number_{n} = {n}\n" * 100 for n in range(3))]
     recording = read_recording("made.jsonl", made(results))
-    row, changes = play("summary-92", recording, 6_000)
+    row, changes = replayed("summary-92", recording, 6_000)
     assert any(change.summary for change in changes)
     assert row.tool_uses - row.tool_kept == pytest.approx(0.7)
     assert row.recalls == pytest.approx(row.uses - row.kept)

@@ -46,7 +46,7 @@ def made(results: list[str], system: int = 2_000) -> bytes:
     return "\n".join(map(json.dumps, rows)).encode()
 
 
-def play(recording: Recording, policy: str = "keep-all") -> tuple[Row, list[Change]]:
+def replayed(recording: Recording, policy: str = "keep-all") -> tuple[Row, list[Change]]:
     drive, seen = PolicyReplay(recording, POLICIES[policy], BUDGET), []
     account = CostAccount(policy, recording, PRICES["anthropic"])
     for change in drive.changes():
@@ -56,7 +56,7 @@ def play(recording: Recording, policy: str = "keep-all") -> tuple[Row, list[Chan
 
 
 def test_keeping_everything_costs_what_it_costs() -> None:
-    account, changes = play(
+    account, changes = replayed(
         read_recording("made.jsonl", made(["def compute_total(rows): ...\n" * 40] * 3))
     )
     assert [change.show for change in changes] == [{}, {}, {}, {}]
@@ -67,7 +67,7 @@ def test_keeping_everything_costs_what_it_costs() -> None:
 def test_the_price_of_two_requests_by_hand() -> None:
     recording = read_recording("made.jsonl", made(["x" * 281]))
     user, call, result, text = (item.tokens for item in recording.items)
-    account, _ = play(recording)
+    account, _ = replayed(recording)
     first = 1.25 * (2_000 + user) + 5 * call
     second = 0.1 * (2_000 + user) + 1.25 * (call + result) + 5 * text
     assert account.cost == pytest.approx(first + second)
@@ -98,7 +98,7 @@ def test_what_is_hidden_and_then_used_is_lost_and_what_is_shown_elsewhere_is_not
 
 
 def test_the_documents_clear_each_turn_and_break_the_cache_each_turn() -> None:
-    account, changes = play(
+    account, changes = replayed(
         read_recording("made.jsonl", made([f"line_{n} = {n}\n" * 60 for n in range(12)])), "seed"
     )
     assert sum(bool(change.show) for change in changes) == 9, "all but the first three and the last"
@@ -125,7 +125,7 @@ def test_our_own_log_is_a_recording_too() -> None:
     assert [item.kind for item in recording.items] == ["user"] * 2 + ["assistant_text"] * 2 + [
         "tool_call"
     ] * 2
-    account, _ = play(recording)
+    account, _ = replayed(recording)
     assert account.cost == pytest.approx(account.keep_all)
 
 

@@ -41,8 +41,8 @@ def _shipped_again() -> Iterator[None]:
 class Recorded(PolicyReplay):
     """A replay that keeps its log."""
 
-    def _tell(self, event: AnyEvent, at_us: int = 0) -> int:
-        seq = super()._tell(event, at_us)
+    def tell(self, event: AnyEvent, at_us: int = 0) -> int:
+        seq = super().tell(event, at_us)
         self.__dict__.setdefault("log", []).append(Entry(seq, at_us or seq - 1, event))
         return seq
 

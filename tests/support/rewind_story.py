@@ -22,8 +22,7 @@ import msgspec
 from longrein.agent import Rewind
 from longrein.agent.rewind_trees import printable
 from longrein.events import CheckpointTaken, Rewound, TaskEnded, TaskStarted
-from tests.agent.disk_harness import Script, call, says, turn
-from tests.agent.test_rewind_commands import CheckpointHarness
+from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 from tests.store.fixtures import kill, run_in_process, wait_status
 from tests.support.tree_operations import NAMES, operations, picture, start_tree
 from tests.timeouts import until, wait_until
@@ -80,7 +79,7 @@ class RewindStory:
     def __init__(self, folder: Path, seed: int, turns: int) -> None:
         self.seed, self.random = seed, Random(seed)
         self.git = seed % 2 == 0
-        self.harness = CheckpointHarness(folder)
+        self.harness = DiskHarness(folder, checkpoints=True)
         self.signals = folder / "signals"
         self.signals.mkdir()
         self.file = folder / "records"

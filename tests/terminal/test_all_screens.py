@@ -4,7 +4,6 @@ word is broken, no row is wider than the window, no row of a table runs on under
 
 import asyncio
 import re
-import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +11,9 @@ from typing import Any
 
 import pytest
 
-from longrein import config
 from longrein.agent import ReplyDelta
-from longrein.app.run_context import RunContext
+from longrein.app.run_context import read_run_context
 from longrein.commands.trust import trust_screen
-from longrein.config import TrustedFolders
-from longrein.config.trusted_folders import Row as TrustRow
 from longrein.events import (
     AnyEvent,
     PermissionAsked,
@@ -31,20 +27,17 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.frontends.terminal import live_area
-from longrein.frontends.terminal.command_actions import run_command
-from longrein.frontends.terminal.command_table import COMMANDS, parse
-from longrein.frontends.terminal.conversation import Conversation
+from longrein.frontends.terminal.command_table import COMMANDS, help_lines
 from longrein.frontends.terminal.event_lines import cells, plain
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.page_view import PageView
-from longrein.frontends.terminal.plain import PlainOutput, _PlainConversation
 from longrein.models import TextDelta
 from longrein.options import Options
-from longrein.settings_schema import Settings
 from tests.terminal.opened_session import OpenedSession
-from tests.terminal.scripted_session import ScriptedSession
+from tests.terminal.pseudo_terminal import PseudoTerminal
+from tests.terminal.scripted_session import NullScreen, ScriptedSession
 from tests.terminal.scripted_terminal import MARKDOWN, Goals, echo
+from tests.terminal.test_commands import RecordedConversation
 
 SIZES = {40: 12, 80: 24, 120: 40, 200: 60}
 WIDE = 2_000
@@ -98,6 +91,8 @@ OF_SMALL_WINDOWS = [
     "more",
     "subagents:",
     "running;",
+    "Bash",
+    "AskUserQuestion",
 ]
 """Words of what small windows alone have: short labels, and the count of rows that are left out."""
 TODOS = TodoSet(
@@ -113,11 +108,8 @@ EVENTS: dict[str, list[AnyEvent]] = {
 }
 
 
-class Screen:
+class Screen(NullScreen):
     """A conversation on a window that takes no bytes."""
-
-    is_lent = panel_has_focus = False
-    vim_mode = ""
 
     def __init__(self, columns: int, colour: bool) -> None:
         from prompt_toolkit.data_structures import Size
@@ -127,8 +119,7 @@ class Screen:
         environ = {} if colour else {"NO_COLOR": "1"}
         opened = OpenedSession(self.session, "/work/project", environ)
         opened.goals = Goals()
-        self.conversation = Conversation(opened, time.monotonic)
-        self.conversation.screen = self  # type: ignore[assignment]
+        self.conversation = RecordedConversation(opened, self, lambda: 0.0)
         self.view = self.conversation.view
         self.view.live = True
         self.written: list[str] = []
@@ -138,13 +129,7 @@ class Screen:
 
     commit = write
 
-    def redraw(self) -> None:
-        """Nothing is drawn."""
-
-    def focus(self, *, panel: bool) -> None:
-        """Nothing has the focus."""
-
-    def play(self, events: Sequence[AnyEvent]) -> list[str]:
+    def printed(self, events: Sequence[AnyEvent]) -> list[str]:
         """What these events print."""
         pieces: list[Any] = []
         for event in (*events, TurnEnded("done")):
@@ -155,7 +140,10 @@ class Screen:
     def paint(self, pieces: Sequence[Any]) -> list[str]:
         rows: list[str] = []
         for piece in pieces:
-            drawn = self.conversation._paint(piece)
+            self.written.clear()
+            self.conversation.show([piece])
+            self.conversation.redraw()
+            drawn = [*self.written]
             rows += drawn
             if not isinstance(piece, Block) and plain(piece).startswith("  "):
                 further = [COLOUR.sub("", row) for row in drawn[1:]]
@@ -165,26 +153,18 @@ class Screen:
     def panel(self) -> list[str]:
         """The rows above the input, the placeholder and the footer."""
         width, conversation = self.size.columns - 1, self.conversation
-        conversation._follow_questions()
+        conversation.redraw()
         rows = conversation.panel_lines(width, self.size.rows - 4)
-        now = live_area.DrawContext(0.0, 0, width, self.size.rows)
-        live = live_area.live_rows(self.view, conversation._agents(), now)
-        return [plain(row) for row in (*rows, *live, conversation.footer(width))]
+        return [plain(row) for row in (*rows, conversation.footer(width))]
 
     def run(self, text: str) -> list[str]:
         """What a command prints, and its list."""
-        typed = parse(text)
-        assert typed is not None
-
-        async def run() -> None:
-            run_command(self.conversation, typed)
-            while self.conversation._tasks:
-                await next(iter(self.conversation._tasks))
-
-        asyncio.run(run())
+        asyncio.run(self.conversation.run(text))
         chooser = self.conversation.chooser
         listed = chooser.draw(self.size.columns - 1, self.size.rows) if chooser else []
-        return [*self.paint(self.conversation._outbox), *map(plain, listed)]
+        shown = [*self.conversation.shown]
+        self.conversation.redraw()
+        return [*self.paint(shown), *map(plain, listed)]
 
 
 def screens(columns: int, *, colour: bool) -> Iterator[tuple[str, list[str]]]:
@@ -197,9 +177,9 @@ def screens(columns: int, *, colour: bool) -> Iterator[tuple[str, list[str]]]:
     start.conversation.print_header()
     yield "the start", [*start.written, *start.panel()]
     for name, events in EVENTS.items():
-        yield name, screen().play(events)
+        yield name, screen().printed(events)
     streaming = screen()
-    streaming.play(EVENTS["a prompt"])
+    streaming.printed(EVENTS["a prompt"])
     pieces = streaming.view.apply(ReplyDelta(1, [TextDelta(TEXT)]), 0.0)
     yield "streaming", [*streaming.paint(pieces), *streaming.panel()]
     for name, asked in {
@@ -275,44 +255,32 @@ def test_every_screen_fits_and_breaks_no_word(
         assert colour or not any("\x1b" in row for row in rows), name
 
 
-@pytest.mark.parametrize("columns", SIZES)
-def test_every_text_of_the_plain_terminal_fits_and_breaks_no_word(
-    columns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(PlainOutput, "columns", columns - 1)
-    conversation = _PlainConversation(
-        OpenedSession(ScriptedSession(echo)),
-        PlainOutput(1, "utf-8"),
-        time.monotonic,
-        interactive=False,
-    )
-    fence = Block("fence", "```py\na = 1\n```")
-    assert [plain(row) for row in conversation._rows(fence)] == ["  a = 1"]
-    for command in COMMANDS:
-        if command.name in LEAVING:
-            continue
-        screen = Screen(columns, colour=False)
-        screen.run(f"/{command.name}")
-        pieces = screen.conversation._outbox
-        rows = [plain(row) for piece in pieces for row in conversation._rows(piece)]
-        check(command.name, rows, [plain(piece) for piece in pieces], columns)
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_plain_terminal_breaks_no_word(columns: int, tmp_path: Path) -> None:
+    whole = [plain(row) for row in help_lines()]
+    with PseudoTerminal("echo", tmp_path, columns, 200, ARGS="plain") as tty:
+        tty.until(lambda: tty.lines()[tty.screen.cursor.y] == ">").send("/help\r")
+        tty.until(lambda: whole[-1].split()[-1] in " ".join(tty.lines()))
+        rows = tty.lines()
+        start = next(n for n, row in enumerate(rows) if row.startswith("> /help"))
+        shown = [row for row in rows[start + 1 :] if row != ">"]
+        assert broken(shown, whole, columns) == []
+        assert tty.leave() == []
 
 
 @pytest.mark.parametrize("columns", SIZES)
-def test_the_trust_screen_fits_and_breaks_no_word(
-    columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = tuple(
-        TrustRow(kind, file, effect)
-        for kind, file, effect in (
-            ("instructions", "AGENTS.md", "is sent to the model with each request of a session"),
-            ("hooks", ".claude/settings.json", "runs make lint && make test after each change"),
-            ("subagent type", ".claude/agents/reviewer.md", "may use Read, Grep, Glob and Bash"),
-        )
-    )
-    monkeypatch.setattr(config, "trust_preview", lambda *_: rows)
-    place = str(tmp_path)
-    context = RunContext(
-        Options(), Settings(), {}, place, f"{place}/home", place, (place,), TrustedFolders()
-    )
-    check("trust", trust_screen(context, columns - 1), trust_screen(context, WIDE), columns)
+def test_the_trust_screen_fits_and_breaks_no_word(columns: int, tmp_path: Path) -> None:
+    for name, text in {
+        "AGENTS.md": "Be kind.",
+        ".claude/settings.json": '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": '
+        '"make lint && make test"}]}]}}',
+        ".claude/agents/reviewer.md": "---\nname: reviewer\ndescription: reviews\n"
+        "tools: Read, Grep, Glob, Bash\n---\nReview it.\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    environ = {"HOME": str(tmp_path.parent / "home"), "LONGREIN_STATE_DIR": str(tmp_path / "state")}
+    context = read_run_context(Options(), environ, folder=str(tmp_path))
+    whole = trust_screen(context, WIDE)
+    assert len(whole) > 3, "a row for each file"
+    check("trust", trust_screen(context, columns - 1), whole, columns)

@@ -23,7 +23,7 @@ from longrein.models import Failure, Reply
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import said
 from longrein.testing.scripted_model import call, says
-from tests.agent.subagent_harness import ScriptedAgents, SubagentHarness, agent
+from tests.agent.memory_harness import MemoryHarness, ScriptedAgents, agent
 from tests.terminal.opened_session import OpenedSession
 from tests.terminal.scripted_session import NullScreen
 
@@ -105,7 +105,7 @@ class User:
         return Counter(word for text in held for word in self.sent if word in text)
 
 
-def spoken(stage: SubagentHarness) -> list[str]:
+def spoken(stage: MemoryHarness) -> list[str]:
     logs = [stage.disk.entries(), *map(stage.disk.entries, stage.disk.children())]
     return [
         text_of(entry.event.parts)
@@ -115,7 +115,7 @@ def spoken(stage: SubagentHarness) -> list[str]:
     ]
 
 
-def kept(stage: SubagentHarness) -> list[str]:
+def kept(stage: MemoryHarness) -> list[str]:
     """What waits on the disk for subagents that are over: they hear it when they are asked
     again.
     """
@@ -127,7 +127,7 @@ def kept(stage: SubagentHarness) -> list[str]:
 
 
 def live(plan: Sequence[tuple[int, float, str]], seed: int) -> None:
-    stage = SubagentHarness()
+    stage = MemoryHarness()
     stage.model = Busy(stage.clock, {"main": [], "TASK": []})
     stage.commands["wait"] = ""
 

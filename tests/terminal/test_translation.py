@@ -4,13 +4,13 @@ pseudo-terminal.
 
 import ast
 import re
-import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from longrein.app.run_context import read_run_context
 from longrein.frontends.localization import (
     PLACEHOLDER,
     language_of,
@@ -19,20 +19,19 @@ from longrein.frontends.localization import (
     use_language,
 )
 from longrein.frontends.reports import doctor
-from longrein.frontends.terminal.command_actions import run_command
-from longrein.frontends.terminal.command_table import COMMANDS, parse
+from longrein.frontends.terminal.command_table import COMMANDS
 from longrein.frontends.terminal.command_types import Command
-from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import STATUS, WAKES, plain
 from longrein.frontends.terminal.keymap import key_rows
 from longrein.frontends.terminal.markdown_blocks import Block
+from longrein.options import Options
 from longrein.permissions import Call
 from longrein.steps.human_text import counted
 from tests.permissions.calls import bash, read, verdict, write
 from tests.terminal.pseudo_terminal import PseudoTerminal
-from tests.terminal.scripted_session import NullScreen, ScriptedSession
+from tests.terminal.scripted_session import ScriptedSession
 from tests.terminal.scripted_terminal import echo
-from tests.terminal.test_commands import ARGUMENTS, opened
+from tests.terminal.test_commands import ARGUMENTS, RecordedConversation, opened
 from tests.terminal.test_real import ASKED, home
 
 SOURCE = Path(__file__).parents[2] / "src/longrein"
@@ -326,14 +325,9 @@ async def test_every_command_answers_in_chinese(chinese: None, command: Command)
 
 async def shown_rows(text: str) -> list[str]:
     """The rows that a command shows on the screen: lines, list, page."""
-    conversation = Conversation(opened(ScriptedSession(echo)), time.monotonic)
-    conversation.screen = NullScreen()  # type: ignore[assignment]
-    typed = parse(text)
-    assert typed is not None
-    run_command(conversation, typed)
-    while conversation._tasks:
-        await next(iter(conversation._tasks))
-    rows = [plain(piece) for piece in conversation._outbox if not isinstance(piece, Block)]
+    conversation = RecordedConversation(opened(ScriptedSession(echo)))
+    await conversation.run(text)
+    rows = [plain(piece) for piece in conversation.shown if not isinstance(piece, Block)]
     if conversation.chooser is not None:
         rows += map(plain, conversation.chooser.draw(110, 40))
     return rows
@@ -436,8 +430,12 @@ def test_no_two_texts_of_the_catalogue_are_one_pattern() -> None:
 
 
 def test_what_is_missing_on_a_machine_is_told_in_chinese(
-    chinese: None, monkeypatch: pytest.MonkeyPatch
+    chinese: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("longrein.frontends.reports.doctor.shutil.which", lambda _: None)
-    for _, _, told in doctor._machine():
-        assert english_words(translate(told)) == [], told
+    environ = {"PATH": str(tmp_path / "no programs"), "HOME": str(tmp_path)}
+    monkeypatch.setenv("PATH", environ["PATH"])
+    place = read_run_context(Options(), environ, folder=str(tmp_path))
+    told = [text for _, what, text in doctor.findings_of(place) if what in ("bash", "git", "rg")]
+    assert len(told) == 3
+    for text in told:
+        assert english_words(translate(text)) == [], text

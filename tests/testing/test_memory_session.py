@@ -132,7 +132,7 @@ def test_files_in_memory_are_as_files_on_disk(tmp_path: Path) -> None:
 # --- whole sessions -------------------------------------------------------------------------------
 
 
-async def play(session: OpenSession, *prompts: str) -> None:
+async def say(session: OpenSession, *prompts: str) -> None:
     for prompt in prompts:
         session.tell(UserMessage((Text(prompt),)))
         await session.run(once=True)
@@ -148,7 +148,7 @@ def test_a_whole_session_in_memory() -> None:
     )
 
     async def main() -> None:
-        await play(open_test_session(model, disk=disk, workspace=space), "make a 2")
+        await say(open_test_session(model, disk=disk, workspace=space), "make a 2")
 
     run_virtual(main())
     model.check_done()
@@ -188,7 +188,7 @@ def test_the_approver_answers_by_its_table_and_remembers(
     async def main() -> None:
         session = open_test_session(model, disk=disk, deps=deps)
         async with approver.answering(session):
-            await play(session, "make it")
+            await say(session, "make it")
 
     run_virtual(main())
     assert [q.shown for q in approver.asked] == ["make"]

@@ -1,12 +1,9 @@
 """Virtual clock and loop, and the memory log compared with the log on disk."""
 
 import asyncio
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from longrein.events import SCHEMA_VERSION, Entry, Opened, Parent, SessionError, TodoSet
 from longrein.store import Log, open_log
@@ -171,100 +168,3 @@ async def test_a_kill_leaves_whole_transactions() -> None:
         "[1, 2, 3, 4] [2]",
     ]
     assert cut(2, whole=False) == "[1, 2] []"
-
-
-class Pair:
-    """One session in memory and on disk, the root or a subagent."""
-
-    def __init__(self, name: str, logs: list[Log], above: "Pair | None" = None) -> None:
-        self.name, self.logs, self.above = name, logs, above
-        self.shares = self.last = 0
-        self.waiting: list[int] = []
-
-    def begin(self, *, forked: bool) -> None:
-        """Become a subagent of `above`."""
-        assert self.above is not None
-        self.shares = self.last = self.above.last if forked else 0
-        self.open()
-
-    def open(self) -> None:
-        """Open the logs from the parent's logs."""
-        if self.above is not None:
-            self.logs = [log.child(self.name, self.shares) for log in self.above.logs]
-
-    def grow(self, count: int) -> list[Entry]:
-        """Append the next entries."""
-        found = []
-        for seq in range(self.last + 1, self.last + count + 1):
-            opens = self.above is not None and seq == self.shares + 1
-            parent = Parent(self.above.name, self.shares, "c1.0") if self.above else None
-            opened = Opened(SCHEMA_VERSION, self.name, "n0nce", ("/w",), "/w", parent=parent)
-            found.append(Entry(seq, seq, opened) if opens else entry(seq))
-        self.last += count
-        return found
-
-
-step = st.tuples(
-    st.sampled_from(["append", "put", "take", "reopen"]), st.integers(0, 3), st.integers(0, 3)
-)
-
-
-@pytest.mark.anyio
-@given(st.lists(st.tuples(step, st.integers(0, 3)), max_size=20))
-@settings(max_examples=10, deadline=None)
-async def test_any_walk_of_a_tree_is_the_same_in_memory_and_on_disk(
-    steps: list[tuple[tuple[str, int, int], int]],
-) -> None:
-    """Joint writes of two sessions, their inboxes and reopenings: a root, an empty subagent, a
-    fork, a fork of it.
-    """
-    with tempfile.TemporaryDirectory() as state:
-        disk, clock = MemoryDisk(), VirtualClock().wall_us
-        root = Pair(
-            SESSION, [disk.open(), await open_log(state, SESSION, create=True, wall_us=clock)]
-        )
-        pairs = [root, Pair(CHILD, [], root), Pair(FORK, [], root)]
-        pairs.append(Pair("00000000-0000-4000-8000-00000000f0f0", [], pairs[2]))
-        for (kind, one, other), count in [(("append", 0, 0), 2), *steps, (("reopen", 0, 0), 0)]:
-            here, beside = pairs[one], pairs[other]
-            if any(pair.above and pair.above.last == pair.above.shares for pair in (here, beside)):
-                continue  # nobody starts a subagent before its own first entry
-            for pair in (here, beside):
-                if not pair.logs:
-                    pair.begin(forked=pair.name != CHILD)
-            if kind == "reopen":
-                await asyncio.gather(*(log.close() for log in root.logs))
-                root.logs = [
-                    disk.open(),
-                    await open_log(state, SESSION, create=False, wall_us=clock),
-                ]
-                for pair in pairs:
-                    if pair.last > pair.shares:
-                        pair.open()
-                    elif pair.above is not None:
-                        pair.logs = []
-                memory, real = (
-                    [(list(p.logs[n].entries), list(p.logs[n].inbox)) for p in pairs if p.logs]
-                    for n in (0, 1)
-                )
-                assert memory == real
-            elif kind == "put":
-                number, second = (log.put(b"word")[0] for log in here.logs)
-                assert number == second
-                here.waiting.append(number)
-            else:
-                taken, here.waiting = here.waiting[:count], here.waiting[count:]
-                new, more = (
-                    here.grow(count),
-                    beside.grow(kind == "append") if beside is not here else [],
-                )
-                for at, log in enumerate(here.logs):
-                    written = log.append(
-                        new, flush=False, take=taken, beside=[(beside.logs[at], more, ())]
-                    )
-                    await asyncio.wrap_future(written)
-            memory, real = (
-                [list(p.logs[n].history(1, 99)) for p in pairs if p.logs] for n in (0, 1)
-            )
-            assert memory == real
-        await asyncio.gather(*(log.close() for log in root.logs))

@@ -82,64 +82,31 @@ RULES: list[tuple[Change, str]] = [
     (field("max_tokens", 0), "max_tokens: Input should be greater than or equal to 1"),
     (field("prompt_cache_key", "s"), "prompt_cache_key: Extra inputs are not permitted"),
     (talk(), "messages: at least one message is required"),
-    (
-        talk({"role": "system", "content": "x"}),
-        'messages: Unexpected role "system". The …as an input message role.',
-    ),
+    (talk({"role": "system", "content": "x"}), 'messages: Unexpected role "system". The …as an…'),
     (talk(assistant("hello"), user("hi")), 'messages: first message must use the "user" role'),
-    (
-        talk(user("a"), user("b")),
-        'messages: roles must alternate between "user" and …multiple "user" roles in a row',
-    ),
-    (
-        talk(user()),
-        (
-            "messages.0: all messages must have non-empty content …the optional final assistant "
-            "message"
-        ),
-    ),
+    (talk(user("a"), user("b")), 'messages: roles must alternate between "user" and …multiple…'),
+    (talk(user()), "messages.0: all messages must have non-empty content …the optional final…"),
     (blocks(0, text("")), "messages: text content blocks must be non-empty"),
     (blocks(0, text(" \n")), "messages: text content blocks must contain non-whitespace text"),
-    (
-        blocks(0, text("", **MARKED)),
-        "messages.0.content.0.text: cache_control cannot be set for empty text blocks",
-    ),
+    (blocks(0, text("", **MARKED)), "messages.0.content.0.text: cache_control cannot be set for…"),
     (field("system", [text("")]), "system: text content blocks must be non-empty"),
-    (
-        talk(user("a"), assistant("b")),
-        "This model does not support assistant message …must end with a user message.",
-    ),
+    (talk(user("a"), assistant("b")), "This model does not support assistant message …must end…"),
     (blocks(2, result("c3_0")), "messages.1: `tool_use` ids were found without …: c3_1."),
-    (
-        blocks(2, text("and"), result("c3_0"), result("c3_1")),
-        "messages.1: `tool_use` ids were found without …: c3_0, c3_1.",
-    ),
+    (blocks(2, text("and"), result("c3_0"), result("c3_1")), "messages.1: `tool_use` ids were…"),
     (
         talk(user("a"), assistant(use()), user("b"), assistant("c"), user(result())),
         "messages.1: …: c3_0.",
     ),
     (talk(user("a"), assistant(use())), "messages.1: `tool_use` ids were found without …: c3_0."),
-    (
-        blocks(2, result("c3_0"), result("c3_1"), result("c9_0")),
-        "messages.2.content.2: unexpected …: c9_0.",
-    ),
-    (
-        blocks(2, result("c3_0"), result("c3_1"), result("c3_0")),
-        "messages.2.content.2: each tool_use …with id: c3_0",
-    ),
+    (blocks(2, result("c3_0"), result("c3_1"), result("c9_0")), "messages.2.content.2:…"),
+    (blocks(2, result("c3_0"), result("c3_1"), result("c3_0")), "messages.2.content.2: each…"),
     (blocks(1, use("c3_0"), use("c3_0")), "messages.1.content.1: `tool_use` ids must be unique"),
     (
         talk(user("a"), assistant(use()), user(result()), assistant(use()), user(result())),
         "messages.3.content.…be unique",
     ),
-    (
-        blocks(1, use("c3.0")),
-        "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
-    ),
-    (
-        blocks(1, use("c3_0", "a b")),
-        "messages.1.content.0.tool_use.name: String should …'^[a-zA-Z0-9_-]{1,128}$'",
-    ),
+    (blocks(1, use("c3.0")), "messages.1.content.0.tool_use.id: String should match pattern…"),
+    (blocks(1, use("c3_0", "a b")), "messages.1.content.0.tool_use.name: String should…"),
     (
         lambda b: b["messages"][1]["content"][1].update(input="{}"),
         "messages.1.content.1.tool_use.…a valid dictionary",
@@ -158,27 +125,12 @@ RULES: list[tuple[Change, str]] = [
         blocks(1, {"type": "thinking", "thinking": "hm", "signature": "x", **MARKED}),
         "messages.1.content.0.…permitted",
     ),
-    (
-        blocks(0, use()),
-        "messages.0.content.0: `tool_use` blocks can only be in `assistant` messages",
-    ),
-    (
-        blocks(0, *(text(f"t{n}", **MARKED) for n in range(4))),
-        "A maximum of 4 blocks with …provided. Found 5.",
-    ),
+    (blocks(0, use()), "messages.0.content.0: `tool_use` blocks can only be in `assistant`…"),
+    (blocks(0, *(text(f"t{n}", **MARKED) for n in range(4))), "A maximum of 4 blocks with…"),
     (lambda b: b["tools"].append(b["tools"][0]), "tools: Tool names must be unique."),
-    (
-        lambda b: b["tools"][0].update(input_schema={}),
-        "tools.0.custom.input_schema.type: Input should be 'object'",
-    ),
-    (
-        field("thinking", {"type": "enabled", "budget_tokens": 1024}),
-        "`max_tokens` must be …ing.budget_tokens`",
-    ),
-    (
-        field("thinking", {"type": "enabled", "budget_tokens": 1000}),
-        "thinking.enabled.…or equal to 1024",
-    ),
+    (lambda b: b["tools"][0].update(input_schema={}), "tools.0.custom.input_schema.type: Input…"),
+    (field("thinking", {"type": "enabled", "budget_tokens": 1024}), "`max_tokens` must be…"),
+    (field("thinking", {"type": "enabled", "budget_tokens": 1000}), "thinking.enabled.…or equal…"),
     (
         lambda b: b.update(max_tokens=3000, thinking={"type": "enabled", "budget_tokens": 1024}),
         "messages.1.…`thinking`.",
@@ -192,45 +144,21 @@ RULES: list[tuple[Change, str]] = [
     ),
     (field("max_tokens", 1), ""),
     (field("thinking", {"type": "adaptive"}), ""),
-    (
-        blocks(0, "fix it"),
-        "messages.0.content.0: Input should be a valid dictionary or object to extract fields from",
-    ),
-    (
-        blocks(0, {"type": "input_text", "text": "x"}),
-        "messages.0.content.0: Input tag 'input_text' …'tool_result'",
-    ),
+    (blocks(0, "fix it"), "messages.0.content.0: Input should be a valid dictionary or object to…"),
+    (blocks(0, {"type": "input_text", "text": "x"}), "messages.0.content.0: Input tag…"),
     (blocks(0, text(7)), "messages.0.content.0.text.text: Input should be a valid string"),
-    (
-        blocks(2, result("c3.0")),
-        "messages.2.content.0.tool_result.tool_use_id: …match pattern '^[a-zA-Z0-9_-]+$'",
-    ),
-    (
-        blocks(2, result("c3_0", [use()])),
-        "messages.2.content.0.tool_result.content.0: …any of the expected tags",
-    ),
+    (blocks(2, result("c3.0")), "messages.2.content.0.tool_result.tool_use_id: …match pattern…"),
+    (blocks(2, result("c3_0", [use()])), "messages.2.content.0.tool_result.content.0: …any of…"),
     (blocks(2, result("c3_0", ""), result("c3_1", [])), ""),
     # R025: pictures
     (blocks(0, {"type": "image"}), "messages.0.content.0.image.source: Field required"),
     (blocks(0, {"type": "image", "source": {"type": "url", "url": "https://x"}}), ""),
-    (
-        blocks(0, picture(png(9, 9), "image/tiff")),
-        "messages.0.content.0.image.source.base64.…or 'image/webp'",
-    ),
+    (blocks(0, picture(png(9, 9), "image/tiff")), "messages.0.content.0.image.source.base64.…or…"),
     (blocks(0, picture(png(100, 100))), ""),
     (blocks(0, picture("aGVsbG8=")), "Could not process image"),
-    (
-        blocks(0, picture(png(10, 10), "image/jpeg")),
-        "messages.0.content.0.image.source.…to be a image/png image",
-    ),
-    (
-        blocks(0, picture(png(10, 10, 4_500_000))),
-        "messages.0.content.0.image.source.base64: …bytes > 5242880 bytes",
-    ),
-    (
-        blocks(0, picture(png(9_000, 10))),
-        "messages.0.content.0.image.source.base64.data: …allowed size: 8000 pixels",
-    ),
+    (blocks(0, picture(png(10, 10), "image/jpeg")), "messages.0.content.0.image.source.…to be a…"),
+    (blocks(0, picture(png(10, 10, 4_500_000))), "messages.0.content.0.image.source.base64:…"),
+    (blocks(0, picture(png(9_000, 10))), "messages.0.content.0.image.source.base64.data:…"),
     (blocks(0, *(picture(png(2_162, 5)) for _ in range(20))), ""),
     (blocks(0, *(picture(png(2_000, 5)) for _ in range(21))), ""),
     (
@@ -242,10 +170,7 @@ RULES: list[tuple[Change, str]] = [
         ),
         "messages.0.…2000 pixels",
     ),
-    (
-        blocks(0, *(picture(png(5, 5)) for _ in range(101))),
-        "messages: too many images and documents: 101 + 0 > 100",
-    ),
+    (blocks(0, *(picture(png(5, 5)) for _ in range(101))), "messages: too many images and…"),
 ]
 
 
@@ -260,23 +185,11 @@ LONG = changed(good, blocks(0, text("x" * 40_000)))
 NO_VERSION, KEYS = {"anthropic-version": ""}, Rules(keys=("k-1",))
 SWITCHES: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
     (ENDS, "", {"rules": Rules(accepts_prefill=True)}),
-    (
-        TRAILING,
-        "messages: final …cannot end with trailing whitespace",
-        {"rules": Rules(accepts_prefill=True)},
-    ),
+    (TRAILING, "messages: final …cannot end with…", {"rules": Rules(accepts_prefill=True)}),
     (changed(good, talk(user("a"), user("b"))), "", {"rules": Rules(alternation=False)}),
     (changed(good, talk(assistant(""))), "", {"rules": Rules(lenient=True)}),
-    (
-        LONG,
-        "prompt is too long: 10148 tokens > 10000 maximum",
-        {"limits": Limits(window_tokens=10_000)},
-    ),
-    (
-        good(),
-        "max_tokens: 1000 > 900, which is the maximum …",
-        {"limits": Limits(output_tokens_max=900)},
-    ),
+    (LONG, "prompt is too long: 10148 tokens > 10000…", {"limits": Limits(window_tokens=10_000)}),
+    (good(), "max_tokens: 1000 > 900, which is the…", {"limits": Limits(output_tokens_max=900)}),
     (good(), "anthropic-version: header is required", {"headers": NO_VERSION}),
     (good(), "invalid x-api-key", {"rules": KEYS, "headers": {"x-api-key": "k-2"}, "status": 401}),
     (good(), "", {"rules": KEYS, "headers": {"x-api-key": "k-1"}}),

@@ -67,82 +67,28 @@ CHAT: list[tuple[Change, str]] = [
     (lambda body: None, ""),
     (lambda b: b.pop("model"), "you must provide a model parameter"),
     (lambda b: b.pop("messages"), "Missing required parameter: 'messages'."),
-    (
-        talk(),
-        (
-            "Invalid 'messages': empty array. Expected an array with minimum …1, but got an empty "
-            "array instead."
-        ),
-    ),
-    (
-        lambda b: b.update(max_tokens=0),
-        "Invalid 'max_tokens': integer below minimum value. …>= 1, but got 0 instead.",
-    ),
+    (talk(), "Invalid 'messages': empty array. Expected an array with minimum …1, but got an…"),
+    (lambda b: b.update(max_tokens=0), "Invalid 'max_tokens': integer below minimum value. …>=…"),
     (lambda b: b.update(max_tokens=1), ""),
-    (
-        talk({"role": "human", "content": "x"}),
-        "Invalid value: 'human'. Supported values …'tool', and 'developer'.",
-    ),
+    (talk({"role": "human", "content": "x"}), "Invalid value: 'human'. Supported values …'tool',…"),
     (talk(user(None)), "Invalid value for 'content': expected a string, got null."),
-    (
-        talk(user(7)),
-        "Invalid type for 'messages[0].content': expected one of a string or array of objects.",
-    ),
+    (talk(user(7)), "Invalid type for 'messages[0].content': expected one of a string or array…"),
     (talk("fix it"), "Invalid type for 'messages[0]': expected an object."),
     (talk(user([{"type": "text"}])), "Missing required parameter: 'messages[0].content[0].text'."),
-    (
-        talk(user("a"), calls({"id": "c1", "type": "custom"}), tool("c1")),
-        "Missing required …ls[0].function'.",
-    ),
-    (
-        lambda b: b["tools"].append({"type": "function"}),
-        "Missing required parameter: 'tools[1].function'.",
-    ),
+    (talk(user("a"), calls({"id": "c1", "type": "custom"}), tool("c1")), "Missing required…"),
+    (lambda b: b["tools"].append({"type": "function"}), "Missing required parameter:…"),
     (talk(user([shown("https://x/y.png")])), ""),
-    (
-        talk(user([shown("/tmp/y.png")])),
-        "Invalid 'messages[0].content[0].image_url.…data URL or an address.",
-    ),
-    (
-        talk(user([shown(DATA + png(9, 9))] * 501)),
-        "Invalid 'messages': too many images. At most 500 are allowed.",
-    ),
-    (
-        talk(user([])),
-        (
-            "Invalid 'messages[0].content': empty array. Expected an …1, but got an empty array "
-            "instead."
-        ),
-    ),
-    (
-        talk(user([{"type": "input_text", "text": "x"}])),
-        "Invalid value: 'input_text'. …'refusal', and 'file'.",
-    ),
-    (
-        talk({"role": "assistant", "content": "hello"}, user("hi")),
-        "After the optional system …/user/assistant/...",
-    ),
+    (talk(user([shown("/tmp/y.png")])), "Invalid 'messages[0].content[0].image_url.…data URL or…"),
+    (talk(user([shown(DATA + png(9, 9))] * 501)), "Invalid 'messages': too many images. At most…"),
+    (talk(user([])), "Invalid 'messages[0].content': empty array. Expected an …1, but got an…"),
+    (talk(user([{"type": "input_text", "text": "x"}])), "Invalid value: 'input_text'.…"),
+    (talk({"role": "assistant", "content": "hello"}, user("hi")), "After the optional system…"),
     (talk(user("a"), {"role": "assistant", "content": "b"}), "Cannot set …from the assistant."),
-    (
-        talk(user("a"), calls(call("c1"), call("c2")), tool("c1")),
-        "An assistant message with …messages: c2",
-    ),
-    (
-        talk(user("a"), calls(call("c1")), user("b"), tool("c1")),
-        "An assistant message with …messages: c1",
-    ),
-    (
-        talk(user("a"), tool("c1"), user("b")),
-        "Invalid parameter: messages with role …message with 'tool_calls'.",
-    ),
-    (
-        talk(user("a"), calls(call("c1")), tool("c1"), tool("c1")),
-        "Duplicate value for 'tool_call_id' of 'c1'",
-    ),
-    (
-        talk(user("a"), calls(call("c1"), call("c1")), tool("c1")),
-        "Duplicate value for 'tool_calls[].id' of 'c1'",
-    ),
+    (talk(user("a"), calls(call("c1"), call("c2")), tool("c1")), "An assistant message with…"),
+    (talk(user("a"), calls(call("c1")), user("b"), tool("c1")), "An assistant message with…"),
+    (talk(user("a"), tool("c1"), user("b")), "Invalid parameter: messages with role …message…"),
+    (talk(user("a"), calls(call("c1")), tool("c1"), tool("c1")), "Duplicate value for…"),
+    (talk(user("a"), calls(call("c1"), call("c1")), tool("c1")), "Duplicate value for…"),
     (
         talk(user("a"), calls(call("c1")), tool("c1"), calls(call("c1")), tool("c1")),
         "Duplicate value for …of 'c1'",
@@ -152,10 +98,7 @@ CHAT: list[tuple[Change, str]] = [
         talk(user("a"), {"role": "assistant", "content": "x", "tool_calls": []}),
         "Invalid 'messages[1].…instead.",
     ),
-    (
-        talk(user("a"), calls(call("")), tool("")),
-        "Missing required parameter: 'messages[1].tool_calls[0].id'.",
-    ),
+    (talk(user("a"), calls(call("")), tool("")), "Missing required parameter:…"),
     (
         talk(user("a"), calls(call("c" * 41)), tool("c" * 41)),
         "Invalid 'messages[1].tool_calls[0].…length 41 instead.",
@@ -164,27 +107,12 @@ CHAT: list[tuple[Change, str]] = [
         talk(user("a"), calls(call("c1", "a b")), tool("c1")),
         "Invalid 'messages[1].tool_calls[0].…'^[a-zA-Z0-9_-]+$'.",
     ),
-    (
-        talk(user("a") | {"tool_calls": [call()]}),
-        "'tool_calls' is only allowed in messages with role 'assistant'",
-    ),
-    (
-        lambda b: b["tools"][0]["function"].update(name="a b"),
-        "Invalid 'tools[0].function.name': …'^[a-zA-Z0-9_-]+$'.",
-    ),
-    (
-        lambda b: b["tools"].append(b["tools"][0]),
-        "Invalid 'tools': function names must be …but 'Read' occurs twice.",
-    ),
+    (talk(user("a") | {"tool_calls": [call()]}), "'tool_calls' is only allowed in messages with…"),
+    (lambda b: b["tools"][0]["function"].update(name="a b"), "Invalid 'tools[0].function.name':…"),
+    (lambda b: b["tools"].append(b["tools"][0]), "Invalid 'tools': function names must be …but…"),
     (talk(user([shown(DATA + png(9, 9))])), ""),
-    (
-        talk(user([shown(DATA + "aGk=")])),
-        "You uploaded an unsupported image. Please make …'jpeg', 'gif', 'webp'].",
-    ),
-    (
-        talk(user([shown("data:image/gif;base64," + png(9, 9))])),
-        "You uploaded an unsupported image. …'gif', 'webp'].",
-    ),
+    (talk(user([shown(DATA + "aGk=")])), "You uploaded an unsupported image. Please make…"),
+    (talk(user([shown("data:image/gif;base64," + png(9, 9))])), "You uploaded an unsupported…"),
     (
         talk(user("a"), calls(call()), tool(content=[shown(DATA + png(9, 9))])),
         "Invalid 'messages[2]'. …an image URL.",

@@ -54,80 +54,32 @@ ASKED = turn("user", text("a"))
 GEMINI: list[tuple[Change, str]] = [
     (lambda body: None, ""),
     (talk(), "* GenerateContentRequest.contents: contents is not specified"),
-    (
-        lambda b: b.update(model="x"),
-        'Invalid JSON payload received. Unknown name "model": Cannot find field.',
-    ),
+    (lambda b: b.update(model="x"), 'Invalid JSON payload received. Unknown name "model": Cannot…'),
     (talk(turn("assistant", text("x"))), "Please use a valid role: user, model."),
-    (
-        talk(turn("user")),
-        "* GenerateContentRequest.contents[0].parts: contents.parts must not be empty.",
-    ),
+    (talk(turn("user")), "* GenerateContentRequest.contents[0].parts: contents.parts must not be…"),
     (talk(turn("user", "x")), "Invalid value at 'contents[0].parts[0]' (part): expected an object"),
     (
         lambda b: b["tools"][0]["functionDeclarations"][0].update(name="9a"),
         "* GenerateContentRequest.…an underscore.",
     ),
-    (
-        talk(turn("user", text("x" * 20_971_520))),
-        "Request payload size exceeds the limit: 20971520 bytes.",
-    ),
-    (
-        talk(turn("user", *[picture(png(9, 9))] * 3_601)),
-        "Please use fewer images: at most 3600 are …in one request.",
-    ),
-    (
-        talk(turn("user", {})),
-        "* GenerateContentRequest.contents[0].parts[0].data: …must have one initialized field",
-    ),
-    (
-        talk(ASKED, turn("user", text("b"))),
-        "Please ensure that multiturn requests alternate between user and model.",
-    ),
-    (
-        talk(turn("model", text("a")), turn("user", text("b"))),
-        "Please ensure that multiturn …with a user turn.",
-    ),
-    (
-        talk(ASKED, turn("model", text("b"))),
-        "Please ensure that multiturn requests end with …or a function response.",
-    ),
-    (
-        lambda b: b["contents"][2]["parts"].pop(1),
-        "Please ensure that the number of function …the function call turn.",
-    ),
-    (
-        talk(ASKED, turn("model", call()), turn("user", response(), response())),
-        "Please ensure that the …call turn.",
-    ),
-    (
-        talk(turn("user", response())),
-        "Please ensure that function response turn comes …after a function call turn.",
-    ),
-    (
-        talk(ASKED, turn("model", call()), turn("user", response("Write"))),
-        "Please ensure that …by name and id.",
-    ),
-    (
-        talk(ASKED, turn("model", call()), turn("user", text("b"), response())),
-        "Please ensure that …their turn.",
-    ),
-    (
-        talk(turn("user", call())),
-        "Please ensure that function call turn comes …after a function response turn.",
-    ),
+    (talk(turn("user", text("x" * 20_971_520))), "Request payload size exceeds the limit:…"),
+    (talk(turn("user", *[picture(png(9, 9))] * 3_601)), "Please use fewer images: at most 3600…"),
+    (talk(turn("user", {})), "* GenerateContentRequest.contents[0].parts[0].data: …must have one…"),
+    (talk(ASKED, turn("user", text("b"))), "Please ensure that multiturn requests alternate…"),
+    (talk(turn("model", text("a")), turn("user", text("b"))), "Please ensure that multiturn…"),
+    (talk(ASKED, turn("model", text("b"))), "Please ensure that multiturn requests end with …or…"),
+    (lambda b: b["contents"][2]["parts"].pop(1), "Please ensure that the number of function …the…"),
+    (talk(ASKED, turn("model", call()), turn("user", response(), response())), "Please ensure…"),
+    (talk(turn("user", response())), "Please ensure that function response turn comes …after a…"),
+    (talk(ASKED, turn("model", call()), turn("user", response("Write"))), "Please ensure that…"),
+    (talk(ASKED, turn("model", call()), turn("user", text("b"), response())), "Please ensure…"),
+    (talk(turn("user", call())), "Please ensure that function call turn comes …after a function…"),
     (
         talk(ASKED, turn("model", call(), call()), turn("user", response(), response())),
         "Duplicate …contents[1].",
     ),
-    (
-        talk(ASKED, turn("model", call(""))),
-        "* GenerateContentRequest.contents[1].parts[0].…Name cannot be empty.",
-    ),
-    (
-        talk(ASKED, turn("model", call("9a"))),
-        "* GenerateContentRequest.contents[1].parts[0].…a maximum length of 64.",
-    ),
+    (talk(ASKED, turn("model", call(""))), "* GenerateContentRequest.contents[1].parts[0].…Name…"),
+    (talk(ASKED, turn("model", call("9a"))), "* GenerateContentRequest.contents[1].parts[0].…a…"),
     (lambda b: b["tools"].append(b["tools"][0]), "Duplicate function declaration found: Read"),
     # R027
     (talk(turn("user", text("a") | {"thoughtSignature": "x"})), "Corrupted thought signature."),

@@ -68,87 +68,39 @@ RESPONSES: list[tuple[Change, str]] = [
     (lambda b: b.update(input="fix it"), ""),
     (items("x"), "Invalid type for 'input[1]': expected an object."),
     (items({"type": "message", "role": "user"}), "Missing required parameter: 'input[1].content'."),
-    (
-        items({"role": "user", "content": [{"type": "input_text"}]}),
-        "Missing required parameter: …].content[0].text'.",
-    ),
+    (items({"role": "user", "content": [{"type": "input_text"}]}), "Missing required parameter:…"),
     (items(output("")), "Missing required parameter: 'input[1].call_id'."),
     (lambda b: b["tools"][0].pop("name"), "Missing required parameter: 'tools[0].name'."),
-    (
-        lambda b: b["tools"][0].update(name="a b"),
-        "Invalid 'tools[0].name': string does not …'^[a-zA-Z0-9_-]+$'.",
-    ),
-    (
-        items({"role": "user", "content": [image(png(9, 9))] * 501}),
-        "Invalid 'input': too many images. At most 500 are allowed.",
-    ),
+    (lambda b: b["tools"][0].update(name="a b"), "Invalid 'tools[0].name': string does not…"),
+    (items({"role": "user", "content": [image(png(9, 9))] * 501}), "Invalid 'input': too many…"),
     (lambda b: b.pop("model"), "Missing required parameter: 'model'."),
-    (
-        lambda b: b.update(input=[]),
-        "Invalid 'input': empty array. Expected an array …but got an empty array instead.",
-    ),
-    (
-        lambda b: b.update(max_output_tokens=15),
-        "Invalid 'max_output_tokens': integer …>= 16, but got 15 instead.",
-    ),
+    (lambda b: b.update(input=[]), "Invalid 'input': empty array. Expected an array …but got an…"),
+    (lambda b: b.update(max_output_tokens=15), "Invalid 'max_output_tokens': integer …>= 16, but…"),
     (lambda b: b.update(max_output_tokens=16), ""),
-    (
-        items({"type": "tool_call"}),
-        "Invalid value: 'tool_call'. Supported values are: …'function_call_output'.",
-    ),
-    (
-        items(words_of("tool", "x")),
-        "Invalid value: 'tool'. Supported values are: …system, developer, user'.",
-    ),
-    (
-        items(words_of("user", "x", "output_text")),
-        "Invalid value: 'output_text'. Supported values …'input_file').",
-    ),
+    (items({"type": "tool_call"}), "Invalid value: 'tool_call'. Supported values are:…"),
+    (items(words_of("tool", "x")), "Invalid value: 'tool'. Supported values are: …system,…"),
+    (items(words_of("user", "x", "output_text")), "Invalid value: 'output_text'. Supported…"),
     (items(without("id")), "Missing required parameter: 'input[1].id'."),
     (items(without("status")), "Missing required parameter: 'input[1].status'."),
-    (
-        items(without("annotations")),
-        "Missing required parameter: 'input[1].content[0].annotations'.",
-    ),
+    (items(without("annotations")), "Missing required parameter:…"),
     (
         lambda b: b.update(
             input=[words_of("assistant", "x", "output_text"), words_of("user", "y")]
         ),
         "Invalid 'input': …the user.",
     ),
-    (
-        items(words_of("assistant", "x", "output_text")),
-        "Invalid 'input': the last item must not be the assistant's.",
-    ),
+    (items(words_of("assistant", "x", "output_text")), "Invalid 'input': the last item must not…"),
     (items(made("c1"), words_of("user", "b")), "No tool output found for function call c1."),
     (items(output("c1")), "No tool call found for function call output with call_id c1."),
-    (
-        items(made("c1"), output("c1"), output("c1")),
-        "Duplicate tool output found for function call c1.",
-    ),
-    (
-        items(made("c1"), made("c1"), output("c1")),
-        "Duplicate function call with call_id c1 found in input.",
-    ),
+    (items(made("c1"), output("c1"), output("c1")), "Duplicate tool output found for function…"),
+    (items(made("c1"), made("c1"), output("c1")), "Duplicate function call with call_id c1 found…"),
     (items(made("")), "Missing required parameter: 'input[1].call_id'."),
-    (
-        items(made("c" * 65)),
-        "Invalid 'input[1].call_id': string too long. Expected …a string with length 65 instead.",
-    ),
-    (
-        items(made("c1", "a b")),
-        "Invalid 'input[1].name': string does not match …the pattern '^[a-zA-Z0-9_-]+$'.",
-    ),
+    (items(made("c" * 65)), "Invalid 'input[1].call_id': string too long. Expected …a string…"),
+    (items(made("c1", "a b")), "Invalid 'input[1].name': string does not match …the pattern…"),
     # R014, R027
-    (
-        items(made("c1", given='{"a":')),
-        "Invalid 'input[1].arguments': expected a string that holds a JSON object.",
-    ),
+    (items(made("c1", given='{"a":')), "Invalid 'input[1].arguments': expected a string that…"),
     (items(made("c1"), output("c1", None)), "Missing required parameter: 'input[2].output'."),
-    (
-        lambda b: b["tools"].append(b["tools"][0]),
-        "Invalid 'tools': function names must be …but 'Read' occurs twice.",
-    ),
+    (lambda b: b["tools"].append(b["tools"][0]), "Invalid 'tools': function names must be …but…"),
     (
         items(
             {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAAB"},
@@ -158,10 +110,7 @@ RESPONSES: list[tuple[Change, str]] = [
         "The encrypted …or parsed.",
     ),
     (items(made(), output(text=[image(png(9, 9))])), ""),
-    (
-        items({"role": "user", "content": [image("aGk=")]}),
-        "You uploaded an unsupported image. …'webp'].",
-    ),
+    (items({"role": "user", "content": [image("aGk=")]}), "You uploaded an unsupported image.…"),
 ]
 
 

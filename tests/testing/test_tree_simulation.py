@@ -22,17 +22,17 @@ def _quiet() -> Iterator[None]:
 
 
 @cache
-def played(seed: int) -> TreeSimulation:
+def checked_tree(seed: int) -> TreeSimulation:
     return simulate(seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_R070_R071_R073_I1_to_I12_a_tree_drawn_from_a_seed_keeps_the_laws(seed: int) -> None:
-    played(seed)
+    checked_tree(seed)
 
 
 def test_the_same_seed_gives_the_same_tree() -> None:
-    first, second = played(5), simulate(5)
+    first, second = checked_tree(5), simulate(5)
     assert logs(first) == logs(second)
     assert first.clock.slept == second.clock.slept
 
@@ -44,7 +44,7 @@ def logs(one: TreeSimulation) -> list[object]:
 def test_the_trees_visit_what_the_laws_are_about() -> None:
     seen: Counter[str] = Counter()
     for seed in SEEDS:
-        seen += played(seed).seen
+        seen += checked_tree(seed).seen
     wanted = "subagent task fork kill power close full question"
     assert not {
         *wanted.split(),

@@ -88,11 +88,12 @@ class PolicyReplay:
         """Handle of each item that was told -> its position in the recording."""
         self._calls: dict[str, str] = {}
         self._at = 0
-        self._tell(Opened(SCHEMA_VERSION, recording.name, "5e55", ("/",), "/"))
+        self.tell(Opened(SCHEMA_VERSION, recording.name, "5e55", ("/",), "/"))
         system = "word " * max(1, recording.system_tokens - 10)
-        self._tell(PrefixSet("start", "recorded", "recorded", "scripted", system))
+        self.tell(PrefixSet("start", "recorded", "recorded", "scripted", system))
 
-    def _tell(self, event: AnyEvent, at_us: int = 0) -> int:
+    def tell(self, event: AnyEvent, at_us: int = 0) -> int:
+        """Fold an event; return its seq."""
         self.state = step(self.state, Entry(self.state.seq + 1, at_us or self.state.seq, event))
         return self.state.seq
 
@@ -110,7 +111,7 @@ class PolicyReplay:
             for call in list(
                 self.state.calls
             ):  # the result was not recorded; a request has no open calls
-                self._tell(ToolEnded(call, self.state.calls[call].call.name, "interrupted", ()))
+                self.tell(ToolEnded(call, self.state.calls[call].call.name, "interrupted", ()))
             outputs = self._at
             while self._at < len(items) and items[self._at].output and items[self._at].request == t:
                 self._at += 1
@@ -134,9 +135,9 @@ class PolicyReplay:
             if status == "ok":
                 self._tell_effects(made, item)
             name = item.name or made.name
-            seq = self._tell(ToolEnded(call, name, status, (Text(item.text),)))
+            seq = self.tell(ToolEnded(call, name, status, (Text(item.text),)))
         else:
-            seq = self._tell(UserSpoke((Text(item.text),)))
+            seq = self.tell(UserSpoke((Text(item.text),)))
         self.places[f"r{seq}"] = place
 
     def _tell_effects(self, call: ToolCall, result: Item) -> None:
@@ -146,10 +147,10 @@ class PolicyReplay:
         arguments = call.arguments or {}
         if kind_of_name(call.name) in ("edit", "write") and (paths := touched_paths(arguments)):
             content = sha256(f"{self.state.seq} {result.text}".encode()).hexdigest()
-            self._tell(FileChanged(paths[0], content, "agent"))
+            self.tell(FileChanged(paths[0], content, "agent"))
         todos = arguments.get("todos")
         if call.name.lower() in PLAN_TOOLS and isinstance(todos, list):
-            self._tell(TodoSet(tuple(map(_todo, todos))))
+            self.tell(TodoSet(tuple(map(_todo, todos))))
 
     def _decide(self, change: Change, known: int) -> None:
         now_us = self._now_us(known)
@@ -175,11 +176,11 @@ class PolicyReplay:
 
     def _answer(self, first: int, end: int) -> None:
         carried = self.recording.system_tokens + self.summary_tokens + sum(self.tokens[:first])
-        asked = self._tell(Asked("turn", self.state.seq, 2), self._now_us(first))
+        asked = self.tell(Asked("turn", self.state.seq, 2), self._now_us(first))
         items = self.recording.items[first:end]
         parts: list[AnyPart] = []
         made = [self._part(item, asked, parts) for item in items]
-        seq = self._tell(
+        seq = self.tell(
             Replied(asked, tuple(parts), "calls" if made else "end", Usage(carried, 0, 0, 10))
         )
         for n in range(end - first):
@@ -203,7 +204,7 @@ class PolicyReplay:
                 change.show[place] = text
                 self._shown(place, text)
         change.reason = change.reason or event.reason
-        self._tell(event)
+        self.tell(event)
 
     def _shown(self, place: int, text: str | None) -> None:
         kind: Kind = self.recording.items[place].kind
@@ -213,8 +214,8 @@ class PolicyReplay:
 
     def _summarise(self, wish: Summarise) -> None:
         span = {"first": wish.first, "last": wish.last, "reason": wish.reason}
-        asked = self._tell(Asked("summary", self.state.sent_reach, 2, **span))  # type: ignore[arg-type]
-        self._tell(Replied(asked, (Text(PROSE),), "end"))
+        asked = self.tell(Asked("summary", self.state.sent_reach, 2, **span))  # type: ignore[arg-type]
+        self.tell(Replied(asked, (Text(PROSE),), "end"))
         self._owed += SUMMARY_TOKENS
 
     def _swap(self, ready: Swap, change: Change) -> None:
@@ -237,7 +238,7 @@ class PolicyReplay:
         change.summary, change.reason = event.text, change.reason or event.reason
         words = SUMMARY_TOKENS if PROSE in event.text else 0
         self.summary_tokens = words + count_tokens("assistant_text", event.text.replace(PROSE, ""))
-        self._tell(event)
+        self.tell(event)
 
 
 def _todo(given: Any) -> Todo:
