@@ -24,14 +24,13 @@ from benchmarks.replay.generated import write_sessions
 
 from longrein.context import State
 from longrein.context.clearing.text_features import (
-    arguments_of,
     kind_of_name,
     readable,
     strings_in,
     touched_paths,
 )
 from longrein.context.state.command_results import first_change, may_test, read_tests
-from longrein.events import ToolCall, ToolResult, text_of
+from longrein.events import ToolCall, ToolResult, decode_object, text_of
 from longrein.extensions.lab.replay import Item, replay_of
 from longrein.extensions.lab.replay.drive import FAILED, PolicyReplay
 from longrein.extensions.lab.simulate import WORST_WIRE, budget_of
@@ -198,7 +197,7 @@ class Reader:
             self.told[handle] = item
             seq = int(handle[1:].partition(".")[0])
             if item.kind == "tool_call":
-                arguments = arguments_of(item.text)
+                arguments = decode_object(item.text)
                 self.calls[item.call] = ToolCall(item.call, item.name, arguments, item.text)
                 self.acted.add(seq)
             elif item.kind == "tool_result" and item.call in self.calls:
