@@ -88,7 +88,9 @@ class ForkedProcess(subprocess.Popen[bytes]):
         streams = [
             own if fd == -1 else fd for own, fd in enumerate((read_in, write_out, write_err))
         ]
-        socket.send_fds(_parent(), [json.dumps(request).encode()], [*streams, theirs])
+        with _starting:  # threads may be the first at once
+            parent = _parent()
+        socket.send_fds(parent, [json.dumps(request).encode()], [*streams, theirs])
         os.close(theirs)
         self.pid = int(self._line())
         self._child_created = True
@@ -132,6 +134,7 @@ def forked_cpu_s() -> float:
 
 _forking: list[int] = []
 """The process that forks, once it was started."""
+_starting = threading.Lock()
 
 
 @cache
