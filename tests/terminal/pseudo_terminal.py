@@ -21,7 +21,11 @@ from typing import Any
 import pyte
 
 from tests.support.forked import ForkedProcess, can_fork
-from tests.timeouts import HANG_S
+from tests.support.idle_watch import IdleWatch
+from tests.timeouts import HANG_S, source
+
+LATE_READER_S = float(os.environ.get("LATE_READER_S", "0"))
+"""Pause before each read of a screen that has changed: a test must not depend on when it reads."""
 
 KEYBOARD = re.compile(r"\x1b\[(?:[?<>]\d*u|>4(?:;\d)?m)")
 """Requests for keyboard protocols, which pyte takes for others."""
@@ -195,6 +199,7 @@ class PseudoTerminal:
         if not self._unread:
             if not select.select([self.fd], [], [], wait_s)[0]:
                 return False
+            time.sleep(LATE_READER_S)
             try:
                 self._unread = os.read(self.fd, 65536)
             except OSError:
@@ -209,14 +214,21 @@ class PseudoTerminal:
     def until(self, seen: str | Callable[[], Any], limit_s: float = HANG_S) -> "PseudoTerminal":
         """Read until `seen` stands on the screen (or is true)."""
         check = seen if callable(seen) else lambda: any(seen in row for row in self.lines())
-        end = time.monotonic() + limit_s
+        end, watch = time.monotonic() + limit_s, IdleWatch()
         while self.half_drawn or not check():
-            if time.monotonic() > end:
-                raise AssertionError(
-                    f"not seen within {limit_s} s: {seen!r}\n" + "\n".join(self.lines())
-                )
-            self.read(0.02)
+            self._expect_more(seen, end, watch)
         return self
+
+    def _expect_more(self, seen: str | Callable[[], Any], end: float, watch: IdleWatch) -> None:
+        """Read; fail after `end`, or if the program has nothing to do."""
+        if time.monotonic() > end:
+            why = "it takes too long"
+        elif not self.read(0.02) and watch.is_idle(len(self.raw)):
+            why = "the program sleeps"
+        else:
+            return
+        wanted = source(seen) if callable(seen) else repr(seen)
+        raise AssertionError(f"{why}, not seen: {wanted}\n" + "\n".join(self.lines()))
 
     def until_written(self, *parts: str, since: int = 0) -> "PseudoTerminal":
         """Read until the program has written each of `parts`, also what no screen shows.
@@ -239,16 +251,13 @@ class PseudoTerminal:
 
     def wait_exit(self, limit_s: float = HANG_S) -> int:
         """Read until the program has ended; gives its exit code."""
-        end = time.monotonic() + limit_s
-        while True:
-            self.read(0.02)
+        end, watch = time.monotonic() + limit_s, IdleWatch()
+        while self.code is None:
+            self._expect_more("its end", end, watch)
             self.code = self.process.poll()
-            if self.code is not None:
-                while self.read(0.05):
-                    pass
-                return self.code
-            if time.monotonic() > end:
-                raise AssertionError("it did not end\n" + "\n".join(self.lines()))
+        while self.read(0.05):
+            pass
+        return self.code
 
     @property
     def peak_kb(self) -> int:
