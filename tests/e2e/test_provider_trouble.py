@@ -20,17 +20,15 @@ WORDS = (
     "for what is going on now"
 )
 
-EARLY_SILENCE = "tests.terminal.early_silence"
-
 
 def open_it(
     tmp_path: Path,
     provider: Provider,
     arguments: str = "",
     wire: str = "anthropic",
-    module: str = "longrein",
+    silent_s: float = 0.0,
 ) -> PseudoTerminal:
-    """Start longrein with the served provider."""
+    """Start longrein with the served provider; it tells of a silence after `silent_s` seconds."""
     settings = tmp_path / "home/.config/longrein"
     settings.mkdir(parents=True)
     (settings / "config.toml").write_text('model = "served/one"\n' + provider.settings(wire))
@@ -38,7 +36,10 @@ def open_it(
     project.mkdir()
     places = {"HOME": str(tmp_path / "home"), "LONGREIN_STATE_DIR": str(tmp_path / "state")}
     places |= {"LONGREIN_SANDBOX_MODE": "off", "ARGS": arguments}
-    return PseudoTerminal("", project, 100, 30, module=module, **places)
+    if not silent_s:
+        return PseudoTerminal("", project, 100, 30, **places)
+    module = "tests.terminal.adjusted_longrein"
+    return PseudoTerminal("", project, 100, 30, module=module, SILENT_S=str(silent_s), **places)
 
 
 def error_body(kind: str, message: str) -> str:
@@ -109,7 +110,7 @@ def test_a_wait_can_be_interrupted(tmp_path: Path) -> None:
 def seconds_shown(tmp_path: Path, turn: Loopback, wire: str, words: str) -> set[str]:
     """The numbers of seconds that stand behind `words` until the answer is there."""
     seen: set[str] = set()
-    with Provider(turn) as provider, open_it(tmp_path, provider, "", wire, EARLY_SILENCE) as tty:
+    with Provider(turn) as provider, open_it(tmp_path, provider, "", wire, 1.0) as tty:
 
         def is_over() -> bool:
             shown = "\n".join(tty.lines())

@@ -39,13 +39,13 @@ class IdleWatch:
         return self._alike >= LOOKS
 
 
-def cpu_times() -> dict[int, int] | None:
-    """Return the CPU time of each process of this test and of each other thread of this one;
-    None if one of them runs or wants to.
+def cpu_times(root: int = 0) -> dict[int, int] | None:
+    """Return the CPU time of each thread of `root` and of all that it has started; None if one of
+    them runs or wants to. `root`: a process; 0: this test, without the thread that asks.
     """
     found: dict[int, int] = {}
-    me = os.getpid()
-    for pid in [me, *_processes_of(me)]:
+    first = root or os.getpid()
+    for pid in [first, *_processes_of(first)]:
         for task in _numbers(PROC / str(pid) / "task"):
             if task == threading.get_native_id():
                 continue
@@ -58,7 +58,7 @@ def cpu_times() -> dict[int, int] | None:
 
 def _processes_of(me: int) -> Iterator[int]:
     """Yield the processes that descend from `me`: also those whose parents have ended, which an
-    ancestor of `me` has then.
+    ancestor has then. (An ancestor also has other children of the test than `me`.)
     """
     parents, starts = {}, {}
     for pid in _numbers(PROC):

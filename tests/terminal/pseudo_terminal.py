@@ -21,17 +21,19 @@ from typing import Any
 import pyte
 
 from tests.support.forked import ForkedProcess, can_fork
-from tests.support.idle_watch import IdleWatch
+from tests.support.idle_watch import IdleWatch, cpu_times
 from tests.timeouts import HANG_S, source
 
 LATE_READER_S = float(os.environ.get("LATE_READER_S", "0"))
-"""Pause before each read of a screen that has changed: a test must not depend on when it reads."""
+"""Pause before a screen that has changed is read, which must change no verdict."""
 
 KEYBOARD = re.compile(r"\x1b\[(?:[?<>]\d*u|>4(?:;\d)?m)")
 """Requests for keyboard protocols, which pyte takes for others."""
 ROOT = Path(__file__).parent.parent.parent
 
 
+WIDE = 300
+"""Columns in which a row with a path of a test fits, whatever folder the tests run in."""
 FRAME_END = b"\x1b[?2026l"
 """End of synchronised output: what came before it is drawn at once."""
 ALTERNATE = 1049 << 5
@@ -77,7 +79,7 @@ class PseudoTerminal:
 
     The program is the turn NAME of `scripted_terminal.py`, `bash`, or for an empty name `module`.
     `ARGS` among `environ` are its arguments. `forks`: False for a new interpreter, whose imports
-    take time.
+    take time. `typed`: keys that are there before the program is.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class PseudoTerminal:
         *,
         forks: bool = True,
         module: str = "longrein",
+        typed: str = "",
         **environ: str,
     ) -> None:
         self.folder = folder
@@ -112,6 +115,7 @@ class PseudoTerminal:
         env |= environ
         self.fd, terminal = os.openpty()
         self.size(columns, rows)
+        os.write(self.fd, typed.encode())
         self.process: subprocess.Popen[bytes]
         if forks and name != "bash" and can_fork(arguments, env):
             argv = [module, *arguments]
@@ -199,7 +203,8 @@ class PseudoTerminal:
         if not self._unread:
             if not select.select([self.fd], [], [], wait_s)[0]:
                 return False
-            time.sleep(LATE_READER_S)
+            if wait_s:
+                time.sleep(LATE_READER_S)
             try:
                 self._unread = os.read(self.fd, 65536)
             except OSError:
@@ -244,8 +249,8 @@ class PseudoTerminal:
         return self.raw.rfind(b"\x1b[?2026h") > self.raw.rfind(b"\x1b[?2026l")
 
     def settle(self, quiet_s: float = 0.25) -> "PseudoTerminal":
-        """Read until nothing comes for a while."""
-        while self.read(quiet_s):
+        """Read until nothing comes for a while and the program waits: it has taken all keys."""
+        while self.read(quiet_s) or cpu_times(self.pid) is None:
             pass
         return self
 

@@ -141,17 +141,21 @@ def test_a_resize_in_mid_reply_keeps_the_screen_whole_and_no_word_is_lost(
 ) -> None:
     seen: set[str] = set()
     with PseudoTerminal("slow", tmp_path) as tty:
-        tty.ask("100").until("word015")
+        tty.ask("100 20 50 70").until("word015")
         for n, (columns, rows) in enumerate(sizes):
             tty.pause()
             seen |= set(
                 re.findall(r"word\d{3}", "\n".join(tty.everything()))
             )  # a narrower emulator forgets the rest
-            tty.resize(columns, rows).until(
+            tty.resize(columns, rows)
+            (tmp_path / f"go{(20, 50)[n]}").touch()
+            tty.until(
                 lambda n=n: (
                     max(re.findall(r"word\d{3}", tty.text()), default="") >= f"word0{4 + 2 * n}5"
                 )
             )
+        for gate in ("go50", "go70"):
+            (tmp_path / gate).touch()
         tty.until("The end.").until("idle").settle()
         shown = tty.everything()
         seen |= set(re.findall(r"word\d{3}", "\n".join(shown)))
