@@ -96,10 +96,8 @@ def test_what_was_typed_before_the_first_frame_is_typed(
 
 
 def test_what_was_typed_before_a_list_to_choose_from_is_sent_nowhere(tmp_path: Path) -> None:
-    with PseudoTerminal("echo", tmp_path, CHOOSING="1") as tty:
-        tty.send("hello\r").until("which session?").until("› hello").send("\x1b").until(
-            "idle"
-        ).send("\x03")
+    with PseudoTerminal("echo", tmp_path, typed="hello\r", CHOOSING="1") as tty:
+        tty.until("which session?").until("› hello").send("\x1b").until("idle").send("\x03")
         assert tty.leave() == []
 
 
