@@ -1,9 +1,12 @@
 """Tell that all that a test has started sleeps, so that a wait ends when nothing can happen."""
 
 import os
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 LOOK_EVERY_S = 0.25
@@ -57,26 +60,30 @@ def cpu_times(root: int = 0) -> dict[int, int] | None:
 
 
 def _processes_of(me: int) -> Iterator[int]:
-    """Yield the processes that descend from `me`: also those whose parents have ended, which an
-    ancestor has then. (An ancestor also has other children of the test than `me`.)
+    """Yield the processes that descend from `me`. Those whose parents have ended cannot be told
+    from others that `adopter` has: all that began after `me` count.
     """
     parents, starts = {}, {}
     for pid in _numbers(PROC):
         fields = _fields(PROC / f"{pid}/stat")
         if fields:
             parents[pid], starts[pid] = int(fields[1]), int(fields[19])
-    above = {0}
-    parent = parents.get(parents.get(me, 0), 0)
-    while parent:
-        above.add(parent)
-        parent = parents.get(parent, 0)
     ours = {me}
     for pid in sorted(starts, key=lambda pid: (starts[pid], pid)):
-        left_behind = parents[pid] in above and starts[pid] >= starts.get(me, 0)
-        if pid not in above and (parents[pid] in ours or left_behind):
+        left_behind = parents[pid] == adopter() and starts[pid] > starts.get(me, 0)
+        if pid != me and (parents[pid] in ours or left_behind):
             ours.add(pid)
-            if pid != me:
-                yield pid
+            yield pid
+
+
+@cache
+def adopter() -> int:
+    """Return the process that becomes the parent of one whose parent ends."""
+    line = "sleep 60 > /dev/null 2>&1 & echo $!"
+    orphan = int(subprocess.run(["sh", "-c", line], stdout=subprocess.PIPE, check=True).stdout)
+    parent = _fields(PROC / f"{orphan}/stat")[1]
+    os.kill(orphan, signal.SIGKILL)
+    return int(parent)
 
 
 def _state_and_ticks(stat: Path) -> tuple[str, int]:

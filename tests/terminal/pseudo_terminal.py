@@ -100,6 +100,7 @@ class PseudoTerminal:
         self.raw = self._unread = b""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.code: int | None = None
+        self.late_s = LATE_READER_S
         env = {
             "TERM": "xterm-256color",
             "LANG": "C.UTF-8",
@@ -204,7 +205,7 @@ class PseudoTerminal:
             if not select.select([self.fd], [], [], wait_s)[0]:
                 return False
             if wait_s:
-                time.sleep(LATE_READER_S)
+                time.sleep(self.late_s)
             try:
                 self._unread = os.read(self.fd, 65536)
             except OSError:

@@ -42,7 +42,13 @@ def home(tmp_path: Path, *turns: dict[str, Any]) -> Path:
 
 
 def open_it(
-    project: Path, arguments: str = "", columns: int = 80, *, forks: bool = True, **adjusted: str
+    project: Path,
+    arguments: str = "",
+    columns: int = 80,
+    *,
+    forks: bool = True,
+    module: str = "longrein",
+    **adjusted: str,
 ) -> PseudoTerminal:
     """longrein without a sandbox, so that commands ask. `adjusted`: see `adjusted_longrein`."""
     root = project.parent
@@ -52,7 +58,7 @@ def open_it(
         "LONGREIN_SANDBOX_MODE": "off",
         "ARGS": arguments,
     }
-    module = "tests.terminal.adjusted_longrein" if adjusted else "longrein"
+    module = "tests.terminal.adjusted_longrein" if adjusted else module
     return PseudoTerminal("", project, columns, forks=forks, module=module, **environ, **adjusted)
 
 

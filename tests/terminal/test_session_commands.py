@@ -47,7 +47,7 @@ def test_commands_show_the_session(tmp_path: Path) -> None:
     in_git(project)
     (project / "AGENTS.md").write_text("Be kind.\n")
     with open_it(project, BYPASS + " --trust") as tty:
-        tty.resize(110, 60)
+        tty.resize(WIDE, 60)
         idle(
             tty.ask("/diff").until(
                 "this session changed no files with its tools; git, against the last commit"
