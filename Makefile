@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test test-all check format docs pictures demo bench load simulate kill soak rewind rot planted measures race trust fleet mutants structure clean library clients site release
+.PHONY: help test test-all check format docs pictures demo bench load late simulate kill soak rewind rot planted measures race trust fleet mutants structure clean library clients site release
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -37,6 +37,7 @@ test: .venv/ready  ## run every test function; of a dear one only the rows that 
 
 test-all: .venv/ready  ## run every case once, and write tests/costs.tsv
 	$(PYTEST) --write-costs
+	$(MAKE) late
 
 check: .venv/ready  ## check format, lint, types, layers, budget, and what only reads the source
 	$(PY) -m ruff format --check .
@@ -181,6 +182,14 @@ rewind: .venv/ready  ## rewind after commands of the agent and edits of the user
 load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and tasks, many writers of few files
 	$(PY) -m tests.load
 	$(PY) -m tests.load.rewind_campaign
+
+# Tests that look at a screen. A late reader sleeps most of the time, so that more workers than cores are quicker.
+SCREENS = $(shell grep -rl PseudoTerminal tests --include='test_*.py')
+
+late: .venv/ready  ## run tests of screens with a reader that comes late, and tests that show paths in short and long folders
+	LATE_READER_S=1.6 $(PY) -m pytest -n 12 --dist worksteal --sample $(SCREENS)
+	@top=$$(mktemp -d /tmp/XXXX) && trap 'rm -rf "$$top"' EXIT && for digits in 1 32 80; do \
+	$(PY) -m pytest -n 4 --dist worksteal --sample --basetemp "$$top/$$(printf "%0$${digits}d" 0)" $(SCREENS) tests/cli tests/headless || exit 1; done
 
 measures: .venv/ready  ## measure the context engine against its targets; SESSIONS=FOLDER takes recorded sessions, SAMPLE=N of them (4)
 	$(PY) -m benchmarks.context

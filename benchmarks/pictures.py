@@ -78,7 +78,7 @@ TURNS = (
 )
 
 
-def screen(folder: Path) -> PseudoTerminal:
+def screen(folder: Path, **environ: str) -> PseudoTerminal:
     """Return a terminal in which a session waits for the answer to an edit."""
     home = folder / "home"
     project, settings = home / "shop", home / ".config/longrein"
@@ -101,6 +101,7 @@ def screen(folder: Path) -> PseudoTerminal:
             ANTHROPIC_API_KEY="a-key",
             COLORTERM="truecolor",
             COLORFGBG="15;0",
+            **environ,
         )
         terminal.until("say something").send(f"{PROMPT}\r")
         terminal.until(terminal.keys_count)

@@ -76,6 +76,8 @@ def test_instruction_files_are_named_beside_the_environment(cli: CliHarness) -> 
     page = (cli.folder / "page.html").read_text()
     rows = re.findall(r'"kind":"prefix".*?"text":"(.*?)".*?"title":"(.*?)"', page)[1:]
     titles = [title for text, title in rows]
-    assert titles[:3] == ["environment", own, project]
+    assert titles[0] == "environment"
+    cut = [title.removesuffix("…") for title in titles[1:3]]  # a long path is cut
+    assert all(path.startswith(title) for path, title in zip((own, project), cut, strict=True))
     assert "Write plain English." in rows[1][0]
     assert "Run make test." in rows[2][0]

@@ -3,7 +3,6 @@ wire.
 """
 
 import importlib.util
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -86,9 +85,9 @@ def descendants(pid: int) -> list[str]:
     return [*children, *(one for child in children for one in descendants(int(child)))]
 
 
-def open_terminal(cli: CliHarness, arguments: str = "") -> PseudoTerminal:
+def open_terminal(cli: CliHarness, arguments: str = "", typed: str = "") -> PseudoTerminal:
     environ = {**cli.env, "ARGS": arguments}
-    return PseudoTerminal("", cli.project, columns=110, rows=40, **environ)
+    return PseudoTerminal("", cli.project, columns=110, rows=40, typed=typed, **environ)
 
 
 # --- the screen -----------------------------------------------------------------------------------
@@ -151,8 +150,7 @@ def test_what_was_typed_before_the_question_does_not_answer_it(
     cli: CliHarness, stranger: Path
 ) -> None:
     cli.plays(says("one"))
-    with open_terminal(cli) as tty:
-        os.write(tty.fd, b"y\r")
+    with open_terminal(cli, typed="y\r") as tty:
         tty.until("[y/n/q]").settle()
         assert not (cli.state / "trusted.json").exists()
         tty.send("q\r")

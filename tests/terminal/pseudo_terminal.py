@@ -21,13 +21,19 @@ from typing import Any
 import pyte
 
 from tests.support.forked import ForkedProcess, can_fork
-from tests.timeouts import HANG_S
+from tests.support.idle_watch import IdleWatch, cpu_times
+from tests.timeouts import HANG_S, source
+
+LATE_READER_S = float(os.environ.get("LATE_READER_S", "0"))
+"""Pause before a screen that has changed is read, which must change no verdict."""
 
 KEYBOARD = re.compile(r"\x1b\[(?:[?<>]\d*u|>4(?:;\d)?m)")
 """Requests for keyboard protocols, which pyte takes for others."""
 ROOT = Path(__file__).parent.parent.parent
 
 
+WIDE = 300
+"""Columns in which a row with a path of a test fits, whatever folder the tests run in."""
 FRAME_END = b"\x1b[?2026l"
 """End of synchronised output: what came before it is drawn at once."""
 ALTERNATE = 1049 << 5
@@ -73,7 +79,7 @@ class PseudoTerminal:
 
     The program is the turn NAME of `scripted_terminal.py`, `bash`, or for an empty name `module`.
     `ARGS` among `environ` are its arguments. `forks`: False for a new interpreter, whose imports
-    take time.
+    take time. `typed`: keys that are there before the program is.
     """
 
     def __init__(
@@ -85,6 +91,7 @@ class PseudoTerminal:
         *,
         forks: bool = True,
         module: str = "longrein",
+        typed: str = "",
         **environ: str,
     ) -> None:
         self.folder = folder
@@ -93,6 +100,7 @@ class PseudoTerminal:
         self.raw = self._unread = b""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.code: int | None = None
+        self.late_s = LATE_READER_S
         env = {
             "TERM": "xterm-256color",
             "LANG": "C.UTF-8",
@@ -108,6 +116,7 @@ class PseudoTerminal:
         env |= environ
         self.fd, terminal = os.openpty()
         self.size(columns, rows)
+        os.write(self.fd, typed.encode())
         self.process: subprocess.Popen[bytes]
         if forks and name != "bash" and can_fork(arguments, env):
             argv = [module, *arguments]
@@ -195,6 +204,8 @@ class PseudoTerminal:
         if not self._unread:
             if not select.select([self.fd], [], [], wait_s)[0]:
                 return False
+            if wait_s:
+                time.sleep(self.late_s)
             try:
                 self._unread = os.read(self.fd, 65536)
             except OSError:
@@ -209,14 +220,21 @@ class PseudoTerminal:
     def until(self, seen: str | Callable[[], Any], limit_s: float = HANG_S) -> "PseudoTerminal":
         """Read until `seen` stands on the screen (or is true)."""
         check = seen if callable(seen) else lambda: any(seen in row for row in self.lines())
-        end = time.monotonic() + limit_s
+        end, watch = time.monotonic() + limit_s, IdleWatch()
         while self.half_drawn or not check():
-            if time.monotonic() > end:
-                raise AssertionError(
-                    f"not seen within {limit_s} s: {seen!r}\n" + "\n".join(self.lines())
-                )
-            self.read(0.02)
+            self._expect_more(seen, end, watch)
         return self
+
+    def _expect_more(self, seen: str | Callable[[], Any], end: float, watch: IdleWatch) -> None:
+        """Read; fail after `end`, or if the program has nothing to do."""
+        if time.monotonic() > end:
+            why = "it takes too long"
+        elif not self.read(0.02) and watch.is_idle(len(self.raw)):
+            why = "the program sleeps"
+        else:
+            return
+        wanted = source(seen) if callable(seen) else repr(seen)
+        raise AssertionError(f"{why}, not seen: {wanted}\n" + "\n".join(self.lines()))
 
     def until_written(self, *parts: str, since: int = 0) -> "PseudoTerminal":
         """Read until the program has written each of `parts`, also what no screen shows.
@@ -232,23 +250,20 @@ class PseudoTerminal:
         return self.raw.rfind(b"\x1b[?2026h") > self.raw.rfind(b"\x1b[?2026l")
 
     def settle(self, quiet_s: float = 0.25) -> "PseudoTerminal":
-        """Read until nothing comes for a while."""
-        while self.read(quiet_s):
+        """Read until nothing comes for a while and the program waits: it has taken all keys."""
+        while self.read(quiet_s) or cpu_times(self.pid) is None:
             pass
         return self
 
     def wait_exit(self, limit_s: float = HANG_S) -> int:
         """Read until the program has ended; gives its exit code."""
-        end = time.monotonic() + limit_s
-        while True:
-            self.read(0.02)
+        end, watch = time.monotonic() + limit_s, IdleWatch()
+        while self.code is None:
+            self._expect_more("its end", end, watch)
             self.code = self.process.poll()
-            if self.code is not None:
-                while self.read(0.05):
-                    pass
-                return self.code
-            if time.monotonic() > end:
-                raise AssertionError("it did not end\n" + "\n".join(self.lines()))
+        while self.read(0.05):
+            pass
+        return self.code
 
     @property
     def peak_kb(self) -> int:

@@ -79,6 +79,11 @@ PREFIX = PrefixSet(
 Turn = Callable[["ScriptedSession", str], Awaitable[None]]
 
 
+async def endless() -> None:
+    """Wait until it is cancelled."""
+    await asyncio.Event().wait()
+
+
 class ScriptedSession:
     """A `SessionPort` whose turns are coroutines."""
 
@@ -175,7 +180,7 @@ class ScriptedSession:
         if command.startswith("sleep"):
             self.hear(Output(call, b"begun\n"))
             try:
-                await asyncio.sleep(100)
+                await endless()
             except asyncio.CancelledError:
                 status, output = "interrupted", "begun"
         self.append(Reminded("user_command", f"the user ran {command}", command, output))
@@ -265,16 +270,21 @@ class ScriptedSession:
         """Ask and stream `text`; gives the seq of the request, which is still open."""
         asked = self.ask()
         for at in range(0, len(text), step):
-            self.streamed += text[at : at + step]
-            self.hear(ReplyDelta(asked, [TextDelta(text[at : at + step])]))
+            self.stream_piece(asked, text[at : at + step])
             await asyncio.sleep(pause_s)
         return asked
 
+    def stream_piece(self, asked: int, text: str) -> None:
+        self.streamed += text
+        self.hear(ReplyDelta(asked, [TextDelta(text)]))
+
     async def say(self, text: str, **how: Any) -> None:
-        asked = await self.stream(text, **how)
-        self.append(
-            Replied(asked, (Text(text),), "end", Usage(1_000, 9_000, 0, 300), cost_usd=0.0123)
-        )
+        self.end_reply(await self.stream(text, **how))
+
+    def end_reply(self, asked: int) -> None:
+        """End the reply of what was streamed."""
+        usage = Usage(1_000, 9_000, 0, 300)
+        self.append(Replied(asked, (Text(self.streamed),), "end", usage, cost_usd=0.0123))
 
     async def call(self, name: str, arguments: dict[str, Any], text: str = "") -> str:
         """A reply with one call; gives its id."""
@@ -299,12 +309,8 @@ class ScriptedSession:
         )
         return answer
 
-    async def act(
-        self, call: str, name: str, status: str = "ok", text: str = "done", wait_s: float = 0.0
-    ) -> None:
-        self.append(ToolStarted(call, name))
-        await asyncio.sleep(wait_s)
-        self.append(ToolEnded(call, name, status, (Text(text),), round(wait_s * 1000)))
+    async def act(self, call: str, name: str, status: str = "ok", text: str = "done") -> None:
+        self.append(ToolStarted(call, name), ToolEnded(call, name, status, (Text(text),), 0))
 
     # --- Background tasks and subagents -----------------------------------------------------------
 

@@ -5,6 +5,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ from longrein.events import (
     Usage,
 )
 from longrein.frontends.terminal import run_terminal
+from tests.terminal.held_clock import held_clock
 from tests.terminal.opened_session import OpenedSession
-from tests.terminal.scripted_session import ScriptedSession
+from tests.terminal.scripted_session import ScriptedSession, endless
+from tests.timeouts import HANG_S
 
 MARKDOWN = """# 見出し: streaming
 
@@ -76,10 +79,19 @@ async def markdown(session: ScriptedSession, text: str) -> None:
 
 
 async def slow(session: ScriptedSession, text: str) -> None:
-    """Numbered words, as many as `text` says, ten a paragraph."""
-    many = int(text) if text.isdecimal() else 400
-    words = [f"word{n:03}" + ("\n\n" if n % 10 == 9 else " ") for n in range(many)]
-    await session.say("".join(words) + "\n\nThe end.\n", step=8, pause_s=0.01)
+    """Numbered words, ten a paragraph, as many as `text` says: `60`. Further numbers are words
+    that it waits before, until a file is there: `60 20` for `go20`.
+    """
+    many, *gates = map(int, text.split())
+    asked = session.ask()
+    for n in range(many):
+        while n in gates and not os.path.exists(f"go{n}"):  # noqa: ASYNC110 - a file tells
+            await asyncio.sleep(0.01)
+        session.stream_piece(asked, f"word{n:03}" + ("\n\n" if n % 10 == 9 else " "))
+        await asyncio.sleep(0.01)
+    session.stream_piece(asked, "\n\nThe end.\n")
+    session.end_reply(asked)
+    Path("streamed").touch()
 
 
 async def tools(session: ScriptedSession, text: str) -> None:
@@ -123,7 +135,8 @@ async def command(session: ScriptedSession, text: str) -> None:
         call, "Bash", "rm -rf build \\u202e", "no rule allows this command", "Bash(rm -rf build)"
     )
     if answer.verdict == "allow":
-        await session.act(call, "Bash", wait_s=30)
+        session.append(ToolStarted(call, "Bash"))
+        await endless()
     else:
         session.append(ToolEnded(call, "Bash", "denied", (Text(answer.message or "no"),)))
     await session.say(f"You said {answer.verdict}: {answer.message}\n")
@@ -147,7 +160,8 @@ async def three(session: ScriptedSession, text: str) -> None:
 
 async def hang(session: ScriptedSession, text: str) -> None:
     call = await session.call("Bash", {"command": "sleep 100"})
-    await session.act(call, "Bash", wait_s=100)
+    session.append(ToolStarted(call, "Bash"))
+    await endless()
 
 
 async def echo(session: ScriptedSession, text: str) -> None:
@@ -174,7 +188,7 @@ async def company(session: ScriptedSession, text: str) -> None:
         "two", Replied(2, (ToolCall("c2.0", "Bash", {"command": "rm -rf build"}),), "calls")
     )
     if text == "wait":
-        await asyncio.sleep(100)
+        await endless()
     answer = await session.child_permit("two", "c2.0", "Bash", "rm -rf build", "Bash(rm -rf build)")
     session.deliver_to("one")
     await until_drawn()
@@ -263,6 +277,8 @@ async def main(name: str, folder: str) -> int:
         opened,
         plain="plain" in sys.argv or environ["TERM"] == "dumb",
         choosing=bool(environ.get("CHOOSING")),
+        again_s=float(environ.get("AGAIN_S", HANG_S)),
+        mono_s=held_clock(Path("clock")) if environ.get("HELD_CLOCK") else time.monotonic,
     )
     Path(folder, "told.jsonl").write_bytes(
         b"".join(msgspec.json.encode(word) + b"\n" for word in session.told)

@@ -87,7 +87,7 @@ def test_I13_title_path_and_keys_are_visible_and_yes_covers_what_was_visible(
             tty.send("y").settle(0.2)
             assert answers(tmp_path) == [], "its last lines were not on the screen yet"
             page_through(tty)
-        tty.send("y").until("Mended.").until("idle")
+        tty.send("y").until(lambda: "Mended." in tty.text()).until("idle")
     assert [(one.verdict, one.scope) for one in answers(tmp_path)] == [("allow", "once")]
     assert "value_20 = 7 * 20" in (project / PATH).read_text()
 

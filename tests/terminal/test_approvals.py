@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.terminal.held_clock import set_clock
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_approval_sizes import page_through
 
@@ -113,9 +114,17 @@ def test_a_paste_answers_nothing(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_begun_as_a_question_comes_up_answers_nothing(tmp_path: Path) -> None:
-    with PseudoTerminal("command", tmp_path) as tty:
+    with PseudoTerminal("command", tmp_path, HELD_CLOCK="1") as tty:
         tty.ask("go").until("yes, once").send("n")  # it has hardly been seen
-        tty.until("› n").send("\x15").until(tty.keys_count)
+        tty.until("› n").send("\x15").until(lambda: "›" in tty.lines())
+        assert not tty.keys_count()
+        set_clock(tmp_path / "clock", 10)
+        tty.until(tty.keys_count).send("n").until("You said deny")
+
+
+def test_a_line_that_is_begun_below_a_question_answers_nothing(tmp_path: Path) -> None:
+    with PseudoTerminal("command", tmp_path) as tty:
+        tty.ask("go").until(tty.keys_count)
         for char in "hold on":
             tty.send(char)
         tty.until("› hold on").until("│ rm -rf build").send("\x15").until(tty.keys_count).send("y")

@@ -20,6 +20,15 @@ def start(project: Path, arguments: str = "") -> PseudoTerminal:
     return open_it(project, arguments, forks=False)
 
 
+def start_held(project: Path) -> PseudoTerminal:
+    """Start longrein, and wait for the row; it stands until `let_go`."""
+    return open_it(project, forks=False, module="tests.terminal.held_start").until(HINT)
+
+
+def let_go(project: Path) -> None:
+    (project / "go").touch()
+
+
 @pytest.mark.parametrize(
     ("words", "opens"),
     [
@@ -69,12 +78,14 @@ def test_text_and_enter_typed_before_the_screen_stands_are_sent(
 
 
 def test_the_row_shows_what_was_typed_and_gives_way_to_the_screen(tmp_path: Path) -> None:
-    with start(home(tmp_path, {"text": "Hello there.\n"})) as tty:
-        tty.until(HINT)
+    project = home(tmp_path, {"text": "Hello there.\n"})
+    with start_held(project) as tty:
         assert not termios.tcgetattr(tty.fd)[3] & (termios.ECHO | termios.ICANON), (
             "keys are taken one by one"
         )
-        tty.send("not yet\x1b[D\x1b[D").until("idle").until("› not yet")
+        tty.send("not yet\x1b[D\x1b[D")
+        let_go(project)
+        tty.until("idle").until("› not yet")
         assert HINT not in tty.text()
         assert tty.text().count("not yet") == 1
         tty.send("X\r").until("› not yXet").until("Hello there.").until("idle").send("\x04").exits(
@@ -83,8 +94,11 @@ def test_the_row_shows_what_was_typed_and_gives_way_to_the_screen(tmp_path: Path
 
 
 def test_a_paste_in_the_first_row_is_one_text(tmp_path: Path) -> None:
-    with start(home(tmp_path, {"text": "Hello there.\n"})) as tty:
-        tty.until(HINT).send("\x1b[200~one\r\rtwo\x1b[201~").until("idle").until("› one")
+    project = home(tmp_path, {"text": "Hello there.\n"})
+    with start_held(project) as tty:
+        tty.send("\x1b[200~one\r\rtwo\x1b[201~")
+        let_go(project)
+        tty.until("idle").until("› one")
         tty.until("  two").send("\x03").send("\x04").exits(0)
 
 
@@ -92,8 +106,8 @@ def test_a_paste_in_the_first_row_is_one_text(tmp_path: Path) -> None:
 def test_a_signal_at_the_start_restores_the_terminal(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    with start(home(tmp_path, {"text": "Hello there.\n"})) as tty:
-        tty.until(HINT)
+    project = home(tmp_path, {"text": "Hello there.\n"})
+    with start_held(project) as tty:
         os.kill(tty.pid, number)
         assert tty.wait_exit() in (-number, 128 + number)
         assert termios.tcgetattr(tty.fd) == tty.before
@@ -101,8 +115,9 @@ def test_a_signal_at_the_start_restores_the_terminal(
 
 
 def test_ctrl_c_at_the_start_ends_it(tmp_path: Path) -> None:
-    with start(home(tmp_path, {"text": "Hello there.\n"})) as tty:
-        tty.until(HINT).send("\x03")
+    project = home(tmp_path, {"text": "Hello there.\n"})
+    with start_held(project) as tty:
+        tty.send("\x03")
         assert tty.wait_exit() in (-signal.SIGINT, 130)
         assert termios.tcgetattr(tty.fd) == tty.before
 
@@ -124,7 +139,9 @@ def test_an_error_at_the_start_stands_where_the_row_stood(
 def test_a_question_of_trust_is_asked_without_the_row(tmp_path: Path) -> None:
     project = home(tmp_path, {"text": "Hello there.\n"})
     (project / "AGENTS.md").write_text("Be kind.\n")
-    with start(project) as tty:
-        tty.until(HINT).send("y\r").until("Trust this folder?")
+    with start_held(project) as tty:
+        tty.send("y\r")
+        let_go(project)
+        tty.until("Trust this folder?")
         assert "›" not in tty.text()
         tty.send("n\r").until("say something").until("idle").send("\x04").exits(0)

@@ -84,8 +84,7 @@ def test_a_paste_of_500_lines_is_one_mark_and_whole_when_sent(tmp_path: Path) ->
 def test_what_was_typed_before_the_first_frame_is_typed(
     tmp_path: Path, early: str, told: list[str], left: str
 ) -> None:
-    with PseudoTerminal("echo", tmp_path) as tty:
-        tty.send(early)
+    with PseudoTerminal("echo", tmp_path, typed=early) as tty:
         for text in told:
             tty.until(f"› {text}").until(f"You said {len(text)} characters in 1 lines.")
         if early.startswith("/"):
@@ -97,10 +96,8 @@ def test_what_was_typed_before_the_first_frame_is_typed(
 
 
 def test_what_was_typed_before_a_list_to_choose_from_is_sent_nowhere(tmp_path: Path) -> None:
-    with PseudoTerminal("echo", tmp_path, CHOOSING="1") as tty:
-        tty.send("hello\r").until("which session?").until("› hello").send("\x1b").until(
-            "idle"
-        ).send("\x03")
+    with PseudoTerminal("echo", tmp_path, typed="hello\r", CHOOSING="1") as tty:
+        tty.until("which session?").until("› hello").send("\x1b").until("idle").send("\x03")
         assert tty.leave() == []
 
 
@@ -148,7 +145,7 @@ def test_an_empty_line_says_nothing(tmp_path: Path) -> None:
 
 def test_E4_queue_steer_and_take_back_are_three_acts(tmp_path: Path) -> None:
     with PseudoTerminal("slow", tmp_path) as tty:
-        tty.ask("400").until("word00").until("Enter queues, Ctrl-S steers").send("2\r")
+        tty.ask("400 60").until("word00").until("Enter queues, Ctrl-S steers").send("2\r")
         tty.until("after this turn: 2").until("↑ takes the last one back").until("1 queued").send(
             "into it\x13"
         )
@@ -160,7 +157,7 @@ def test_E4_queue_steer_and_take_back_are_three_acts(tmp_path: Path) -> None:
         tty.send("\x15").until("Enter queues").send("\x1b")
         tty.until("interrupted  say").until("word001").until("The end.").until("idle")
         assert not any("after this turn" in row for row in tty.lines())
-        assert said(tty.leave()) == [("prompt", "400"), ("queued", "2"), ("steer", "into it")]
+        assert said(tty.leave()) == [("prompt", "400 60"), ("queued", "2"), ("steer", "into it")]
 
 
 def test_a_stop_key_loses_neither_a_draft_nor_what_is_queued(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from longrein.frontends.terminal.drafts import Draft, DraftFile
 from longrein.frontends.terminal.input_completion import ProjectHistory
 from longrein.frontends.terminal.input_shortcuts import HistorySearch, sent_messages
-from tests.terminal.pseudo_terminal import PseudoTerminal
+from tests.terminal.pseudo_terminal import WIDE, PseudoTerminal
 from tests.terminal.test_input import said
 
 UP, DOWN = "\x1b[A", "\x1b[B"
@@ -113,7 +113,9 @@ def test_an_editor_that_does_not_work_is_told_in_one_line(
 def test_what_happens_meanwhile_is_shown_after_the_editor(tmp_path: Path) -> None:
     editor = program(tmp_path / "editor", "echo IN-EDITOR; while [ ! -e go ]; do sleep 0.05; done")
     with PseudoTerminal("slow", tmp_path, EDITOR=editor) as tty:
-        tty.ask("60").until("word010").send("\x07").until("IN-EDITOR")
+        tty.ask("60 20").until("word010").send("\x07").until("IN-EDITOR")
+        (tmp_path / "go20").touch()
+        tty.until((tmp_path / "streamed").exists)
         (tmp_path / "go").touch()
         tty.until("The end.").until("idle")
         assert sum("word059" in row for row in tty.everything()) == 1
@@ -219,7 +221,7 @@ def test_a_command_of_the_user_runs_at_once_and_esc_stops_it(tmp_path: Path) -> 
 
 def test_a_note_is_added_to_the_file_that_is_chosen(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("# Rules\n\n- be kind")
-    with PseudoTerminal("echo", tmp_path, 160) as tty:
+    with PseudoTerminal("echo", tmp_path, WIDE) as tty:
         tty.ask("# use tabs").until("remember this in which file?").send("\r").until(
             "added to "
         ).until("use tabs;")

@@ -5,8 +5,11 @@ comes back.
 from pathlib import Path
 from typing import Any
 
+from longrein.events import TurnEnded
+from tests.terminal.held_clock import set_clock
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import home, open_it
+from tests.terminal.test_real_input import entries
 
 SEQ = {"calls": [{"name": "Bash", "arguments": {"command": "seq 300"}}]}
 EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
@@ -62,8 +65,9 @@ def test_I13_keys_sent_along_with_the_one_that_closes_a_page_are_kept(tmp_path: 
 def test_I13_show_opens_an_entry_and_what_happens_meanwhile_is_printed_after(
     tmp_path: Path,
 ) -> None:
-    slow = {"text": " ".join(f"word{n:03}" for n in range(40)) + "\n", "pace_s": 0.05}
-    with open_it(home(tmp_path, SEQ, {"text": "Done.\n"}, slow), BYPASS) as tty:
+    held = {"text": " ".join(f"word{n:03}" for n in range(40)) + "\n"}
+    project = home(tmp_path, SEQ, {"text": "Done.\n"}, held)
+    with open_it(project, BYPASS, HOLD_AFTER="word010") as tty:
         tty.ask("go").until("Done.").until("idle").ask("/show").until("open what?").until(
             "Bash  seq 300"
         )
@@ -78,7 +82,9 @@ def test_I13_show_opens_an_entry_and_what_happens_meanwhile_is_printed_after(
         tty.ask("/show r99999").until("There is no entry r99999").ask("/show what").until(
             "say which: /show r412"
         )
-        tty.ask("more").until("word003").send("\x0f").until("last results").settle(1.0)
+        tty.ask("more").until("word003").send("\x0f").until("last results")
+        (project / "go").touch()
+        tty.until(lambda: [type(one) for one in entries(project)].count(TurnEnded) == 2)
         tty.send("q").until("idle").until("word039")
         assert "".join(tty.text().split()).count("word001") == 1
 
@@ -172,17 +178,19 @@ def test_I13_a_question_that_comes_up_below_a_page_is_announced_and_not_answered
 ) -> None:
     look = {"calls": [{"name": "Read", "arguments": {"file_path": "calc.py"}}]}
     ask = {
-        "text": "word " * 40,
-        "pace_s": 0.1,
+        "text": "word " * 40 + "held",
         "calls": [{"name": "Bash", "arguments": {"command": "rm -rf build"}}],
     }
-    with open_it(home(tmp_path, look, ask, {"text": "Done.\n"})) as tty:
-        tty.ask("go").until("word").send("\x0f").until("last results").until(
-            "a question waits; q goes back to it"
-        )
+    project = home(tmp_path, look, ask, {"text": "Done.\n"})
+    with open_it(project, HELD_CLOCK="1", HOLD_AFTER="held") as tty:
+        tty.ask("go").until("held").send("\x0f").until("last results")
+        (project / "go").touch()
+        tty.until("a question waits; q goes back to it")
         tty.send("q").until("? Bash").send("y").until("› y").send("\x15").until(
-            tty.keys_count
-        ).send("n").until("Done.")
+            lambda: "›" in tty.lines()
+        )
+        set_clock(project / "clock", 10)
+        tty.until(tty.keys_count).send("n").until("Done.")
 
 
 def test_reads_and_searches_in_a_row_are_one_line_that_opens(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from longrein.store import Reader, list_sessions
 from tests.terminal.pseudo_terminal import PseudoTerminal
 
 WORDS = " ".join(f"word{n:03}" for n in range(400)) + "\n"
-LAST_WORD = "word399"
-SLOW: dict[str, Any] = {"text": WORDS, "pace_s": 0.02}
+LONG: dict[str, Any] = {"text": WORDS}
+"""A reply that `open_it(hold_after=WORD)` holds."""
 ASKED: dict[str, Any] = {
     "text": "I wait.\n",
     "calls": [{"name": "Bash", "arguments": {"command": "make it"}}],
@@ -41,21 +41,33 @@ def home(tmp_path: Path, *turns: dict[str, Any]) -> Path:
     return project
 
 
-def open_it(project: Path, arguments: str = "", *, forks: bool = True) -> PseudoTerminal:
+def open_it(
+    project: Path,
+    arguments: str = "",
+    columns: int = 80,
+    *,
+    forks: bool = True,
+    module: str = "longrein",
+    **adjusted: str,
+) -> PseudoTerminal:
+    """longrein without a sandbox, so that commands ask. `adjusted`: see `adjusted_longrein`."""
     root = project.parent
-    places = {"HOME": str(root / "home"), "LONGREIN_STATE_DIR": str(root / "state")}
-    return PseudoTerminal(
-        "", project, forks=forks, **places, LONGREIN_SANDBOX_MODE="off", ARGS=arguments
-    )  # so that commands ask
+    environ = {
+        "HOME": str(root / "home"),
+        "LONGREIN_STATE_DIR": str(root / "state"),
+        "LONGREIN_SANDBOX_MODE": "off",
+        "ARGS": arguments,
+    }
+    module = "tests.terminal.adjusted_longrein" if adjusted else module
+    return PseudoTerminal("", project, columns, forks=forks, module=module, **environ, **adjusted)
 
 
 def test_leaving_in_mid_reply_is_at_once_and_the_turn_can_be_gone_on_with(tmp_path: Path) -> None:
-    project = home(tmp_path, SLOW)
-    with open_it(project) as tty:
+    project = home(tmp_path, LONG)
+    with open_it(project, HOLD_AFTER="word050") as tty:
         tty.ask("go").until("word030").send("\x04").exits(0)
-        assert not any(LAST_WORD in row for row in tty.everything()), "it was cut, not waited for"
         assert any("is kept; `longrein -c` goes on with it" in row for row in tty.lines())
-    with open_it(project, "-c") as tty:
+    with open_it(project, "-c", HOLD_AFTER="word050") as tty:
         tty.until("the last turn was cut off  Enter goes on with it").until("say something").until(
             "idle"
         )
@@ -91,12 +103,12 @@ def test_a_turn_that_waits_for_an_answer_is_not_called_cut(tmp_path: Path, how: 
 
 @pytest.mark.parametrize(
     ("turn", "seen", "number", "code"),
-    [(SLOW, "word030", signal.SIGTERM, 143), (ASKED, "yes, once", signal.SIGHUP, 129)],
+    [(LONG, "word030", signal.SIGTERM, 143), (ASKED, "yes, once", signal.SIGHUP, 129)],
 )
 def test_a_signal_ends_a_real_session(
     tmp_path: Path, turn: dict[str, Any], seen: str, number: signal.Signals, code: int
 ) -> None:
-    with open_it(home(tmp_path, turn)) as tty:
+    with open_it(home(tmp_path, turn), HOLD_AFTER="word050") as tty:
         tty.ask("go").until(seen)
         os.kill(tty.pid, number)
         tty.exits(code)
@@ -219,7 +231,8 @@ def test_each_command_that_changes_the_session_says_what_came_of_it(
 def test_lines_typed_before_the_first_frame_come_after_the_prompt_and_one_by_one(
     tmp_path: Path, argument: str, early: str
 ) -> None:
-    with open_it(home(tmp_path, SLOW, {"text": "Hello second.\n"}), argument) as tty:
+    project = home(tmp_path, LONG, {"text": "Hello second.\n"})
+    with open_it(project, argument, HOLD_AFTER="word050") as tty:
         tty.send(early).until("› first").until("after this turn: second").until("word010").send(
             "\x1b"
         )

@@ -115,7 +115,7 @@ def test_a_long_reply_is_whole_and_held_in_little_memory(tmp_path: Path) -> None
     with PseudoTerminal("flood", tmp_path) as tty:
         tty.until("say something")
         started_kb = tty.peak_kb
-        tty.stream = _Deaf()  # the emulator is slower than the program
+        tty.stream, tty.late_s = _Deaf(), 0.0  # the emulator is slower than the program
         before = len(tty.raw)
         tty.send("go\r").until(lambda: b"cache 90%" in tty.raw[before:])
         assert tty.peak_kb - started_kb <= 16_000, "6,500 on 64 bits"
@@ -141,17 +141,21 @@ def test_a_resize_in_mid_reply_keeps_the_screen_whole_and_no_word_is_lost(
 ) -> None:
     seen: set[str] = set()
     with PseudoTerminal("slow", tmp_path) as tty:
-        tty.ask("100").until("word015")
+        tty.ask("100 20 50 70").until("word015")
         for n, (columns, rows) in enumerate(sizes):
             tty.pause()
             seen |= set(
                 re.findall(r"word\d{3}", "\n".join(tty.everything()))
             )  # a narrower emulator forgets the rest
-            tty.resize(columns, rows).until(
+            tty.resize(columns, rows)
+            (tmp_path / f"go{(20, 50)[n]}").touch()
+            tty.until(
                 lambda n=n: (
                     max(re.findall(r"word\d{3}", tty.text()), default="") >= f"word0{4 + 2 * n}5"
                 )
             )
+        for gate in ("go50", "go70"):
+            (tmp_path / gate).touch()
         tty.until("The end.").until("idle").settle()
         shown = tty.everything()
         seen |= set(re.findall(r"word\d{3}", "\n".join(shown)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from longrein.events import TitleSet, UserSpoke, text_of
 from longrein.store import Reader, list_sessions
-from tests.terminal.pseudo_terminal import PseudoTerminal
+from tests.terminal.pseudo_terminal import WIDE, PseudoTerminal
 from tests.terminal.test_real import home, open_it
 
 EDIT: dict[str, Any] = {
@@ -47,7 +47,7 @@ def test_commands_show_the_session(tmp_path: Path) -> None:
     in_git(project)
     (project / "AGENTS.md").write_text("Be kind.\n")
     with open_it(project, BYPASS + " --trust") as tty:
-        tty.resize(110, 60)
+        tty.resize(WIDE, 60)
         idle(
             tty.ask("/diff").until(
                 "this session changed no files with its tools; git, against the last commit"
@@ -88,7 +88,7 @@ def test_a_title_is_given_kept_and_listed(tmp_path: Path) -> None:
 
 def test_export_copy_and_fork(tmp_path: Path) -> None:
     project = home(tmp_path, DONE, MORE)
-    with open_it(project) as tty:
+    with open_it(project, columns=WIDE) as tty:
         idle(tty.ask("/export").until("nothing was said yet, so there is nothing to export"))
         idle(tty.ask("/fork").until("nothing was said yet, so there is nothing to fork"))
         idle(tty.ask("/copy").until("there is no answer to copy yet"))
@@ -141,7 +141,7 @@ def test_init_and_review_are_prompts_shown_as_typed(tmp_path: Path) -> None:
 def test_a_folder_is_added_and_the_session_goes_on(tmp_path: Path) -> None:
     project, other = home(tmp_path, DONE, DONE), tmp_path / "other"
     other.mkdir()
-    with open_it(project) as tty:
+    with open_it(project, columns=WIDE) as tty:
         idle(tty.ask("mend it").until("It adds now."))
         idle(tty.ask("/add-dir nowhere").until("nowhere is not a folder"))
         idle(tty.ask(f"/add-dir {other}").until("── session"))
@@ -245,8 +245,8 @@ def test_a_session_that_is_open_elsewhere_is_watched_or_copied(tmp_path: Path) -
 
 
 def test_shift_tab_while_a_reply_comes_goes_on_and_shows_what_comes(tmp_path: Path) -> None:
-    project = home(tmp_path, {"text": "word " * 400, "pace_s": 0.02})
-    with open_it(project) as tty:
+    project = home(tmp_path, {"text": "word " * 40 + "held " + "word " * 40})
+    with open_it(project, HOLD_AFTER="held") as tty:
         tty.until("say something").ask("go").until("word word")
         tty.send("\x1b[Z\x1b[Z").until("default → plan").send("\x1b").until("· plan")
         assert not any("mode: " in row for row in tty.everything())

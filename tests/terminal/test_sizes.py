@@ -59,11 +59,12 @@ def test_the_start(tmp_path: Path, columns: int, rows: int) -> None:
 @at_every_size
 def test_a_streaming_answer(tmp_path: Path, columns: int, rows: int) -> None:
     with PseudoTerminal("slow", tmp_path, columns, rows) as tty:
-        tty.until("say something").send("60\r").until(lambda: "word020" in tty.text())
+        tty.until("say something").send("60 30\r").until(lambda: "word020" in tty.text())
         tty.until("running")
         assert any(re.search(r"word\d", row) for row in tty.lines()), (
             "the answer is seen while it comes"
         )
+        (tmp_path / "go30").touch()
         tty.until(lambda: "The end." in tty.text()).until("idle")
         check(tty)
         words = re.findall(r"word\d{3}", tty.text())
@@ -115,11 +116,12 @@ def test_500_resizes_lose_no_word_and_leave_no_stale_row(tmp_path: Path) -> None
     """
     sizes = [(40 + 7 * n % 90, 10 + 5 * n % 30) for n in range(500)]
     with PseudoTerminal("slow", tmp_path, 130, 40) as tty:
-        tty.until("say something").send("150\r").until("word005")
+        tty.until("say something").send("150 140\r").until("word005")
         for columns, rows in sizes:
             tty.size(columns, rows)
             tty.read(0)
         tty.resize(130, 40)
+        (tmp_path / "go140").touch()
         seen = set(re.findall(rb"word\d{3}", tty.raw))
         tty.until(lambda: "The end." in tty.text()).until("idle").settle()
         seen |= set(re.findall(rb"word\d{3}", tty.raw))

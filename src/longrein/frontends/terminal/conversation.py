@@ -85,6 +85,8 @@ class Conversation:
 
     screen: Screen
     """Set once, before anything is shown."""
+    again_s = AGAIN_S
+    """Seconds in which a second Ctrl-C or Esc counts, when no other key comes between."""
 
     def __init__(
         self,
@@ -365,10 +367,10 @@ class Conversation:
         self.last_key_s = -DRAFT_QUIET_S
 
     def warn(self, text: str) -> None:
-        """Show `text` above the input until the next key, at most `AGAIN_S` seconds."""
+        """Show `text` above the input until the next key, at most `again_s` seconds."""
         self.flash = text
         self.request_redraw()
-        asyncio.get_running_loop().call_later(AGAIN_S, self._clear_flash, text)
+        asyncio.get_running_loop().call_later(self.again_s, self._clear_flash, text)
 
     def _clear_flash(self, text: str) -> None:
         if self.flash == text:

@@ -27,7 +27,7 @@ from longrein.frontends.loop_streams import cancel_all, signal_handlers
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.command_types import Outcome
-from longrein.frontends.terminal.conversation import Conversation
+from longrein.frontends.terminal.conversation import AGAIN_S, Conversation
 from longrein.frontends.terminal.drafts import restore_draft
 from longrein.frontends.terminal.key_handlers import (
     bind_keys,
@@ -56,14 +56,16 @@ async def run_terminal(
     prompt: str = "",
     choosing: bool = False,
     mono_s: Callable[[], float] = time.monotonic,
+    again_s: float = AGAIN_S,
 ) -> Outcome:
     """Run the terminal until the user leaves. The session must be open and not running; it is
     closed here.
 
     `prompt` is sent at once; `choosing` opens the list of sessions first. With `plain`,
     or when stdin or stdout is not a terminal, or the encoding is not UTF-8, the plain terminal is
-    used. The terminal settings are always restored. SIGTERM and SIGHUP give the exit code 128 +
-    their number. Raises `LongreinError` (such as `StoreFull`) after that. Needs the main thread.
+    used. A second Ctrl-C within `again_s` seconds leaves. The terminal settings are always
+    restored. SIGTERM and SIGHUP give the exit code 128 + their number. Raises `LongreinError`
+    (such as `StoreFull`) after that. Needs the main thread.
     """
     context = opened.app.context
     os.makedirs(os.path.dirname(opened.app.kept_file("history")), mode=0o700, exist_ok=True)
@@ -80,7 +82,7 @@ async def run_terminal(
         try:
             if plain or not _can_redraw():
                 return await run_plain(opened, prompt=prompt, choosing=choosing, mono_s=mono_s)
-            conversation = _open_screen(opened, mono_s)
+            conversation = _open_screen(opened, mono_s, again_s)
             return await _run_screen(conversation, prompt, before, typed, choosing=choosing)
         finally:
             await opened.session.close()
@@ -91,8 +93,9 @@ def _can_redraw() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and encoding == "utf8"
 
 
-def _open_screen(opened: AppSession, mono_s: Callable[[], float]) -> Conversation:
+def _open_screen(opened: AppSession, mono_s: Callable[[], float], again_s: float) -> Conversation:
     conversation = Conversation(opened, mono_s)
+    conversation.again_s = again_s
     output = TerminalOutput(sys.stdout, _size, enable_cpr=False)
     content = ScreenContent(
         conversation.prompt,

@@ -1,0 +1,38 @@
+"""`longrein` that waits for a test where it would wait for the clock, as variables say.
+
+`HOLD_AFTER`: the scripted model stops after the piece of a reply with this word, until the file
+`go` is in the project. `HELD_CLOCK`: the time of the screen stands in the file `clock`, in seconds.
+`SILENT_S`: seconds until the screen tells of a silent provider.
+"""
+
+import asyncio
+import os
+import runpy
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from longrein.frontends.terminal import live_area, run_terminal
+from longrein.models.scripted import ScriptedModel
+from tests.terminal.held_clock import held_clock
+
+stream = ScriptedModel.stream
+HOLD_AFTER = os.environ.get("HOLD_AFTER", "")
+
+
+async def held_stream(self: ScriptedModel, request: Any) -> AsyncIterator[Any]:
+    async for deltas in stream(self, request):
+        yield deltas
+        while any(HOLD_AFTER in getattr(one, "text", "") for one in deltas):
+            if os.path.exists("go"):
+                break
+            await asyncio.sleep(0.01)
+
+
+if HOLD_AFTER:
+    ScriptedModel.stream = held_stream  # type: ignore[method-assign]
+if "HELD_CLOCK" in os.environ:
+    run_terminal.__kwdefaults__["mono_s"] = held_clock(Path("clock"))
+if "SILENT_S" in os.environ:
+    live_area.SILENT_S = float(os.environ["SILENT_S"])
+runpy.run_module("longrein", run_name="__main__", alter_sys=True)
