@@ -168,7 +168,7 @@ async def test_R086_outside_a_repository_it_is_an_error_code(harness: CommandHar
 async def test_the_environment_cannot_point_git_elsewhere(
     harness: CommandHarness, hostile: Path
 ) -> None:
-    harness.workspace._environment["GIT_DIR"] = "/nowhere"
+    harness.reopen(GIT_DIR="/nowhere")
     assert (await run_git(harness.workspace, ["rev-parse", "--show-toplevel"], str(hostile)))[
         1
     ] == f"{hostile}\n".encode()

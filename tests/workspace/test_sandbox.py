@@ -599,10 +599,6 @@ def test_a_sandbox_that_has_stopped_to_work_runs_no_command(
             PermissionError, match=r"worked at the last start.*start longrein again"
         ):
             believed.confirm()
-    confined = Confined(tmp_path)
-    confined.sandbox._trial = believed
-    with pytest.raises(PermissionError, match="worked at the last start"):
-        confined.sandbox.confine([str(confined.root)], str(confined.root), [])
     assert not os.path.exists(fake.kept)
     assert fake.trial().rung.name == "none"
 

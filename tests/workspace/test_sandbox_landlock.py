@@ -240,7 +240,6 @@ def test_rules_of_a_policy(
 ) -> None:
     names = {"project": str(outside.project), "home": str(outside.home)}
     policy = policy_for(outside, hidden=tuple(one.format(**names) for one in hidden))
-    landlock._hidden_files.clear()
     assert landlock.rules_of(policy).get(path.format(**names), 0) == rights
     assert landlock_process.read_plan(landlock.plan_of(policy))[0] == landlock.rules_of(policy)
 
@@ -401,35 +400,7 @@ def test_rules_of_what_a_policy_names(
         return value.format(**names) if isinstance(value, str) else value
 
     given = {"hidden": (), **{name: filled(value) for name, value in options.items()}}
-    landlock._hidden_files.clear()
     assert landlock.rules_of(policy_for(outside, **given)).get(path.format(**names), 0) == rights
-
-
-def test_a_folder_with_very_many_files_beside_a_hidden_one_is_opened_in_part(
-    outside: Outside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(20):
-        (outside.project / f"f{number}").touch()
-    monkeypatch.setattr(landlock, "RULES_MAX", 9)
-    rules: dict[str, int] = {}
-    hidden = str(outside.project / ".env")
-    landlock._allow(rules, str(outside.project), landlock.READ, 0, {hidden})
-    assert len(rules) == 9
-    assert hidden not in rules
-
-
-@pytest.mark.parametrize(("most", "is_remembered"), [(1, False), (2, True)])
-def test_files_of_few_hidden_folders_are_remembered(
-    outside: Outside, monkeypatch: pytest.MonkeyPatch, most: int, is_remembered: bool
-) -> None:
-    monkeypatch.setattr(landlock, "HIDDEN_FILES_MAX", most)
-    landlock._hidden_files.clear()
-    private = outside.project / "private"
-    landlock.rules_of(policy_for(outside, hidden=(str(private),)))
-    moved = outside.project / "moved"
-    (private / "secret").rename(moved)
-    rules = landlock.rules_of(policy_for(outside, hidden=()))
-    assert (str(moved) not in rules and str(outside.project) in rules) is is_remembered
 
 
 @pytest.mark.parametrize(

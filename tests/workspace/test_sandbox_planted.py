@@ -7,7 +7,6 @@ come into being in the project.
 
 import asyncio
 import ctypes
-import itertools
 import json
 import os
 import shutil
@@ -340,8 +339,7 @@ def test_what_the_user_makes_outside_the_project_stays(uid: int) -> None:
         (project.root / ".git/objects").mkdir(parents=True)
         hooks = project.base / "hooks"
         (project.root / ".git/config").write_text(f"path = ../settings\nhooksPath = {hooks}")
-        for opens in (0, openat.WALKS + 1):
-            openat._opens = itertools.count(opens)
+        for _ in range(openat.WALKS):  # the first opens of a process take another way
             project.sandbox.begin([str(project.root)], others_run=True)
         hooks.mkdir()
         return project.sandbox.missing.end()

@@ -222,7 +222,7 @@ async def test_the_search_in_python_runs_nothing_of_the_folder(
         (harness.folder / name).write_text(f"open({str(harness.folder / 'tripped')!r}, 'w')\n")
     monkeypatch.setattr(search_module, "_rg", lambda workspace: "")
     monkeypatch.chdir(harness.folder)
-    harness.workspace._environment["PYTHONPATH"] = str(harness.folder)
+    harness.reopen(PYTHONPATH=str(harness.folder))
     assert len((await glob(harness.workspace, "*.py", str(harness.folder))).paths) == 4
     assert not (harness.folder / "tripped").exists()
 
@@ -233,8 +233,7 @@ async def test_an_rg_of_the_repository_or_its_settings_are_never_used(
     (tree / "rg").write_text(f"#!/bin/sh\ntouch {tree}/tripped\n")
     (tree / "rg").chmod(0o755)
     (tree / "ripgreprc").write_text("--pre=./rg\n")
-    harness.workspace._environment["PATH"] = f"{tree}:{os.environ['PATH']}"
-    harness.workspace._environment["RIPGREP_CONFIG_PATH"] = str(tree / "ripgreprc")
+    harness.reopen(PATH=f"{tree}:{os.environ['PATH']}", RIPGREP_CONFIG_PATH=str(tree / "ripgreprc"))
     assert (await grep(harness.workspace, Query(str(tree), "import os"))).paths
     assert not (tree / "tripped").exists()
 

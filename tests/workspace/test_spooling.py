@@ -141,7 +141,6 @@ def test_a_full_disk_leaves_a_gap_and_what_comes_after_it_is_kept(tmp_path: Path
     output.release()
     (tmp_path / "b1.out").rename(tmp_path / "aside")
     (tmp_path / "b1.out").symlink_to("/dev/full")
-    output._room = 0
     output.write(b"lost ")
     (tmp_path / "b1.out").unlink()
     (tmp_path / "aside").rename(tmp_path / "b1.out")

@@ -39,7 +39,7 @@ from longrein.workspace.supervisor.process_tree import (
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
 from longrein.workspace.supervisor.task_processes import Tasks
 from tests.timeouts import HANG_S, growing_limits
-from tests.workspace.conftest import supervised, tagged
+from tests.workspace.conftest import connection_of, supervised, tagged
 
 pytestmark = pytest.mark.anyio
 SECRET = "correct-horse-battery"
@@ -504,8 +504,7 @@ async def test_what_a_dead_longrein_had_in_the_foreground_ends_also_when_another
     await harness.keep("b1", "sleep 99")
     started = await harness.start("trap '' TERM; sleep 98 & sleep 98")
     first = harness.spawner
-    assert first._connection is not None
-    first._connection.close()  # as its death does: without a word
+    connection_of(first).close()  # as its death does: without a word
     await harness.reopen().adopt()
     going = await harness.start("sleep 97")
     await harness.until(lambda: not alive(started.pid))
@@ -525,7 +524,7 @@ async def test_a_daemon_that_a_dead_longrein_had_left_ends_and_one_of_the_next_s
         return int((harness.folder / "pid").read_text())
 
     old = await daemon()
-    first._connection.close()  # type: ignore[union-attr]  # as its death does: without a word
+    connection_of(first).close()  # as its death does: without a word
     await harness.reopen().adopt()
     new = await daemon()
     await harness.until(lambda: not alive(old))
@@ -663,7 +662,7 @@ def shorten_limits(patch: pytest.MonkeyPatch) -> None:
 
 
 def supervisor_of(harness: SupervisorHarness) -> int:
-    return int(harness.spawner._connection.owner[1:].partition(".")[0])  # type: ignore[union-attr]
+    return int(connection_of(harness.spawner).owner[1:].partition(".")[0])
 
 
 def is_stopped(pid: int) -> bool:
@@ -722,7 +721,7 @@ async def test_a_supervisor_that_was_stopped_when_its_longrein_died_is_woken_by_
     await harness.start("setsid sleep 99 & sleep 98")
     supervisor = supervisor_of(harness)
     frozen()
-    harness.spawner._connection.close()  # type: ignore[union-attr]  # as the death of longrein does
+    connection_of(harness.spawner).close()  # as the death of longrein does
     await harness.until(lambda: is_stopped(supervisor))
     end_orphans(lambda _: True)
     assert is_stopped(supervisor), "somebody has the session open: it is left alone"
@@ -761,7 +760,7 @@ async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
     assert kept is not None
     assert others == [kept.pid], "what it was not about goes on"
     wake(harness)
-    await harness.until(lambda: not harness.spawner._connection.unresponsive)  # type: ignore[union-attr]
+    await harness.until(lambda: not connection_of(harness.spawner).unresponsive)
     assert (await harness.start("true")).pid > 0, "and it serves again when it wakes up"
 
 
@@ -791,7 +790,7 @@ async def test_what_a_stopped_supervisor_did_not_start_is_run_once_without_it(
         "the supervisor of processes does not answer: commands run without it, and cannot go on"
     )
     wake(harness)
-    await harness.until(lambda: not harness.spawner._connection.unresponsive)  # type: ignore[union-attr]
+    await harness.until(lambda: not connection_of(harness.spawner).unresponsive)
     assert (await harness.keep("b1", "sleep 99")).state == "running"
     assert (harness.folder / "runs").read_text() == "ran\nran\n"
 
