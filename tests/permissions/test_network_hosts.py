@@ -164,7 +164,7 @@ def test_entries_that_cover_nothing_are_a_problem(entry: str, good: bool) -> Non
     assert (entry_problem(entry) == "") is good
 
 
-def test_an_address_is_public_if_the_whole_internet_reaches_it() -> None:
+def test_s063_an_address_is_public_if_the_whole_internet_reaches_it() -> None:
     public = """
         1.1.1.1 8.8.8.8 2606:4700::1111 ::ffff:1.1.1.1 64:ff9b::101:101
     """
@@ -172,6 +172,9 @@ def test_an_address_is_public_if_the_whole_internet_reaches_it() -> None:
         10.0.0.1 127.0.0.1 169.254.169.254 192.168.0.1 0.0.0.0 224.0.0.1 239.1.1.1 255.255.255.255
         240.0.0.1 ::1 :: fe80::1 fec0::1 fc00::1 ff02::1 ff0e::1 ::ffff:10.0.0.1 64:ff9b::a00:1
         64:ff9b:1::101:101 2002:101:101:: 2001:0:101:101:: fe80::1%eth0 2606:4700::1111%1 x 1.1.1
+        172.16.0.1 100.64.0.1 100.127.255.255 192.0.0.1 192.0.2.1 198.18.0.1 fd00:ec2::254
+        2001:db8::1 ::ffff:127.0.0.1 ::ffff:169.254.169.254 ::127.0.0.1 64:ff9b::a9fe:a9fe
+        2002:7f00:1:: 2002:a00:1:: 2001:0:4136:e378:8000:63bf:3fff:fdd2
     """
     for addresses, expected in ((public, True), (private, False)):
         for address in addresses.split():
@@ -202,9 +205,14 @@ def test_a_host_has_one_way_to_be_written() -> None:
         (f"{label}.{label}.{label}.{'a' * 62}", ""),
         ("-a", ""),
         ("a-", ""),
-        ("", ""),
+        ("a_b.example.com", "a_b.example.com"),
+        ("xn--bcher-kva.example", "xn--bcher-kva.example"),
     ):
         assert read(written) == host, written
+    odd = r". .. a..b example.com.. a/b a@b 2130706433 0177.0.0.1 0x7f000001 1.2.3 256.1.1.1"
+    odd += r" 1.2.3.4.5 a.1 [example.com] bücher.example %31.example localhost\ * *.example.com"
+    for written in (*odd.split(), "", "a b", "a\0.example", "a\n", "\u2488example"):
+        assert read(written) == "", written
 
 
 ENTRY_ROWS = """
