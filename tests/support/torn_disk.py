@@ -48,11 +48,12 @@ def hold(law: str, fine: object, what: object = "") -> None:
         raise Broken(f"{law}: {what}")
 
 
-def close_files_below(folder: str) -> None:
-    """Close what this process still has open below a folder."""
+def close_logs_below(folder: str) -> None:
+    """Close the write-ahead logs below a folder that this process still has open."""
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
-            if os.readlink(f"/proc/self/fd/{name}").startswith(f"{folder}/"):
+            path = os.readlink(f"/proc/self/fd/{name}")
+            if path.startswith(f"{folder}/") and path.endswith("-wal"):
                 os.close(int(name))
 
 
@@ -382,7 +383,7 @@ class TornDisk(model.MemoryDisk):
             log.abandon()
         if writer is not None and writer.database is not None and not writer.closed.done():
             writer.database.connection.close()
-            close_files_below(self.folder.name)
+            close_logs_below(str(self.state))
 
     def _copy(self, source: Path, target: Path, *, power: bool) -> None:
         """Copy what a crash leaves."""

@@ -7,29 +7,18 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from longrein.workspace import shadow_repository
-from longrein.workspace.folder_stamps import SETTLED_NS, FolderStamps
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.sandbox.bubblewrap import existing_paths, mounts_of
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.protected import (
     GIT_FILE_BYTES_MAX,
-    Listing,
     is_plain_repository,
-    protected_paths,
     writable_exceptions,
 )
 from longrein.workspace.sandbox.tool_caches import cache_folder
-from longrein.workspace.supervisor.mount_process import (
-    CLOSED,
-    EMPTY,
-    IMAGE,
-    READ,
-    WRITE,
-)
 from longrein.workspace.tree_records import CheckpointError
 
 CORE = "[core]\n\tbare = false\n"
@@ -92,82 +81,6 @@ def test_the_cache_of_a_project_lies_where_the_user_may_write(
     assert asked == [(str(tmp_path), os.W_OK)]
 
 
-def test_stamps_are_trusted_once_they_are_settled(tmp_path: Path) -> None:
-    stamps = FolderStamps(str(tmp_path))
-    settled = tmp_path.stat().st_ctime_ns + SETTLED_NS
-    assert [stamps.look(now) for now in (settled, settled)] == [True, True]
-    assert [stamps.look(now) for now in (settled + 1, settled + 1)] == [True, False]
-    before = tmp_path.stat()
-    while tmp_path.stat().st_ctime_ns == before.st_ctime_ns:
-        (tmp_path / "new").write_text("")
-        (tmp_path / "new").unlink()
-        os.utime(tmp_path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert tmp_path.stat().st_mtime_ns == before.st_mtime_ns
-    later = settled + 10**12
-    assert [stamps.look(later), stamps.look(later)] == [True, False]
-    stamps.complete = False
-    assert stamps.look(later)
-
-
-@pytest.mark.parametrize(
-    ("mode", "readable", "closed"),
-    [(0o700, False, ["x"]), (0o700, True, []), (0o755, False, []), (0o754, False, ["x"])],
-)
-def test_folders_that_cannot_be_read_are_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, readable: bool, closed: list[str]
-) -> None:
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x").chmod(mode)
-    tmp_path.chmod(0o755)
-    monkeypatch.setattr(os, "access", lambda *_: readable)
-    stamps = FolderStamps(str(tmp_path))
-    stamps.add(["x/a"])
-    settled = (tmp_path / "x").stat().st_ctime_ns + 2 * SETTLED_NS
-    assert stamps.look(settled)
-    assert stamps.closed == closed
-    assert not stamps.look(settled)
-    (tmp_path / "x").rmdir()
-    assert stamps.look(settled)
-    assert stamps.closed == []
-
-
-@pytest.mark.parametrize(
-    ("files", "looked_for"),
-    [
-        ("", "all"),  # a folder that cannot be read looks the same
-        ("src setup.py", ""),
-        ("src .envrc .github", ".envrc .github/actions .github/skills .github/workflows"),
-        ("src .Envrc", ".envrc"),  # where case does not count, this is one file
-        ("src .github/workflows", ".github/actions .github/skills .github/workflows"),
-        ("src .ENVRC/x a.code-workspace", ".envrc a.code-workspace"),
-        ("src .env\N{LATIN SMALL LETTER LONG S}", "all"),  # nor is this
-        ("src .env\N{ZERO WIDTH SPACE}rc", "all"),
-        ("src sub/.envrc", ""),
-    ],
-)
-def test_one_reading_of_a_root_tells_which_protected_paths_are_missing(
-    tmp_path: Path, files: str, looked_for: str
-) -> None:
-    for name in files.split():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    listing = Listing()
-    paths, outside = protected_paths(str(tmp_path), listing), [f"{tmp_path}/.git/config", "/.envrc"]
-    wanted = paths if looked_for == "all" else [f"{tmp_path}/{name}" for name in looked_for.split()]
-    assert sorted(listing.may_exist([*paths, *outside])) == sorted([*wanted, *outside])
-
-
-@pytest.mark.parametrize("place", ["missing", "file", "link"])
-def test_a_root_that_is_no_folder_tells_nothing(tmp_path: Path, place: str) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder/other").touch()
-    (tmp_path / "file").touch()
-    (tmp_path / "link").symlink_to("folder")
-    listing = Listing()
-    paths = protected_paths(f"{tmp_path}/{place}", listing)
-    assert listing.may_exist(paths) == paths
-
-
 @pytest.mark.parametrize(
     ("fixed", "mounts"),
     [
@@ -192,42 +105,6 @@ def test_folders_above_what_is_protected_cannot_be_renamed(
     found = mounts_of(policy, existing_paths(policy))
     inside = [one for one in found if f"{one.path}/".startswith(f"{tmp_path}/")]
     assert " ".join(one.kind + one.path.removeprefix(str(tmp_path)) for one in inside) == mounts
-
-
-def test_an_image_takes_the_place_of_all_but_the_own_folders(tmp_path: Path) -> None:
-    for name in ("work/secret", "home/.ssh", "home/cache", "image", "private"):
-        (tmp_path / name).mkdir(parents=True)
-    root, home = f"{tmp_path}/work", f"{tmp_path}/home"
-    policy = SandboxPolicy(
-        (root,),
-        home=home,
-        home_visible=(f"{home}/.ssh",),
-        home_writable=(f"{home}/cache",),
-        hidden=(f"{root}/secret",),
-        private_tmp=f"{tmp_path}/private",
-    )
-
-    def kinds(image: str) -> dict[str, str]:
-        with_image = msgspec.structs.replace(policy, image=image)
-        found = mounts_of(with_image, existing_paths(with_image))
-        paths = (
-            root,
-            home,
-            f"{home}/.ssh",
-            f"{home}/cache",
-            f"{root}/secret",
-            "/tmp",
-            "/",
-            "/home",
-        )
-        return {mount.path: mount.kind for mount in found if mount.path in paths}
-
-    own = {root: WRITE, f"{home}/cache": WRITE, f"{root}/secret": CLOSED, "/tmp": WRITE}
-    alone = {home: EMPTY, f"{home}/.ssh": READ, "/home": EMPTY}
-    assert kinds("") == own | {path: alone[path] for path in alone if os.path.isdir(path)}
-    with_image = kinds(f"{tmp_path}/image")
-    assert with_image.items() >= (own | {"/": IMAGE}).items()
-    assert "/home" not in with_image
 
 
 @pytest.mark.parametrize(

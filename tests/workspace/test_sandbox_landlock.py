@@ -27,7 +27,6 @@ from tests.workspace.conftest import supervised
 
 NOBODY = 65534
 PYTHON = "/usr/bin/python3"
-DEVICE = landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV
 BASH = shutil.which("bash") or "/bin/bash"
 
 pytestmark = pytest.mark.skipif(
@@ -220,30 +219,6 @@ def test_what_stays_open_is_said(outside: Outside) -> None:
     assert not any("/elsewhere" in one or str(outside.store) in one for one in said)
 
 
-@pytest.mark.parametrize(
-    ("hidden", "path", "rights"),
-    [
-        ((), "{project}", landlock.READ | landlock.WRITE),
-        (("{project}/.env",), "{project}", landlock.WRITE | landlock.EXECUTE | landlock.READ_DIR),
-        (("{project}/.env",), "{project}/.env", 0),
-        (("{project}/.env",), "{project}/private", landlock.READ | landlock.WRITE),
-        (("{project}/private/secret",), "{project}/.env", landlock.READ | landlock.WRITE),
-        ((), "{home}", 0),
-        ((), "/", 0),
-        ((), "/usr", landlock.READ),
-        ((), "/tmp", 0),
-        ((), "/dev", 0),
-    ],
-)
-def test_rules_of_a_policy(
-    hidden: tuple[str, ...], path: str, rights: int, outside: Outside
-) -> None:
-    names = {"project": str(outside.project), "home": str(outside.home)}
-    policy = policy_for(outside, hidden=tuple(one.format(**names) for one in hidden))
-    assert landlock.rules_of(policy).get(path.format(**names), 0) == rights
-    assert landlock_process.read_plan(landlock.plan_of(policy))[0] == landlock.rules_of(policy)
-
-
 LINES = [name for name in escapes.ATTEMPTS if name not in escapes.OPEN_IN_LANDLOCK]
 
 
@@ -362,45 +337,6 @@ def test_the_home_folder_is_closed_wherever_it_lies(outside: Outside) -> None:
         "/usr/lib": 0,
     }
     assert rules["/usr/bin"] == landlock.READ
-
-
-@pytest.mark.parametrize(
-    ("options", "path", "rights"),
-    [
-        ({}, "{home}/shown", 0),
-        ({"home_visible": ("{home}/shown",)}, "{home}/shown", landlock.READ),
-        ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}", 0),
-        ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}/shown", 0),
-        ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}/file", landlock.READ),
-        (
-            {"home_writable": ("{home}/shown",)},
-            "{home}/shown",
-            landlock.READ | landlock.WRITE,
-        ),
-        ({"private_home": "{home}/shown"}, "{home}/shown", landlock.READ),
-        ({"private_tmp": "{home}/shown"}, "{home}/shown", landlock.READ | landlock.WRITE),
-        ({"home": ""}, "{project}", landlock.READ | landlock.WRITE),
-        ({}, "/run/systemd/resolve", 0),
-        ({"network": True}, "/run/systemd/resolve", landlock.READ),
-        *(({}, f"/dev/{name}", DEVICE) for name in landlock.DEVICES),
-        ({}, "/dev/sda", 0),
-        ({}, "/dev/shm", 0),
-    ],
-)
-def test_rules_of_what_a_policy_names(
-    options: dict[str, object], path: str, rights: int, outside: Outside
-) -> None:
-    names = {"project": str(outside.project), "home": str(outside.home)}
-    (outside.home / "shown").mkdir()
-    (outside.home / "file").touch()
-
-    def filled(value: object) -> object:
-        if isinstance(value, tuple):
-            return tuple(map(filled, value))
-        return value.format(**names) if isinstance(value, str) else value
-
-    given = {"hidden": (), **{name: filled(value) for name, value in options.items()}}
-    assert landlock.rules_of(policy_for(outside, **given)).get(path.format(**names), 0) == rights
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,9 @@ from longrein.workspace import (
     supervisor_client,
 )
 from longrein.workspace.supervisor.channel import VERSION
-from longrein.workspace.supervisor.command_processes import Command, KeptTask, RemainingProcesses
+from longrein.workspace.supervisor.command_processes import Command, KeptTask
 from longrein.workspace.supervisor.pipes import Loop, Pipes
 from longrein.workspace.supervisor.process_tree import (
-    Process,
-    Tree,
     process,
     processes,
     processes_with,
@@ -532,40 +530,6 @@ async def test_a_daemon_that_a_dead_longrein_had_left_ends_and_one_of_the_next_s
     assert spooled_tasks(str(harness.folder))[0].state == "running"
 
 
-@pytest.mark.parametrize(
-    "rest",
-    [RemainingProcesses("/1.1", 1, 0.0, lambda: (), float("inf")), Tree("/1.1.5/", 0, 0.0)],
-)
-def test_one_look_that_finds_nobody_is_not_believed(rest: Tree) -> None:
-    """Who forks and exits while the table of processes is read is in none of it, and who begins
-    another program has no environment.
-    """
-    found: list[dict[int, Process]] = [{}, {7: Process(7, 1, 7, 7, 70)}, {}, {}]
-    looks = [
-        rest.is_gone(rest.members(table, dict.fromkeys(table, b"\x00X=/1.1.5/\x00")))
-        for table in found
-    ]
-    assert looks == [False, False, False, True]
-
-
-@pytest.mark.parametrize(
-    ("last", "environment", "member"),
-    [
-        (5, b"/1.1.5/", True),
-        (5, b"/9.9.7//1.1.4/", True),
-        (5, b"/1.1.6/", False),
-        (5, b"/2.1.5/", False),
-        *((5, b"/1.1.%b/" % number, False) for number in (b"", b"x", b"\xc2\xb2", b"1" * 5_000)),
-    ],
-)
-def test_what_is_left_of_the_dead_is_told_by_the_numbers_of_its_commands(
-    last: int, environment: bytes, member: bool
-) -> None:
-    rest = RemainingProcesses("/1.1", 1, 0.0, lambda: (), last)
-    table = {7: Process(7, 1, 7, 7, 70)}
-    assert bool(rest.members(table, {7: b"\0LONGREIN_COMMAND=" + environment + b"\0"})) is member
-
-
 def alive(pid: int) -> bool:
     return process(pid) is not None
 
@@ -942,14 +906,6 @@ async def test_one_that_fails_at_once_is_done_without(
     assert len(told) == 1
     assert (tmp_path / "tasks" / f"v{VERSION}.log").read_text() == "broken\n"
     await harness.spawner.drain()
-
-
-async def test_warm_may_be_said_twice_and_the_first_command_runs(
-    harness: SupervisorHarness,
-) -> None:
-    harness.spawner.warm()
-    harness.spawner.warm()
-    assert (await (await harness.start("exit 1")).ended()).code == 1
 
 
 async def test_a_long_path_is_no_hindrance(tmp_path: Path, tag: str) -> None:
