@@ -18,6 +18,7 @@ from longrein.config import (
 from longrein.config.user_environment import read_bounded
 from longrein.events import SettingsError
 from longrein.settings_schema import Settings
+from tests.tables import split_words
 
 
 def sparse(path: Path) -> None:
@@ -82,17 +83,11 @@ def test_a_link_that_came_into_a_judged_path_is_not_followed(tmp_path: Path) -> 
         read_bounded(str(tmp_path / "b/f"), 100, exact=True)
 
 
-PLACES = [
-    "repo/AGENTS.md",
-    "repo/AGENTS.local.md",
-    "repo/imported.md",
-    "repo/.claude/agents/a.md",
-    "repo/.longrein/config.toml",
-    "home/.config/longrein/config.toml",
-    "home/.config/longrein/AGENTS.md",
-    "home/.claude/agents/a.md",
-    "state/trusted.json",
-]
+PLACES = split_words("""
+    repo/AGENTS.md repo/AGENTS.local.md repo/imported.md repo/.claude/agents/a.md
+    repo/.longrein/config.toml home/.config/longrein/config.toml home/.config/longrein/AGENTS.md
+    home/.claude/agents/a.md state/trusted.json
+""")
 
 
 @pytest.mark.parametrize("make", [make for make, _ in SAID])

@@ -30,6 +30,7 @@ from longrein.frontends.headless.stream_json import draw
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.steps import Projection
 from longrein.store.entry_parts import contents_of
+from tests.tables import split_words
 
 GOLDEN = Path(__file__).parent.parent / "store" / "golden_v1.jsonl"
 EVENTS: Sequence[type[Event]] = get_args(AnyEvent)
@@ -160,20 +161,7 @@ EVIL = "a\x1b]52;c;aGk=\x07\x1b[2J\u202e\u200b\U000e0041z"
 def with_hostile_texts(value: Any) -> Any:
     """The same JSON with `EVIL` behind every text but names of types and ids."""
     if isinstance(value, dict):
-        keep = (
-            "type",
-            "kind",
-            "purpose",
-            "status",
-            "state",
-            "reason",
-            "stop",
-            "how",
-            "mode",
-            "verdict",
-            "id",
-            "call",
-        )
+        keep = split_words("type kind purpose status state reason stop how mode verdict id call")
         return {
             name: one if name in keep else with_hostile_texts(one) for name, one in value.items()
         }

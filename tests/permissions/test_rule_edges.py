@@ -34,6 +34,7 @@ def allowed(command: str, rule: str) -> Verdict:
         ("env -i make test", "allow"),
         ("env -iu A make test", "allow"),
         ("nice -n 5 make test", "allow"),
+        ("nice -- make test", "allow"),
         ("timeout -k 5 10 make test", "allow"),
         ("env -iz make test", "ask"),
         ("timeout --unknown 10 make test", "ask"),

@@ -64,14 +64,8 @@ async def test_a_snapshot_is_there_at_each_open_until_the_next_is_kept(tmp_path:
         assert await asyncio.wrap_future(writing)
     assert await found(tmp_path) == Snapshot(22, b"newer")
     assert os.stat(path(tmp_path)).st_mode & 0o777 == 0o600
-    assert sorted(os.listdir(folder(tmp_path))) == [
-        "blobs",
-        "high-water-mark",
-        "lock",
-        "log.sqlite",
-        "state-20.snapshot",
-        "state.snapshot",
-    ]
+    names = "blobs high-water-mark lock log.sqlite state-20.snapshot state.snapshot"
+    assert sorted(os.listdir(folder(tmp_path))) == names.split()
 
 
 async def test_what_a_kill_left_of_the_last_one_is_in_nobodys_way(tmp_path: Path) -> None:

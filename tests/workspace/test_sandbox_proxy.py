@@ -23,6 +23,7 @@ from longrein.permissions.network_hosts import (
 from longrein.workspace.sandbox import proxy as proxy_module
 from longrein.workspace.sandbox.proxy import Connection, Proxy, proxy_environment
 from longrein.workspace.sandbox.proxy_forwarder import forwarder_words
+from tests.tables import split_words
 from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
@@ -190,16 +191,9 @@ async def test_requests_are_answered_by_the_allow_list(
 @pytest.mark.parametrize(
     "host",
     [
-        *(
-            "127.0.0.1",
-            "[::1]",
-            "0.0.0.0",
-            "10.1.2.3",
-            "100.64.0.1",
-            "169.254.169.254",
-            "[fd00::1]",
-            "[::ffff:7f00:1]",
-        ),
+        *split_words("""
+            127.0.0.1 [::1] 0.0.0.0 10.1.2.3 100.64.0.1 169.254.169.254 [fd00::1] [::ffff:7f00:1]
+        """),
         *("2130706433", "0x7f.1", "localhost.", "metadata.google.internal"),
     ],
 )
@@ -520,17 +514,9 @@ async def test_a_namespace_without_network_reaches_the_proxy_by_its_socket(tmp_p
         path = str(tmp_path / "proxy.sock")
         proxy.listen_unix(path)
         assert os.stat(path).st_mode & 0o777 == 0o600
-        bare = [
-            "bwrap",
-            "--unshare-user",
-            "--unshare-net",
-            "--unshare-pid",
-            "--ro-bind",
-            "/",
-            "/",
-            "--dev",
-            "/dev",
-        ]
+        bare = split_words("""
+            bwrap --unshare-user --unshare-net --unshare-pid --ro-bind / / --dev /dev
+        """)
         script = (
             "import urllib.request as r, urllib.error as e\n"
             "print(r.urlopen('http://good.example/').read())\n"
