@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from longrein.workspace.sandbox import MaskIndex
+from longrein.workspace.sandbox import MaskIndex, masks
 from longrein.workspace.sandbox.masks import TOO_MANY, Forbidden, Masks, identity_of
 from tests.timeouts import HANG_S
 
@@ -156,3 +156,43 @@ def test_a_look_that_takes_too_long_says_so(tmp_path: Path, limit_s: float, prob
     found = find(tmp_path, MaskIndex(), limit_s=limit_s)
     assert found.problem == problem
     assert bool(found.hidden) is not bool(problem)
+
+
+def test_a_folder_is_read_again_after_a_change_until_its_time_is_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, "a/x x")
+    index, asked, now = MaskIndex(), set[str](), [0.0]
+    monkeypatch.setattr(masks.time, "monotonic", lambda: now[0])
+
+    def rule(path: str, _: str) -> bool:
+        asked.add(path.removeprefix(str(tmp_path)))
+        return False
+
+    def check(at_s: float, new: str, read: str) -> None:
+        if new:
+            (tmp_path / new).touch()
+        asked.clear()
+        now[0] = at_s
+        index.find([str(tmp_path)], rule, rule, "rule", HANG_S)
+        assert " ".join(sorted(asked - {""})) == read
+
+    check(1.0, "", "/a /a/x /x")
+    check(1.04, "", "/a /a/x /x")
+    check(10.0, "", "/a /a/x /x")
+    check(10.0, "", "")
+    check(20.0, "a/y", "/a/x /a/y")
+    check(20.04, "", "/a/x /a/y")
+    check(30.0, "", "/a/x /a/y")
+    check(30.0, "z", "/a /x /z")
+
+
+def test_another_name_in_a_folder_that_did_not_change_is_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, "x d/y")
+    monkeypatch.setattr(masks, "SETTLED_S", -1.0)
+    index = MaskIndex()
+    assert find(tmp_path, index).hidden == ()
+    make(tmp_path, "d/secret=x")
+    assert short(tmp_path, find(tmp_path, index).hidden) == "d/secret x"

@@ -1,6 +1,7 @@
 """Mounts of a command: what they depend on, and which files replaced under them count."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -8,8 +9,10 @@ import pytest
 
 from longrein.workspace.sandbox import bubblewrap
 from longrein.workspace.sandbox.policy import SandboxPolicy
-from longrein.workspace.supervisor.mount_process import COVER, WRITE, Mount, encode_plan
-from longrein.workspace.supervisor.mount_watch import MountWatch
+from longrein.workspace.supervisor import kept_mounts
+from longrein.workspace.supervisor.kept_mounts import KeptMounts
+from longrein.workspace.supervisor.mount_process import COVER, READ, WRITE, Mount, encode_plan
+from longrein.workspace.supervisor.mount_watch import MountWatch, Plan
 
 
 class Watched:
@@ -84,3 +87,100 @@ def test_a_path_that_comes_or_goes_changes_the_mounts_of_a_policy(
 
 
 # --- Mounts that are kept -------------------------------------------------------------------------
+
+
+class Keeping:
+    """Mounts of one plan that are kept: a root with a hidden file and a locked one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.late = folder / "root", list[Callable[[], None]]()
+        self.hidden, self.locked = self.root / ".env", self.root / "settings"
+        self.root.mkdir()
+        self.hidden.touch()
+        self.locked.touch()
+        self.watch = MountWatch(lambda _descriptor, _look: None, lambda _line: None)
+        # a user namespace of its own is needed to make mounts: here a file stands for them
+        self.kept = KeptMounts(0, self.watch, lambda _seconds, call: self.late.append(call))
+        self.made = 0
+
+    def make(self, _plan: bytes, _namespace: int) -> int:
+        self.made += 1
+        return os.open("/", os.O_RDONLY)
+
+    def command(self) -> int:
+        """Find the mounts for a command; return how often they were made until now."""
+        mounts = [
+            Mount(WRITE, str(self.root), str(self.root)),
+            Mount(COVER, str(self.hidden), "/dev/null"),
+            Mount(READ, str(self.locked), str(self.locked)),
+        ]
+        plan = self.root.with_name("plan")
+        plan.write_bytes(encode_plan(mounts))
+        self.kept.find(self.watch.prepare(str(plan)))
+        return self.made
+
+    def replace(self, path: Path) -> None:
+        new = self.root.with_name("new")
+        new.touch()
+        new.rename(path)
+
+    def remove_and_make(self, path: Path) -> None:
+        path.unlink()
+        path.touch()
+
+    def replace_root(self) -> None:
+        self.root.rename(self.root.with_name("was"))
+        self.root.mkdir()
+        self.hidden.touch()
+        self.locked.touch()
+
+
+CHANGES: dict[str, Callable[[Keeping], None]] = {
+    "a hidden file replaced": lambda one: one.replace(one.hidden),
+    "a locked file replaced": lambda one: one.replace(one.locked),
+    "a hidden file made anew": lambda one: one.remove_and_make(one.hidden),
+    "another root": Keeping.replace_root,
+    "a minute": lambda one: one.late[-1](),
+    "longrein has left": lambda one: one.kept.drop_all(),
+}
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "without inotify"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_kept_mounts_are_those_of_the_files_of_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, watched: bool
+) -> None:
+    keeping = Keeping(tmp_path)
+    monkeypatch.setattr(kept_mounts, "open_mount_namespace", keeping.make)
+    if not watched:
+        monkeypatch.setattr(MountWatch, "_watch_folders", lambda _self, _folders: None)
+    assert [keeping.command() for _ in range(4)] == [0, 1, 1, 1], "from the second command on"
+    (keeping.root / "more").touch()
+    assert keeping.command() == 1, "another file is of no account"
+    CHANGES[change](keeping)
+    assert max(keeping.command() for _ in range(3)) == 2
+
+
+def test_mounts_of_few_plans_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keeping = Keeping(tmp_path)
+    opened = list[int]()
+
+    def make(plan: bytes, namespace: int) -> int:
+        opened.append(keeping.make(plan, namespace))
+        return opened[-1]
+
+    monkeypatch.setattr(kept_mounts, "open_mount_namespace", make)
+    for number in range(2 * kept_mounts.PLANS_MAX):
+        plan = Plan([Mount(WRITE, f"/{number}", f"/{number}")], ())
+        assert keeping.kept.find(plan) == -1
+        assert [keeping.kept.find(plan) for _ in range(2)] == [opened[-1]] * 2
+    assert len(opened) == 2 * kept_mounts.PLANS_MAX
+    assert sum(os.path.exists(f"/proc/self/fd/{one}") for one in {*opened}) == kept_mounts.PLANS_MAX
+    keeping.kept.drop_all()
+    assert not any(os.path.exists(f"/proc/self/fd/{one}") for one in {*opened})
+
+
+def test_mounts_that_cannot_be_made_are_left_to_the_command(tmp_path: Path) -> None:
+    keeping = Keeping(tmp_path)
+    keeping.kept = KeptMounts(-1, keeping.watch, lambda _seconds, _call: None)
+    assert [keeping.command() for _ in range(3)] == [0, 0, 0]

@@ -15,7 +15,9 @@ from longrein.workspace.sandbox.bubblewrap import existing_paths, mounts_of
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.protected import (
     GIT_FILE_BYTES_MAX,
+    Listing,
     is_plain_repository,
+    protected_paths,
     writable_exceptions,
 )
 from longrein.workspace.sandbox.tool_caches import cache_folder
@@ -79,6 +81,43 @@ def test_the_cache_of_a_project_lies_where_the_user_may_write(
     monkeypatch.setattr(os, "access", lambda *words: asked.append(words))
     assert cache_folder(home, {}, "/work/repo") == ""
     assert asked == [(str(tmp_path), os.W_OK)]
+
+
+@pytest.mark.parametrize(
+    ("files", "looked_for"),
+    [
+        ("", "all"),  # a folder that cannot be read looks the same
+        ("src setup.py", ""),
+        ("src .envrc .github", ".envrc .github/actions .github/skills .github/workflows"),
+        ("src .Envrc", ".envrc"),  # where case does not count, this is one file
+        ("src .github/workflows", ".github/actions .github/skills .github/workflows"),
+        ("src .ENVRC/x a.code-workspace", ".envrc a.code-workspace"),
+        ("src .env\N{LATIN SMALL LETTER LONG S}", "all"),  # nor is this
+        ("src .env\N{ZERO WIDTH SPACE}rc", "all"),
+        ("src sub/.envrc", ""),
+    ],
+)
+def test_one_reading_of_a_root_tells_which_protected_paths_are_missing(
+    tmp_path: Path, files: str, looked_for: str
+) -> None:
+    for name in files.split():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    listing = Listing()
+    paths, outside = protected_paths(str(tmp_path), listing), [f"{tmp_path}/.git/config", "/.envrc"]
+    wanted = paths if looked_for == "all" else [f"{tmp_path}/{name}" for name in looked_for.split()]
+    assert sorted(listing.may_exist([*paths, *outside])) == sorted([*wanted, *outside])
+
+
+@pytest.mark.parametrize("place", ["missing", "file", "link"])
+def test_a_root_that_is_no_folder_tells_nothing(tmp_path: Path, place: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/other").touch()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("folder")
+    listing = Listing()
+    paths = protected_paths(f"{tmp_path}/{place}", listing)
+    assert listing.may_exist(paths) == paths
 
 
 @pytest.mark.parametrize(

@@ -329,6 +329,48 @@ async def test_a_session_runs_commands_in_it(kind: str, tmp_path: Path) -> None:
         around.close()
 
 
+DEVICE = landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "rights"),
+    [
+        ({}, "{home}/shown", 0),
+        ({"home_visible": ("{home}/shown",)}, "{home}/shown", landlock.READ),
+        ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}", 0),
+        ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}/shown", 0),
+        ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}/file", landlock.READ),
+        (
+            {"home_writable": ("{home}/shown",)},
+            "{home}/shown",
+            landlock.READ | landlock.WRITE,
+        ),
+        ({"private_home": "{home}/shown"}, "{home}/shown", landlock.READ),
+        ({"private_tmp": "{home}/shown"}, "{home}/shown", landlock.READ | landlock.WRITE),
+        ({"home": ""}, "{project}", landlock.READ | landlock.WRITE),
+        ({}, "/run/systemd/resolve", 0),
+        ({"network": True}, "/run/systemd/resolve", landlock.READ),
+        *(({}, f"/dev/{name}", DEVICE) for name in landlock.DEVICES),
+        ({}, "/dev/sda", 0),
+        ({}, "/dev/shm", 0),
+    ],
+)
+def test_rules_of_what_a_policy_names(
+    options: dict[str, object], path: str, rights: int, outside: Outside
+) -> None:
+    names = {"project": str(outside.project), "home": str(outside.home)}
+    (outside.home / "shown").mkdir()
+    (outside.home / "file").touch()
+
+    def filled(value: object) -> object:
+        if isinstance(value, tuple):
+            return tuple(map(filled, value))
+        return value.format(**names) if isinstance(value, str) else value
+
+    given = {"hidden": (), **{name: filled(value) for name, value in options.items()}}
+    assert landlock.rules_of(policy_for(outside, **given)).get(path.format(**names), 0) == rights
+
+
 def test_the_home_folder_is_closed_wherever_it_lies(outside: Outside) -> None:
     rules = landlock.rules_of(policy_for(outside, home="/usr/lib"))
     assert {path: rules.get(path, 0) & landlock.READ for path in ("/", "/usr", "/usr/lib")} == {

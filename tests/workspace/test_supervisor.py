@@ -27,9 +27,11 @@ from longrein.workspace import (
     supervisor_client,
 )
 from longrein.workspace.supervisor.channel import VERSION
-from longrein.workspace.supervisor.command_processes import Command, KeptTask
+from longrein.workspace.supervisor.command_processes import Command, KeptTask, RemainingProcesses
 from longrein.workspace.supervisor.pipes import Loop, Pipes
 from longrein.workspace.supervisor.process_tree import (
+    Process,
+    Tree,
     process,
     processes,
     processes_with,
@@ -528,6 +530,22 @@ async def test_a_daemon_that_a_dead_longrein_had_left_ends_and_one_of_the_next_s
     await harness.until(lambda: not alive(old))
     assert alive(new)
     assert spooled_tasks(str(harness.folder))[0].state == "running"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [RemainingProcesses("/1.1", 1, 0.0, lambda: (), float("inf")), Tree("/1.1.5/", 0, 0.0)],
+)
+def test_one_look_that_finds_nobody_is_not_believed(rest: Tree) -> None:
+    """Who forks and exits while the table of processes is read is in none of it, and who begins
+    another program has no environment.
+    """
+    found: list[dict[int, Process]] = [{}, {7: Process(7, 1, 7, 7, 70)}, {}, {}]
+    looks = [
+        rest.is_gone(rest.members(table, dict.fromkeys(table, b"\x00X=/1.1.5/\x00")))
+        for table in found
+    ]
+    assert looks == [False, False, False, True]
 
 
 def alive(pid: int) -> bool:
