@@ -1,7 +1,6 @@
 """Reading of files that are huge, endless, or none: a few system calls, and a clear error."""
 
 import os
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,6 +17,7 @@ from longrein.config import (
 from longrein.config.user_environment import read_bounded
 from longrein.events import SettingsError
 from longrein.settings_schema import Settings
+from tests.tables import split_words
 
 
 def sparse(path: Path) -> None:
@@ -82,17 +82,11 @@ def test_a_link_that_came_into_a_judged_path_is_not_followed(tmp_path: Path) -> 
         read_bounded(str(tmp_path / "b/f"), 100, exact=True)
 
 
-PLACES = [
-    "repo/AGENTS.md",
-    "repo/AGENTS.local.md",
-    "repo/imported.md",
-    "repo/.claude/agents/a.md",
-    "repo/.longrein/config.toml",
-    "home/.config/longrein/config.toml",
-    "home/.config/longrein/AGENTS.md",
-    "home/.claude/agents/a.md",
-    "state/trusted.json",
-]
+PLACES = split_words("""
+    repo/AGENTS.md repo/AGENTS.local.md repo/imported.md repo/.claude/agents/a.md
+    repo/.longrein/config.toml home/.config/longrein/config.toml home/.config/longrein/AGENTS.md
+    home/.claude/agents/a.md state/trusted.json
+""")
 
 
 @pytest.mark.parametrize("make", [make for make, _ in SAID])
@@ -100,16 +94,13 @@ PLACES = [
 def test_every_file_of_a_start_is_read_with_a_bound(
     tmp_path: Path, place: str, make: Callable[[Path], None]
 ) -> None:
-    """Each read takes about 0.1 ms; a reader without a bound would need minutes, gigabytes or
-    for ever.
-    """
+    """A reader without a bound needs minutes, gigabytes or for ever: the test's limit ends it."""
     home, repo, state = (tmp_path / name for name in ("home", "repo", "state"))
     for made in (home, repo / ".git", state, (tmp_path / place).parent):
         made.mkdir(parents=True, exist_ok=True)
     if place == "repo/imported.md":
         (repo / "AGENTS.md").write_text("@imported.md")
     make(tmp_path / place)
-    began = time.process_time()
     refused = pytest.raises(SettingsError, match=r"cannot be read|larger than 1 MB")
     leads_out = make is endless and place.startswith("repo")
     with refused if place.endswith("config.toml") and not leads_out else nullcontext():
@@ -118,7 +109,6 @@ def test_every_file_of_a_start_is_read_with_a_bound(
     _, notes = load_subagent_types((), str(repo), str(home), {}, trusted=lambda _: True)
     trust_preview(str(repo), str(home), {}, Settings())
     read_trusted(str(state)).cover(str(repo))
-    assert time.process_time() - began < 1
     assert all(len(text) < 1000 for text in found.texts)
     told = [*found.notes, *notes]
     if place.endswith(".md") and (make is sparse or (make is pipe and place != "repo/imported.md")):

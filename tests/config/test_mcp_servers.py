@@ -3,7 +3,6 @@ approvals (S054).
 """
 
 import json
-import os
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from longrein.agent.messages import UserMessage
 from longrein.app.run_context import read_run_context
 from longrein.config.trusted_folders import TrustedFolders, left_out_files, trust_preview
-from longrein.events import SettingsError, Text, UsageError
+from longrein.events import SettingsError, UsageError
 from longrein.extensions.mcp.mcp_command import describe, mcp
 from longrein.extensions.mcp.server_config import McpServer, OAuthOptions, token_path
-from longrein.extensions.mcp.server_confinement import _environment_programs
 from longrein.extensions.mcp.server_files import (
     approve_servers,
     change_entry,
@@ -27,7 +24,6 @@ from longrein.extensions.mcp.server_files import (
     server_secrets,
 )
 from longrein.extensions.mcp.servers import ServerView
-from longrein.extensions.mcp.session_part import _prompt_line, _split_words
 from longrein.options import Options
 from longrein.settings_schema import Settings
 
@@ -424,49 +420,6 @@ def test_tokens_belong_to_the_address_of_a_server() -> None:
     one, other = (read({"url": f"https://{host}"}) for host in "ab")
     assert token_path(one, "/t") == f"/t/s-{sha256(b'https://a').hexdigest()[:16]}.json"
     assert token_path(one, "/t") != token_path(other, "/t")
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("/mcp__shop__buy a b", "/mcp__shop__buy a b"),
-        (" /mcp__s__b\n", "/mcp__s__b"),
-        ("/mcp__s__", "/mcp__s__"),
-        ("/mcp____b", "/mcp____b"),
-        ("/mcp__shop a__b", ""),
-        ("/mcp__", ""),
-        ("/mcp_a__b", ""),
-        ("buy /mcp__shop__buy", ""),
-    ],
-)
-def test_a_message_that_is_a_prompt_of_a_server_is_known(text: str, line: str) -> None:
-    assert _prompt_line(UserMessage((Text(text),))) == line
-    assert _prompt_line(UserMessage(())) == ""
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [("a b", ["a", "b"]), ('a "b c" d', ["a", "b c", "d"]), ("  ", []), ('"a', ['"a'])],
-)
-def test_quotes_hold_a_word_together(line: str, words: list[str]) -> None:
-    assert _split_words(line) == words
-
-
-@pytest.mark.parametrize(
-    ("config", "programs"),
-    [
-        ("home = /opt/py/bin\nversion = 3\n", ["bin/python", "/opt/py/bin/python3"]),
-        ("version = 3\n", ["bin/python"]),
-        (None, []),
-    ],
-)
-def test_an_environment_names_its_interpreters(
-    tmp_path: Path, config: str | None, programs: list[str]
-) -> None:
-    if config is not None:
-        (tmp_path / "pyvenv.cfg").write_text(config)
-    found = _environment_programs(f"{tmp_path}/bin/server")
-    assert found == [os.path.join(tmp_path, name) for name in programs]
 
 
 # --- The command `longrein mcp` -------------------------------------------------------------------

@@ -23,6 +23,7 @@ from longrein.settings_schema import (
     ToolOptions,
 )
 from tests.config.conftest import ConfigFolders
+from tests.tables import read_rows, split_words
 
 USER = "~/.config/longrein/config.toml"
 PROJECT = "~/repo/.longrein/config.toml"
@@ -197,11 +198,49 @@ def test_a_home_that_is_the_project_is_no_project(folders: ConfigFolders) -> Non
 
 # --- mistakes: one line each ----------------------------------------------------------------------
 
+MISTAKES = """
+a = 1⏎model = "x => :2: not TOML: unterminated string
+a = 1⏎a = 2 => :2: not TOML: cannot overwrite a value
+modle = "a/b" => :1: modle is not a setting: did you mean model?
+[limits]⏎max_turn = 1 => :2: limits.max_turn is not a setting: did you mean limits.max_turns?
+max_turns = 1 => :1: max_turns is not a setting: did you mean limits.max_turns?
+[permissions]⏎alow = [] => :2: permissions.alow is not a setting: did you mean permissions.allow?
+[providers.mock]⏎base-url = "x" =>
+    :2: providers.mock.base-url is not a setting: did you mean providers.mock.base_url?
+[models."a/b"]⏎windows = 1 =>
+    :2: models."a/b".windows is not a setting: did you mean models."a/b".window?
+[models.a]⏎b.window = 1 => :2: models.a.b.window is not a setting: did you mean models."a/b".window?
+[models."a/b".price]⏎input = 3 =>
+    :2: models."a/b".price.input is not a setting: did you mean models."a/b".price_input?
+zzzzzzzzzzz = 1 => :1: zzzzzzzzzzz is not a setting
+[wholly.unknown]⏎x = 1 => :2: wholly.unknown.x is not a setting
+permissions = 1 => :1: permissions is not a setting
+providers = [] => :1: providers is not a setting
+model = 1 => :1: model must be PROVIDER/MODEL, not 1
+model = "gpt" => :1: model must be PROVIDER/MODEL, not "gpt"
+model = "a/b c" => :1: model must be PROVIDER/MODEL, not "a/b c"
+profile = "big" =>
+    :1: profile must be one of default, seed, seed-later, seed-new, seed-framework, not "big"
+[limits]⏎max_turns = -1 => :2: limits.max_turns must be a whole number of 0 or more, not -1
+[limits]⏎max_turns = 1.5 => :2: limits.max_turns must be a whole number of 0 or more, not 1.5
+[limits]⏎max_turns = true => :2: limits.max_turns must be a whole number of 0 or more, not true
+[limits]⏎parallel_max = 0 => :2: limits.parallel_max must be a whole number of 1 or more, not 0
+[limits]⏎max_budget_usd = "ten" =>
+    :2: limits.max_budget_usd must be a number of 0 or more, not "ten"
+[limits]⏎max_budget_usd = nan => :2: limits.max_budget_usd must be a number of 0 or more, not nan
+[models."a/b"]⏎window = 0 => :2: models."a/b".window must be a whole number of 1 or more, not 0
+[providers.a]⏎text_tools = "yes" => :2: providers.a.text_tools must be true or false, not "yes"
+[providers.a]⏎base_url = 1 => :2: providers.a.base_url must be a text, not 1
+[providers.a]⏎headers = { X = 1 } => :2: providers.a.headers must be a table of texts, not {'X': 1}
+[permissions]⏎allow = "Edit" => :2: permissions.allow must be a list of texts, not "Edit"
+[permissions]⏎ask = [⏎"Bash(rm"] => :2: permissions.ask "Bash(rm": the closing bracket is missing
+[redact]⏎patterns = ["x*"] => :2: redact.patterns "x*": matches the empty text
+"""
+"""A file, with ⏎ for the ends of lines => what is said of it, after the name of the file."""
 WRONG = [
+    *read_rows(MISTAKES),
     ("model = ", ":1: not TOML: invalid value"),
-    ('a = 1\nmodel = "x', ":2: not TOML: unterminated string"),
     ("[permissions\n", ":1: not TOML: expected ']' at the end of a table declaration"),
-    ("a = 1\na = 2", ":2: not TOML: cannot overwrite a value"),
     (
         f"a = {'1' * 5_000}",
         (
@@ -209,43 +248,10 @@ WRONG = [
             "has 5000 digits"
         ),
     ),
-    ('modle = "a/b"', ":1: modle is not a setting: did you mean model?"),
     (
         '\n\npermision_mode = "plan"',
         ":3: permision_mode is not a setting: did you mean permission_mode?",
     ),
-    (
-        "[limits]\nmax_turn = 1",
-        ":2: limits.max_turn is not a setting: did you mean limits.max_turns?",
-    ),
-    ("max_turns = 1", ":1: max_turns is not a setting: did you mean limits.max_turns?"),
-    (
-        "[permissions]\nalow = []",
-        ":2: permissions.alow is not a setting: did you mean permissions.allow?",
-    ),
-    (
-        '[providers.mock]\nbase-url = "x"',
-        ":2: providers.mock.base-url is not a setting: did you mean providers.mock.base_url?",
-    ),
-    (
-        '[models."a/b"]\nwindows = 1',
-        ':2: models."a/b".windows is not a setting: did you mean models."a/b".window?',
-    ),
-    (
-        "[models.a]\nb.window = 1",
-        ':2: models.a.b.window is not a setting: did you mean models."a/b".window?',
-    ),
-    (
-        '[models."a/b".price]\ninput = 3',
-        ':2: models."a/b".price.input is not a setting: did you mean models."a/b".price_input?',
-    ),
-    ("zzzzzzzzzzz = 1", ":1: zzzzzzzzzzz is not a setting"),
-    ("[wholly.unknown]\nx = 1", ":2: wholly.unknown.x is not a setting"),
-    ("permissions = 1", ":1: permissions is not a setting"),
-    ("providers = []", ":1: providers is not a setting"),
-    ("model = 1", ":1: model must be PROVIDER/MODEL, not 1"),
-    ('model = "gpt"', ':1: model must be PROVIDER/MODEL, not "gpt"'),
-    ('model = "a/b c"', ':1: model must be PROVIDER/MODEL, not "a/b c"'),
     (
         'permission_mode = "yolo"',
         (
@@ -254,57 +260,11 @@ WRONG = [
         ),
     ),
     (
-        'profile = "big"',
-        ':1: profile must be one of default, seed, seed-later, seed-new, seed-framework, not "big"',
-    ),
-    (
-        "[limits]\nmax_turns = -1",
-        ":2: limits.max_turns must be a whole number of 0 or more, not -1",
-    ),
-    (
-        "[limits]\nmax_turns = 1.5",
-        ":2: limits.max_turns must be a whole number of 0 or more, not 1.5",
-    ),
-    (
-        "[limits]\nmax_turns = true",
-        ":2: limits.max_turns must be a whole number of 0 or more, not true",
-    ),
-    (
-        "[limits]\nparallel_max = 0",
-        ":2: limits.parallel_max must be a whole number of 1 or more, not 0",
-    ),
-    (
-        '[limits]\nmax_budget_usd = "ten"',
-        ':2: limits.max_budget_usd must be a number of 0 or more, not "ten"',
-    ),
-    (
-        "[limits]\nmax_budget_usd = nan",
-        ":2: limits.max_budget_usd must be a number of 0 or more, not nan",
-    ),
-    (
-        '[models."a/b"]\nwindow = 0',
-        ':2: models."a/b".window must be a whole number of 1 or more, not 0',
-    ),
-    (
         '[providers.a]\nwire = "x"',
         (
             ":2: providers.a.wire must be one of anthropic, openai-chat, openai-responses, gemini, "
             'scripted, not "x"'
         ),
-    ),
-    (
-        '[providers.a]\ntext_tools = "yes"',
-        ':2: providers.a.text_tools must be true or false, not "yes"',
-    ),
-    ("[providers.a]\nbase_url = 1", ":2: providers.a.base_url must be a text, not 1"),
-    (
-        "[providers.a]\nheaders = { X = 1 }",
-        ":2: providers.a.headers must be a table of texts, not {'X': 1}",
-    ),
-    ('[permissions]\nallow = "Edit"', ':2: permissions.allow must be a list of texts, not "Edit"'),
-    (
-        '[permissions]\nask = [\n"Bash(rm"]',
-        ':2: permissions.ask "Bash(rm": the closing bracket is missing',
     ),
     (
         '[permissions]\nallow = ["Bash(a | b)"]',
@@ -329,7 +289,6 @@ WRONG = [
             "is too large)"
         ),
     ),
-    ('[redact]\npatterns = ["x*"]', ':2: redact.patterns "x*": matches the empty text'),
     ("model\x00", ":1: not TOML: expected '=' after a key in a key/value pair"),
     ("a\n\udcff", ":2: not UTF-8 text: save the file as UTF-8"),
     ("#" * 1_000_001, ": larger than 1 MB, that is no settings file: mend or remove it"),
@@ -407,18 +366,10 @@ RULES = [
     ("Frob*", "no tool is called Frob*. The rule has no effect."),
     *(
         (rule, "")
-        for rule in (
-            "Read(.env)",
-            "*",
-            "Task*",
-            "WebFetch(domain:a.com)",
-            "Skill(x)",
-            "MultiEdit(a)",
-            "Task(explore)",
-            "BashOutput",
-            "WebSearch",
-            "Network(example.com)",
-        )
+        for rule in split_words("""
+            Read(.env) * Task* WebFetch(domain:a.com) Skill(x) MultiEdit(a) Task(explore)
+            BashOutput WebSearch Network(example.com)
+        """)
     ),
     *((rule, "") for rule in ("mcp__mem", "mcp__mem__get(x:1)", "mcp__*", "Agent(explore)")),
 ]

@@ -14,26 +14,18 @@ from tests.load import (
     storm,
     writers,
 )
+from tests.tables import split_words
 
-SEEDED_TESTS = (
-    "tests/context/test_laws.py",
-    "tests/context/test_fuzz.py",
-    "tests/seed/test_laws.py",
-    "tests/testing/test_simulation.py",
-    "tests/testing/test_tree_simulation.py",
-    "tests/agent/test_tasks_crash.py",
-    "tests/e2e/test_kill.py",
-    "tests/store/test_crash.py",
-    "tests/store/test_children_crash.py",
-    "tests/agent/test_secrets.py",
-    "tests/agent/test_file_watcher.py",
-    "tests/context/test_audit.py",
-    "tests/context/test_digest.py",
-    "tests/permissions",
-    "tests/terminal/test_blocks.py",
-    "tests/tools/test_merge.py",
-    "tests/workspace/test_sandbox_planted.py",
-    "tests/workspace/test_spooling.py",
+SEEDED_TESTS = tuple(
+    split_words("""
+    tests/context/test_laws.py tests/context/test_fuzz.py tests/seed/test_laws.py
+    tests/testing/test_simulation.py tests/testing/test_tree_simulation.py
+    tests/agent/test_tasks_crash.py tests/e2e/test_kill.py tests/store/test_crash.py
+    tests/store/test_children_crash.py tests/agent/test_secrets.py
+    tests/agent/test_file_watcher.py tests/context/test_audit.py tests/context/test_digest.py
+    tests/permissions tests/terminal/test_blocks.py tests/tools/test_merge.py
+    tests/workspace/test_sandbox_planted.py tests/workspace/test_spooling.py
+""")
 )
 """Tests whose seeds and examples are a small slice in the suite; see `tests.seeds`."""
 TIMES = 20

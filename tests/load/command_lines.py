@@ -4,21 +4,9 @@ and compound command.
 
 import random
 
-SAFE = [
-    "cat",
-    "ls",
-    "grep",
-    "head",
-    "wc",
-    "sort",
-    "echo",
-    "printf",
-    "true",
-    "git",
-    "test",
-    "sed",
-    "[",
-]
+from tests.tables import split_words
+
+SAFE = split_words("cat ls grep head wc sort echo printf true git test sed [")
 UNSAFE = ["rm", "touch", "tool", "make", "tee", "python3"]
 SPELLINGS = [
     "{0}{1}", "{0}''{1}", '"{0}{1}"', "\\{0}{1}", "{0}\\{1}", "{0}\\\n{1}", "$'{0}{1}'", "{0}$@{1}",

@@ -4,7 +4,7 @@ be read.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -191,15 +191,6 @@ async def connection(host: Host, server: McpServer = SERVER) -> AsyncIterator[An
         yield made
     finally:
         await made.close()
-
-
-def play(story: Coroutine[Any, Any, None]) -> None:
-    """Run a story to its end; what hangs fails."""
-
-    async def limited() -> None:
-        await asyncio.wait_for(story, 60)
-
-    asyncio.run(limited())
 
 
 async def until(true: Callable[[], Any]) -> None:

@@ -24,7 +24,7 @@ def ends(cli: CliHarness) -> list[TaskEnded]:
     return [entry.event for entry in cli.entries() if isinstance(entry.event, TaskEnded)]
 
 
-def play(cli: CliHarness, *turns: Turn, text: str = "hi") -> None:
+def call_and_release(cli: CliHarness, *turns: Turn, text: str = "hi") -> None:
     """Call a tool that waits for the file `go`, then make it."""
     at_once(cli)
     serve(cli, s=fault("waits", str(cli.project / "go")))
@@ -39,7 +39,9 @@ def play(cli: CliHarness, *turns: Turn, text: str = "hi") -> None:
 def test_a_long_call_becomes_a_task_and_its_result_is_told(
     cli: CliHarness, text: str, state: str, code: int
 ) -> None:
-    play(cli, calls(call("Bash", command="touch go")), says("waiting"), says("done"), text=text)
+    call_and_release(
+        cli, calls(call("Bash", command="touch go")), says("waiting"), says("done"), text=text
+    )
     status, told = cli.results()[0]
     assert status == "ok"
     assert "not over after 0.3 s: it goes on in the background as b1" in told
@@ -53,7 +55,9 @@ def test_a_long_call_becomes_a_task_and_its_result_is_told(
 
 
 def test_a_task_that_is_stopped_ends_the_call(cli: CliHarness) -> None:
-    play(cli, calls(call("TaskList")), calls(call("TaskStop", task_id="b1")), says("done"))
+    call_and_release(
+        cli, calls(call("TaskList")), calls(call("TaskStop", task_id="b1")), says("done")
+    )
     assert "asks" not in cli.results()[1][1]
     assert [(end.task, end.state) for end in ends(cli)] == [("b1", "killed")]
 

@@ -27,7 +27,6 @@ from tests.mcp_servers.scripted_server import (
     connection,
     die,
     pages,
-    play,
     refuse,
     silent,
     text,
@@ -36,7 +35,10 @@ from tests.mcp_servers.scripted_server import (
 )
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
-pytestmark = pytest.mark.filterwarnings("ignore:resources/subscribe is removed")
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore:resources/subscribe is removed"),
+]
 
 
 def offered(answers: dict[str, Any], *, can: Any, server: Any = SERVER) -> Offer:
@@ -49,7 +51,7 @@ def offered(answers: dict[str, Any], *, can: Any, server: Any = SERVER) -> Offer
             assert host.changes == 1
             found.append(made.offer)
 
-    play(story())
+    asyncio.run(story())
     return found[0]
 
 
@@ -85,17 +87,14 @@ def test_the_settings_of_a_server_leave_tools_out() -> None:
     ("sizes", "found", "asked"),
     [((2, 1), 3, 2), ((600, 399, 5), 1_000, 3), ((600, 400, 5), 1_000, 2), ((1,) * 60, 50, 50)],
 )
-def test_a_listing_is_read_to_its_end_or_its_limit(
+async def test_a_listing_is_read_to_its_end_or_its_limit(
     sizes: tuple[int, ...], found: int, asked: int
 ) -> None:
-    async def story() -> None:
-        tools = [[tool(f"t{n}_{i}") for i in range(size)] for n, size in enumerate(sizes)]
-        host = Host(lambda: ScriptedServer({"tools/list": pages("tools", *tools)}))
-        async with connection(host) as made:
-            assert len(made.offer.tools) == found
-            assert len(host.servers[0].calls("tools/list")) == asked
-
-    play(story())
+    tools = [[tool(f"t{n}_{i}") for i in range(size)] for n, size in enumerate(sizes)]
+    host = Host(lambda: ScriptedServer({"tools/list": pages("tools", *tools)}))
+    async with connection(host) as made:
+        assert len(made.offer.tools) == found
+        assert len(host.servers[0].calls("tools/list")) == asked
 
 
 def test_what_a_server_says_of_a_tool() -> None:
@@ -119,25 +118,22 @@ def test_what_a_server_says_of_a_tool() -> None:
 # --- Requests to the server -----------------------------------------------------------------------
 
 
-def test_a_call_returns_its_result_and_tells_of_its_progress() -> None:
+async def test_a_call_returns_its_result_and_tells_of_its_progress() -> None:
     def work(server: ScriptedServer, params: dict[str, Any]) -> Any:
         for done in ({"progress": 1}, {"progress": 2.5, "total": 5, "message": "half"}):
             token = params["_meta"]["progressToken"]
             server.say(method="notifications/progress", params={"progressToken": token, **done})
         return text(f"got {params['arguments']}")
 
-    async def story() -> None:
-        host = Host(lambda: ScriptedServer({"tools/call": work}))
-        async with connection(host) as made:
-            told: list[Any] = []
-            found = await made.call_tool("echo", {"a": 1}, lambda *one: told.append(one), 30)
-            assert found["content"] == [{"type": "text", "text": "got {'a': 1}"}]
-            assert "structuredContent" not in found
-            await until(lambda: len(told) == 2)
-            assert told == [(1.0, None, ""), (2.5, 5.0, "half")]
-            assert await made.call_tool("echo", {}, None, 30) == found | text("got {}")
-
-    play(story())
+    host = Host(lambda: ScriptedServer({"tools/call": work}))
+    async with connection(host) as made:
+        told: list[Any] = []
+        found = await made.call_tool("echo", {"a": 1}, lambda *one: told.append(one), 30)
+        assert found["content"] == [{"type": "text", "text": "got {'a': 1}"}]
+        assert "structuredContent" not in found
+        await until(lambda: len(told) == 2)
+        assert told == [(1.0, None, ""), (2.5, 5.0, "half")]
+        assert await made.call_tool("echo", {}, None, 30) == found | text("got {}")
 
 
 async def called(made: Any) -> str:
@@ -152,31 +148,25 @@ async def failure(work: Coroutine[Any, Any, Any]) -> str:
 
 
 @pytest.mark.parametrize("code", [-32000, -32001, 7])
-def test_an_error_of_a_call_leaves_the_connection_as_it_is(code: int) -> None:
-    async def story() -> None:
-        host = Host(lambda: ScriptedServer({"tools/call": refuse(code, "out of luck")}))
-        async with connection(host) as made:
-            told = await failure(made.call_tool("echo", {}, None, 30))
-            assert told == f"error {code}: out of luck"
-            host.servers[0].answers["tools/call"] = text("better")
-            assert await called(made) == "better"
-            assert len(host.started) == 1
-
-    play(story())
+async def test_an_error_of_a_call_leaves_the_connection_as_it_is(code: int) -> None:
+    host = Host(lambda: ScriptedServer({"tools/call": refuse(code, "out of luck")}))
+    async with connection(host) as made:
+        told = await failure(made.call_tool("echo", {}, None, 30))
+        assert told == f"error {code}: out of luck"
+        host.servers[0].answers["tools/call"] = text("better")
+        assert await called(made) == "better"
+        assert len(host.started) == 1
 
 
-def test_a_call_without_an_answer_is_cancelled_at_its_limit() -> None:
-    async def story() -> None:
-        host = Host(lambda: ScriptedServer({"tools/call": silent}))
-        async with connection(host) as made:
-            told = await failure(made.call_tool("echo", {}, None, 0.01))
-            assert told == "no answer within 0.01 s; the call was cancelled"
-            await until(lambda: host.servers[0].calls("notifications/cancelled"))
-            host.servers[0].answers["tools/call"] = text("better")
-            assert await called(made) == "better"
-            assert len(host.started) == 1
-
-    play(story())
+async def test_a_call_without_an_answer_is_cancelled_at_its_limit() -> None:
+    host = Host(lambda: ScriptedServer({"tools/call": silent}))
+    async with connection(host) as made:
+        told = await failure(made.call_tool("echo", {}, None, 0.01))
+        assert told == "no answer within 0.01 s; the call was cancelled"
+        await until(lambda: host.servers[0].calls("notifications/cancelled"))
+        host.servers[0].answers["tools/call"] = text("better")
+        assert await called(made) == "better"
+        assert len(host.started) == 1
 
 
 @pytest.mark.parametrize(
@@ -189,88 +179,73 @@ def test_a_call_without_an_answer_is_cancelled_at_its_limit() -> None:
         ({"content": 5}, "its answer is not valid: "),
     ],
 )
-def test_what_a_call_says_of_an_answer_that_is_none(end: Any, told: str) -> None:
-    async def story() -> None:
-        host = Host(lambda: ScriptedServer({"tools/call": end}))
-        async with connection(host) as made:
-            limit_s = 0.01 if "0.01" in told else 30
-            found = await failure(made.call_tool("echo", {}, None, limit_s))
-            assert found.startswith(told), found
-
-    play(story())
+async def test_what_a_call_says_of_an_answer_that_is_none(end: Any, told: str) -> None:
+    host = Host(lambda: ScriptedServer({"tools/call": end}))
+    async with connection(host) as made:
+        limit_s = 0.01 if "0.01" in told else 30
+        found = await failure(made.call_tool("echo", {}, None, limit_s))
+        assert found.startswith(told), found
 
 
-def test_a_lost_connection_is_made_again_for_the_next_call() -> None:
-    async def story() -> None:
-        host = Host(lambda: ScriptedServer({"tools/call": die(3, "out of luck")}), ScriptedServer)
-        async with connection(host) as made:
-            await failure(made.call_tool("echo", {}, None, 30))
-            assert await called(made) == "fine"
-            assert len(host.started) == 2
-            assert host.notices == ["MCP server s: it has stopped (exit code 3): out of luck"]
-
-    play(story())
+async def test_a_lost_connection_is_made_again_for_the_next_call() -> None:
+    host = Host(lambda: ScriptedServer({"tools/call": die(3, "out of luck")}), ScriptedServer)
+    async with connection(host) as made:
+        await failure(made.call_tool("echo", {}, None, 30))
+        assert await called(made) == "fine"
+        assert len(host.started) == 2
+        assert host.notices == ["MCP server s: it has stopped (exit code 3): out of luck"]
 
 
-def test_resources_are_listed_with_their_templates_and_read() -> None:
-    async def story() -> None:
-        answers = {
-            "resources/list": pages(
-                "resources",
-                [{"uri": "a://1", "name": "one", "description": "D"}],
-                [{"uri": "a://2", "name": "two"}],
-            ),
-            "resources/templates/list": {
-                "resourceTemplates": [{"uriTemplate": "a://{n}", "name": "any"}]
-            },
-            "resources/read": lambda _, params: {
-                "contents": [{"uri": params["uri"], "text": "words"}]
-            },
-        }
-        host = Host(lambda: ScriptedServer(answers))
-        listed = (ListedResource("a://1", "one", "D"), ListedResource("a://2", "two", ""))
-        async with connection(host) as made:
-            server = host.servers[0]
-            more = ListedResource("a://{n}", "any", "", template=True)
-            assert await made.list_resources(30) == (*listed, more)
-            server.answers["resources/templates/list"] = refuse(-32601, "no templates")
-            assert await made.list_resources(30) == listed
-            assert not server.calls("resources/subscribe")
-            assert await made.read_resource("a://1", 30) == [{"uri": "a://1", "text": "words"}]
-            assert [one["uri"] for one in server.calls("resources/subscribe")] == ["a://1"]
-            server.answers["resources/subscribe"] = refuse(-32601, "not that one")
-            assert await made.read_resource("a://2", 30) == [{"uri": "a://2", "text": "words"}]
-            server.say(method="notifications/resources/updated", params={"uri": "a://1"})
-            await until(lambda: host.updates)
-            assert host.updates == [("s", "a://1")]
-
-    play(story())
+async def test_resources_are_listed_with_their_templates_and_read() -> None:
+    answers = {
+        "resources/list": pages(
+            "resources",
+            [{"uri": "a://1", "name": "one", "description": "D"}],
+            [{"uri": "a://2", "name": "two"}],
+        ),
+        "resources/templates/list": {
+            "resourceTemplates": [{"uriTemplate": "a://{n}", "name": "any"}]
+        },
+        "resources/read": lambda _, params: {"contents": [{"uri": params["uri"], "text": "words"}]},
+    }
+    host = Host(lambda: ScriptedServer(answers))
+    listed = (ListedResource("a://1", "one", "D"), ListedResource("a://2", "two", ""))
+    async with connection(host) as made:
+        server = host.servers[0]
+        more = ListedResource("a://{n}", "any", "", template=True)
+        assert await made.list_resources(30) == (*listed, more)
+        server.answers["resources/templates/list"] = refuse(-32601, "no templates")
+        assert await made.list_resources(30) == listed
+        assert not server.calls("resources/subscribe")
+        assert await made.read_resource("a://1", 30) == [{"uri": "a://1", "text": "words"}]
+        assert [one["uri"] for one in server.calls("resources/subscribe")] == ["a://1"]
+        server.answers["resources/subscribe"] = refuse(-32601, "not that one")
+        assert await made.read_resource("a://2", 30) == [{"uri": "a://2", "text": "words"}]
+        server.say(method="notifications/resources/updated", params={"uri": "a://1"})
+        await until(lambda: host.updates)
+        assert host.updates == [("s", "a://1")]
 
 
 @pytest.mark.parametrize(
     ("can", "follows"), [({}, False), ({"subscribe": False}, False), ({"subscribe": True}, True)]
 )
-def test_a_resource_is_followed_where_the_server_can(can: dict[str, bool], follows: bool) -> None:
-    async def story() -> None:
-        read = {"contents": [{"uri": "a://1", "text": "words"}]}
-        host = Host(lambda: ScriptedServer({"resources/read": read}, can={"resources": can}))
-        async with connection(host) as made:
-            await made.read_resource("a://1", 30)
-            assert bool(host.servers[0].calls("resources/subscribe")) is follows
+async def test_a_resource_is_followed_where_the_server_can(
+    can: dict[str, bool], follows: bool
+) -> None:
+    read = {"contents": [{"uri": "a://1", "text": "words"}]}
+    host = Host(lambda: ScriptedServer({"resources/read": read}, can={"resources": can}))
+    async with connection(host) as made:
+        await made.read_resource("a://1", 30)
+        assert bool(host.servers[0].calls("resources/subscribe")) is follows
 
-    play(story())
 
-
-def test_a_prompt_is_asked_for_with_its_arguments() -> None:
-    async def story() -> None:
-        message = {"role": "user", "content": {"type": "text", "text": "hi"}}
-        host = Host(lambda: ScriptedServer({"prompts/get": {"messages": [message]}}))
-        async with connection(host) as made:
-            assert await made.get_prompt("greet", {"who": "Ada"}, 30) == [message]
-            (asked,) = host.servers[0].calls("prompts/get")
-            assert (asked["name"], asked["arguments"]) == ("greet", {"who": "Ada"})
-
-    play(story())
+async def test_a_prompt_is_asked_for_with_its_arguments() -> None:
+    message = {"role": "user", "content": {"type": "text", "text": "hi"}}
+    host = Host(lambda: ScriptedServer({"prompts/get": {"messages": [message]}}))
+    async with connection(host) as made:
+        assert await made.get_prompt("greet", {"who": "Ada"}, 30) == [message]
+        (asked,) = host.servers[0].calls("prompts/get")
+        assert (asked["name"], asked["arguments"]) == ("greet", {"who": "Ada"})
 
 
 # --- Requests of the server -----------------------------------------------------------------------
@@ -287,156 +262,134 @@ FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
         (None, {"action": "decline"}),
     ],
 )
-def test_a_question_of_a_server_goes_to_the_user(answer: Any, reply: dict[str, Any]) -> None:
-    async def story() -> None:
-        asked: list[Any] = []
+async def test_a_question_of_a_server_goes_to_the_user(answer: Any, reply: dict[str, Any]) -> None:
+    asked: list[Any] = []
 
-        async def ask(*question: Any) -> Any:
-            asked.append(question)
-            return answer
+    async def ask(*question: Any) -> Any:
+        asked.append(question)
+        return answer
 
-        host = Host(ScriptedServer, elicit=None if answer is None else ask)
-        async with connection(host):
-            server = host.servers[0]
-            question = {"message": "Who?", "requestedSchema": FORM}
-            server.say(id="q", method="elicitation/create", params=question)
-            await until(lambda: server.replies)
-            assert server.replies == [reply]
-            if answer is None:
-                assert host.notices == [
-                    "MCP server s asked a question; nobody is there to answer it: declined"
-                ]
-            else:
-                assert (asked, host.notices) == ([("s", "Who?", FORM, "")], [])
-
-    play(story())
+    host = Host(ScriptedServer, elicit=None if answer is None else ask)
+    async with connection(host):
+        server = host.servers[0]
+        question = {"message": "Who?", "requestedSchema": FORM}
+        server.say(id="q", method="elicitation/create", params=question)
+        await until(lambda: server.replies)
+        assert server.replies == [reply]
+        if answer is None:
+            assert host.notices == [
+                "MCP server s asked a question; nobody is there to answer it: declined"
+            ]
+        else:
+            assert (asked, host.notices) == ([("s", "Who?", FORM, "")], [])
 
 
-def test_a_server_learns_the_folders_of_the_session() -> None:
-    async def story() -> None:
-        host = Host(ScriptedServer, roots=lambda: ("/a", "/b"))
-        async with connection(host):
-            server = host.servers[0]
-            server.say(id="r", method="roots/list")
-            await until(lambda: server.replies)
-            assert server.replies == [{"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}]
-
-    play(story())
+async def test_a_server_learns_the_folders_of_the_session() -> None:
+    host = Host(ScriptedServer, roots=lambda: ("/a", "/b"))
+    async with connection(host):
+        server = host.servers[0]
+        server.say(id="r", method="roots/list")
+        await until(lambda: server.replies)
+        assert server.replies == [{"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}]
 
 
 @pytest.mark.parametrize("what", ["tools", "prompts"])
-def test_a_change_of_a_list_is_read_again(what: str) -> None:
-    async def story() -> None:
-        host = Host(ScriptedServer)
-        async with connection(host) as made:
-            server = host.servers[0]
-            for number in (2, 3):
-                server.answers["tools/list"] = {"tools": [tool(f"t{number}")]}
-                server.say(method=f"notifications/{what}/list_changed")
-                await until(lambda wanted=number: host.changes == wanted)
-                assert [one.name for one in made.offer.tools] == [f"t{number}"]
-            assert (made.status, len(host.started)) == ("connected", 1)
-
-    play(story())
+async def test_a_change_of_a_list_is_read_again(what: str) -> None:
+    host = Host(ScriptedServer)
+    async with connection(host) as made:
+        server = host.servers[0]
+        for number in (2, 3):
+            server.answers["tools/list"] = {"tools": [tool(f"t{number}")]}
+            server.say(method=f"notifications/{what}/list_changed")
+            await until(lambda wanted=number: host.changes == wanted)
+            assert [one.name for one in made.offer.tools] == [f"t{number}"]
+        assert (made.status, len(host.started)) == ("connected", 1)
 
 
 # --- Failures -------------------------------------------------------------------------------------
 
 
-def test_a_program_that_cannot_be_started_is_tried_again_only_for_a_call() -> None:
-    async def story() -> None:
-        gone = CommandExit(None, cause="not_started", message="no such file")
-        host = Host(gone, gone, ScriptedServer)
-        async with connection(host) as made:
-            assert (made.status, made.problem) == ("failed", "it cannot be started: no such file")
-            told = f"it is not connected: {made.problem}"
-            assert await failure(made.call_tool("echo", {}, None, 30)) == told
-            assert len(host.started) == 2
-            assert host.notices == [f"MCP server s: {made.problem}"] * 2
-            assert await called(made) == "fine"
-            assert (made.status, made.problem, len(host.started)) == ("connected", "", 3)
-
-    play(story())
+async def test_a_program_that_cannot_be_started_is_tried_again_only_for_a_call() -> None:
+    gone = CommandExit(None, cause="not_started", message="no such file")
+    host = Host(gone, gone, ScriptedServer)
+    async with connection(host) as made:
+        assert (made.status, made.problem) == ("failed", "it cannot be started: no such file")
+        told = f"it is not connected: {made.problem}"
+        assert await failure(made.call_tool("echo", {}, None, 30)) == told
+        assert len(host.started) == 2
+        assert host.notices == [f"MCP server s: {made.problem}"] * 2
+        assert await called(made) == "fine"
+        assert (made.status, made.problem, len(host.started)) == ("connected", "", 3)
 
 
-def test_a_server_that_fails_again_and_again_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_fails_again_and_again_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("longrein.extensions.mcp.connection.BACKOFF_S", (0.0,) * 4)
 
-    async def story() -> None:
-        host = Host(lambda: ScriptedServer({"initialize": die(1, "cannot work here")}))
-        async with connection(host) as made:
-            await until(lambda: host.changes == 4)
-            for _ in range(20):
-                await asyncio.sleep(0)
-            problem = "it has stopped (exit code 1): cannot work here"
-            assert (made.status, made.problem, len(host.started)) == ("failed", problem, 4)
-            assert host.notices == [f"MCP server s: {problem}"] * 2  # the first and the last
-            made.reconnect()
-            await until(lambda: host.changes == 5)
-            assert len(host.started) == 5
-
-    play(story())
+    host = Host(lambda: ScriptedServer({"initialize": die(1, "cannot work here")}))
+    async with connection(host) as made:
+        await until(lambda: host.changes == 4)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        problem = "it has stopped (exit code 1): cannot work here"
+        assert (made.status, made.problem, len(host.started)) == ("failed", problem, 4)
+        assert host.notices == [f"MCP server s: {problem}"] * 2  # the first and the last
+        made.reconnect()
+        await until(lambda: host.changes == 5)
+        assert len(host.started) == 5
 
 
-def test_a_server_that_ends_after_each_answer_is_started_each_time(
+async def test_a_server_that_ends_after_each_answer_is_started_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("longrein.extensions.mcp.connection.BACKOFF_S", (0.0, 0.0))
 
-    async def story() -> None:
-        host = Host(ScriptedServer)
-        async with connection(host) as made:
-            for number in range(1, 6):
-                assert await called(made) == "fine"
-                host.servers[-1].end(0)
-                await until(lambda wanted=number: host.changes == 2 * wanted)
-            await until(lambda: len(host.started) == 6)
-            assert host.notices == ["MCP server s: it has stopped (exit code 0)"] * 5
-
-    play(story())
-
-
-def test_a_server_that_only_connects_and_ends_is_not_started_for_ever(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("longrein.extensions.mcp.connection.BACKOFF_S", (0.0, 0.0))
-
-    async def story() -> None:
-        host = Host(ScriptedServer)
-        async with connection(host) as made:
-            for wanted in (1, 2):
-                await until(lambda n=wanted: len(host.servers) == n and made.status == "connected")
-                host.servers[-1].end(None, signal="SIGKILL")
-                await until(lambda: made.status != "connected")
-            for _ in range(50):
-                await asyncio.sleep(0)
-            assert len(host.started) == 2
-            problem = "MCP server s: it has stopped (ended by SIGKILL)"
-            last = f"{problem}; it is started again only for a call"
-            assert host.notices == [problem, last]
+    host = Host(ScriptedServer)
+    async with connection(host) as made:
+        for number in range(1, 6):
             assert await called(made) == "fine"
+            host.servers[-1].end(0)
+            await until(lambda wanted=number: host.changes == 2 * wanted)
+        await until(lambda: len(host.started) == 6)
+        assert host.notices == ["MCP server s: it has stopped (exit code 0)"] * 5
 
-    play(story())
+
+async def test_a_server_that_only_connects_and_ends_is_not_started_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("longrein.extensions.mcp.connection.BACKOFF_S", (0.0, 0.0))
+
+    host = Host(ScriptedServer)
+    async with connection(host) as made:
+        for wanted in (1, 2):
+            await until(lambda n=wanted: len(host.servers) == n and made.status == "connected")
+            host.servers[-1].end(None, signal="SIGKILL")
+            await until(lambda: made.status != "connected")
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(host.started) == 2
+        problem = "MCP server s: it has stopped (ended by SIGKILL)"
+        last = f"{problem}; it is started again only for a call"
+        assert host.notices == [problem, last]
+        assert await called(made) == "fine"
 
 
-def test_a_server_that_does_not_answer_in_time_has_failed() -> None:
-    async def story() -> None:
-        server = msgspec.structs.replace(SERVER, startup_s=0.02)
-        host = Host(lambda: ScriptedServer({"initialize": silent}))
-        async with connection(host, server) as made:
-            assert made.problem == "it has not answered within 0.02 s"
+async def test_a_server_that_does_not_answer_in_time_has_failed() -> None:
+    server = msgspec.structs.replace(SERVER, startup_s=0.02)
+    host = Host(lambda: ScriptedServer({"initialize": silent}))
+    async with connection(host, server) as made:
+        assert made.problem == "it has not answered within 0.02 s"
 
-        def chat(server: ScriptedServer, _: dict[str, Any]) -> None:
-            server.print("Welcome!")
+    def chat(server: ScriptedServer, _: dict[str, Any]) -> None:
+        server.print("Welcome!")
 
-        host = Host(lambda: ScriptedServer({"initialize": chat}))
-        async with connection(host, server) as made:
-            assert made.problem == (
-                "it has not answered within 0.02 s; it prints lines that are no JSON, such as "
-                "'Welcome!'"
-            )
-
-    play(story())
+    host = Host(lambda: ScriptedServer({"initialize": chat}))
+    async with connection(host, server) as made:
+        assert made.problem == (
+            "it has not answered within 0.02 s; it prints lines that are no JSON, such as "
+            "'Welcome!'"
+        )
 
 
 @pytest.mark.parametrize(
@@ -446,27 +399,21 @@ def test_a_server_that_does_not_answer_in_time_has_failed() -> None:
         ({"protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": {}}, "its answer is"),
     ],
 )
-def test_why_a_server_does_not_connect(answer: Any, problem: str) -> None:
-    async def story() -> None:
-        host = Host(lambda: ScriptedServer({"initialize": answer}))
-        async with connection(host) as made:
-            assert made.problem.startswith(problem), made.problem
-
-    play(story())
+async def test_why_a_server_does_not_connect(answer: Any, problem: str) -> None:
+    host = Host(lambda: ScriptedServer({"initialize": answer}))
+    async with connection(host) as made:
+        assert made.problem.startswith(problem), made.problem
 
 
-def test_a_connection_that_is_closed_ends_its_program() -> None:
-    async def story() -> None:
-        host = Host(ScriptedServer)
-        async with connection(host) as made:
-            pass
-        assert host.servers[0].exit is not None
-        assert (host.notices, host.changes, len(host.started)) == ([], 1, 1)
-        assert await failure(made.call_tool("echo", {}, None, 30)) == (
-            "it is not connected: no answer yet"
-        )
-
-    play(story())
+async def test_a_connection_that_is_closed_ends_its_program() -> None:
+    host = Host(ScriptedServer)
+    async with connection(host) as made:
+        pass
+    assert host.servers[0].exit is not None
+    assert (host.notices, host.changes, len(host.started)) == ([], 1, 1)
+    assert await failure(made.call_tool("echo", {}, None, 30)) == (
+        "it is not connected: no answer yet"
+    )
 
 
 # --- Ways to reach a server -----------------------------------------------------------------------
@@ -480,7 +427,7 @@ def problem(host: Host, server: Any) -> str:
         async with connection(host, server) as made:
             found.append(made.problem)
 
-    play(story())
+    asyncio.run(story())
     return str(found[0])
 
 
@@ -530,33 +477,30 @@ def test_a_program_in_the_sandbox_must_be_there() -> None:
     assert found == "the sandbox could not be set up (no space)"
 
 
-def test_a_server_inside_the_program_is_reached_through_it() -> None:
-    async def story() -> None:
-        inside = msgspec.structs.replace(SERVER, transport="sdk", program_name="own name")
-        alone = Host(ScriptedServer)
-        async with connection(alone, inside) as made:
-            assert made.problem == "it is inside a program, and none runs longrein"
-        server = ScriptedServer()
-        carried: list[str] = []
+async def test_a_server_inside_the_program_is_reached_through_it() -> None:
+    inside = msgspec.structs.replace(SERVER, transport="sdk", program_name="own name")
+    alone = Host(ScriptedServer)
+    async with connection(alone, inside) as made:
+        assert made.problem == "it is inside a program, and none runs longrein"
+    server = ScriptedServer()
+    carried: list[str] = []
 
-        async def carry(name: str, message: Any) -> Any:
-            carried.append(name)
-            if message.get("method") == "tools/call" and message["params"]["arguments"]:
-                raise McpFailure("the program is gone")
-            server.write(json.dumps(message).encode() + b"\n")
-            return json.loads(await server.reader.readline()) if "id" in message else None
+    async def carry(name: str, message: Any) -> Any:
+        carried.append(name)
+        if message.get("method") == "tools/call" and message["params"]["arguments"]:
+            raise McpFailure("the program is gone")
+        server.write(json.dumps(message).encode() + b"\n")
+        return json.loads(await server.reader.readline()) if "id" in message else None
 
-        host = Host(ScriptedServer, tunnel=carry)
-        async with connection(host, inside) as made:
-            assert (made.status, made.problem) == ("connected", "")
-            assert await called(made) == "fine"
-            await failure(made.call_tool("echo", {"a": 1}, None, 30))
-            await until(lambda: made.problem)
-            assert made.problem == "the program is gone"
-        assert set(carried) == {"own name"}
-        assert host.started == []
-
-    play(story())
+    host = Host(ScriptedServer, tunnel=carry)
+    async with connection(host, inside) as made:
+        assert (made.status, made.problem) == ("connected", "")
+        assert await called(made) == "fine"
+        await failure(made.call_tool("echo", {"a": 1}, None, 30))
+        await until(lambda: made.problem)
+        assert made.problem == "the program is gone"
+    assert set(carried) == {"own name"}
+    assert host.started == []
 
 
 async def answer_to(request: Any) -> bytes:
@@ -612,35 +556,32 @@ def pages_at() -> Iterator[str]:
         (500, "failed", "it answers with HTTP 500"),
     ],
 )
-def test_a_server_over_http_is_told_by_its_status(
+async def test_a_server_over_http_is_told_by_its_status(
     pages_at: str, status: int, state: str, told: str
 ) -> None:
-    async def story() -> None:
-        server = msgspec.structs.replace(
-            SERVER,
-            transport="http",
-            url=f"{pages_at}/{status}",
-            headers=(("Authorization", "Bearer t"), ("X-A", "own")),
-            headers_helper="print",
-        )
-        lines: list[Any] = []
+    server = msgspec.structs.replace(
+        SERVER,
+        transport="http",
+        url=f"{pages_at}/{status}",
+        headers=(("Authorization", "Bearer t"), ("X-A", "own")),
+        headers_helper="print",
+    )
+    lines: list[Any] = []
 
-        async def run_line(*line: Any) -> bytes:
-            lines.append(line)
-            return b'{"X-A": "helped", "X-B": "b"}'
+    async def run_line(*line: Any) -> bytes:
+        lines.append(line)
+        return b'{"X-A": "helped", "X-B": "b"}'
 
-        host = Host(ScriptedServer, run_line=run_line)
-        async with connection(host, server) as made:
-            assert (made.status, made.problem) == (state, told)
-            hint = "; log in with `longrein mcp login s`" if state == "needs login" else ""
-            assert host.notices == ([f"MCP server s: {told}{hint}"] if told else [])
-            sent = {name.lower(): value for name, value in Page.seen[0].items()}
-            assert (sent["authorization"], sent["x-a"], sent["x-b"]) == ("Bearer t", "helped", "b")
-            assert lines == [("print", {"CLAUDE_PROJECT_DIR": "/work"}, None)]
-            if not told:
-                assert await called(made) == "fine"
-
-    play(story())
+    host = Host(ScriptedServer, run_line=run_line)
+    async with connection(host, server) as made:
+        assert (made.status, made.problem) == (state, told)
+        hint = "; log in with `longrein mcp login s`" if state == "needs login" else ""
+        assert host.notices == ([f"MCP server s: {told}{hint}"] if told else [])
+        sent = {name.lower(): value for name, value in Page.seen[0].items()}
+        assert (sent["authorization"], sent["x-a"], sent["x-b"]) == ("Bearer t", "helped", "b")
+        assert lines == [("print", {"CLAUDE_PROJECT_DIR": "/work"}, None)]
+        if not told:
+            assert await called(made) == "fine"
 
 
 @pytest.mark.parametrize("output", [b"", b"[]", b"{", b'{"a": 1}', b"5"])

@@ -21,7 +21,6 @@ from tests.mcp_servers.scripted_server import (
     SERVER,
     Host,
     ScriptedServer,
-    play,
     refuse,
     silent,
     text,
@@ -30,7 +29,10 @@ from tests.mcp_servers.scripted_server import (
 )
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
-pytestmark = pytest.mark.filterwarnings("ignore:resources/subscribe is removed")
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore:resources/subscribe is removed"),
+]
 
 OTHER = msgspec.structs.replace(SERVER, name="t")
 OFF = msgspec.structs.replace(SERVER, name="off", disabled=True)
@@ -84,117 +86,96 @@ def listed(*names: str, **more: Any) -> dict[str, Any]:
     return {"tools/list": {"tools": [tool(name, **more) for name in names]}}
 
 
-def test_each_server_is_shown_with_its_state() -> None:
-    async def story() -> None:
-        servers = (SERVER, OFF, WRONG)
-        answers = {"prompts/list": {"prompts": [{"name": "greet"}]}}
-        async with session(lambda: ScriptedServer(answers), servers=servers) as place:
-            tools = place.tools
-            shown = [(one.name, one.status, one.problem) for one in tools.views()]
-            rest = [("off", "disabled", ""), ("wrong", "failed", "no command")]
-            assert shown == [("s", "connecting", ""), *rest]
-            assert (tools.connecting, tools.late) == (["s"], ["s"])
-            await tools.ready()
-            assert (tools.connecting, tools.late) == ([], [])
-            view, *others = tools.views()
-            assert [(one.name, one.status, one.problem) for one in others] == rest
-            assert (view.status, view.title, view.address) == ("connected", "fault 1", "serve")
-            assert view.tools == ("mcp__s__echo",)
-            assert (view.prompts, view.resources) == (("mcp__s__greet",), True)
-            assert view.protocol
-            tools.missing = "no SDK"
-            assert tools.connecting == []
-            assert [one.status for one in tools.views()] == ["connected", "failed", "failed"]
-
-    play(story())
+async def test_each_server_is_shown_with_its_state() -> None:
+    servers = (SERVER, OFF, WRONG)
+    answers = {"prompts/list": {"prompts": [{"name": "greet"}]}}
+    async with session(lambda: ScriptedServer(answers), servers=servers) as place:
+        tools = place.tools
+        shown = [(one.name, one.status, one.problem) for one in tools.views()]
+        rest = [("off", "disabled", ""), ("wrong", "failed", "no command")]
+        assert shown == [("s", "connecting", ""), *rest]
+        assert (tools.connecting, tools.late) == (["s"], ["s"])
+        await tools.ready()
+        assert (tools.connecting, tools.late) == ([], [])
+        view, *others = tools.views()
+        assert [(one.name, one.status, one.problem) for one in others] == rest
+        assert (view.status, view.title, view.address) == ("connected", "fault 1", "serve")
+        assert view.tools == ("mcp__s__echo",)
+        assert (view.prompts, view.resources) == (("mcp__s__greet",), True)
+        assert view.protocol
+        tools.missing = "no SDK"
+        assert tools.connecting == []
+        assert [one.status for one in tools.views()] == ["connected", "failed", "failed"]
 
 
-def test_the_prefix_gets_the_tools_of_all_servers_in_the_order_of_the_settings() -> None:
-    async def story() -> None:
-        async with session(
-            lambda: ScriptedServer(listed("b", "a")), servers=(OTHER, SERVER)
-        ) as place:
-            tools = place.tools
-            await tools.ready()
-            assert not tools.pinned
-            tools.pin()
-            assert [one.spec.name for one in tools.offered] == [
-                *("mcp__t__a", "mcp__t__b", "mcp__s__a", "mcp__s__b"),
-                *("ListMcpResourcesTool", "ReadMcpResourceTool"),
-            ]
-            assert tools.pinned
-            assert "ToolSearch" in place.registry
-            assert tools.read_seq == 7
-            assert tools.take_news() == []
-
-    play(story())
+async def test_the_prefix_gets_the_tools_of_all_servers_in_the_order_of_the_settings() -> None:
+    async with session(lambda: ScriptedServer(listed("b", "a")), servers=(OTHER, SERVER)) as place:
+        tools = place.tools
+        await tools.ready()
+        assert not tools.pinned
+        tools.pin()
+        assert [one.spec.name for one in tools.offered] == [
+            *("mcp__t__a", "mcp__t__b", "mcp__s__a", "mcp__s__b"),
+            *("ListMcpResourcesTool", "ReadMcpResourceTool"),
+        ]
+        assert tools.pinned
+        assert "ToolSearch" in place.registry
+        assert tools.read_seq == 7
+        assert tools.take_news() == []
 
 
-def test_a_tool_is_found_once_its_server_is_connected() -> None:
-    async def story() -> None:
-        async with session(ScriptedServer) as place:
-            assert place.registry.keys() == {"ToolSearch", "CallTool"}
-            found = await place.tools.find("mcp__s__echo")
-            assert found is place.registry["mcp__s__echo"]
-            assert await place.tools.find("mcp__s__echo") is found
-            assert await place.tools.find("mcp__s__other") is None
-            place.tools.pin()
-            place.tools.start()
-            assert len(place.host.started) == 1
-
-    play(story())
+async def test_a_tool_is_found_once_its_server_is_connected() -> None:
+    async with session(ScriptedServer) as place:
+        assert place.registry.keys() == {"ToolSearch", "CallTool"}
+        found = await place.tools.find("mcp__s__echo")
+        assert found is place.registry["mcp__s__echo"]
+        assert await place.tools.find("mcp__s__echo") is found
+        assert await place.tools.find("mcp__s__other") is None
+        place.tools.pin()
+        place.tools.start()
+        assert len(place.host.started) == 1
 
 
-def test_news_from_before_the_first_request_are_in_the_prefix() -> None:
-    async def story() -> None:
-        async with session(ScriptedServer) as place:
-            server = (await ready(place)).servers[0]
-            place.tools.pin()
-            server.answers.update(listed("echo", "later"))
+async def test_news_from_before_the_first_request_are_in_the_prefix() -> None:
+    async with session(ScriptedServer) as place:
+        server = (await ready(place)).servers[0]
+        place.tools.pin()
+        server.answers.update(listed("echo", "later"))
+        server.say(method="notifications/tools/list_changed")
+        await until(lambda: "mcp__s__later" in place.registry)
+        place.tools.pin()
+        assert place.tools.take_news() == []
+
+
+async def test_without_servers_nothing_is_offered() -> None:
+    async with session(ScriptedServer, servers=()) as place:
+        assert (place.tools.pinned, place.registry, place.tools.views()) == (True, {}, [])
+        assert await place.tools.list_resources() == "no server offers resources"
+
+
+async def test_a_change_of_the_tools_is_told_once() -> None:
+    async with session(lambda: ScriptedServer(listed("a", "b"))) as place:
+        tools, (server,) = place.tools, (await ready(place)).servers
+        tools.pin()
+        for answers, told, changed in (
+            (listed("a", "b", "c"), "new: mcp__s__c", []),
+            (listed("a"), "gone: mcp__s__b, mcp__s__c", []),
+            (listed("a", description="D"), "changed: mcp__s__a", ["mcp__s__a"]),
+            (
+                {"tools/list": {"tools": [tool("a"), tool("d")]}},
+                "new: mcp__s__d; changed: mcp__s__a",
+                ["mcp__s__a"],
+            ),
+        ):
+            server.answers.update(answers)
             server.say(method="notifications/tools/list_changed")
-            await until(lambda: "mcp__s__later" in place.registry)
-            place.tools.pin()
-            assert place.tools.take_news() == []
-
-    play(story())
-
-
-def test_without_servers_nothing_is_offered() -> None:
-    async def story() -> None:
-        async with session(ScriptedServer, servers=()) as place:
-            assert (place.tools.pinned, place.registry, place.tools.views()) == (True, {}, [])
-            assert await place.tools.list_resources() == "no server offers resources"
-
-    play(story())
-
-
-def test_a_change_of_the_tools_is_told_once() -> None:
-    async def story() -> None:
-        async with session(lambda: ScriptedServer(listed("a", "b"))) as place:
-            tools, (server,) = place.tools, (await ready(place)).servers
-            tools.pin()
-            for answers, told, changed in (
-                (listed("a", "b", "c"), "new: mcp__s__c", []),
-                (listed("a"), "gone: mcp__s__b, mcp__s__c", []),
-                (listed("a", description="D"), "changed: mcp__s__a", ["mcp__s__a"]),
-                (
-                    {"tools/list": {"tools": [tool("a"), tool("d")]}},
-                    "new: mcp__s__d; changed: mcp__s__a",
-                    ["mcp__s__a"],
-                ),
-            ):
-                server.answers.update(answers)
-                server.say(method="notifications/tools/list_changed")
-                await until(lambda: tools._news)
-                assert tools.take_news() == [("s", told)]
-                assert tools.take_news() == []
-                assert tools.changed_tools == changed
-                tools.changed_tools = []
-            assert place.registry["mcp__s__d"].spec.name == "mcp__s__d"
-            offered = [one.spec.name for one in tools.offered]
-            assert offered[:2] == ["mcp__s__a", "mcp__s__b"]  # the prefix keeps its bytes
-
-    play(story())
+            assert await next_news(place) == [("s", told)]
+            assert tools.take_news() == []
+            assert tools.changed_tools == changed
+            tools.changed_tools = []
+        assert place.registry["mcp__s__d"].spec.name == "mcp__s__d"
+        offered = [one.spec.name for one in tools.offered]
+        assert offered[:2] == ["mcp__s__a", "mcp__s__b"]  # the prefix keeps its bytes
 
 
 async def ready(place: SimpleNamespace) -> Host:
@@ -203,26 +184,22 @@ async def ready(place: SimpleNamespace) -> Host:
     return host
 
 
-def test_a_denied_tool_is_withdrawn_and_not_told() -> None:
-    async def story() -> None:
-        def denies(name: str) -> bool:
-            return name in ("mcp__s__a", "mcp__t__", "ReadMcpResourceTool")
+async def test_a_denied_tool_is_withdrawn_and_not_told() -> None:
+    def denies(name: str) -> bool:
+        return name in ("mcp__s__a", "mcp__t__", "ReadMcpResourceTool")
 
-        kind = {"instructions": "Be kind."}
-        server = lambda: ScriptedServer({**listed("a", "b"), "initialize": greeting(kind)})  # noqa: E731
-        async with session(server, servers=(SERVER, OTHER), denies=denies) as place:
-            await ready(place)
-            place.tools.pin()
-            withdrawn = [one.spec.name for one in place.tools.offered if one.withdrawn]
-            assert withdrawn == ["mcp__s__a", "ReadMcpResourceTool"]
-            assert place.tools.instructions.count("Be kind.") == 1
-            first = place.host.servers[0]
-            first.answers.update(listed("a", "b", "c"))
-            first.say(method="notifications/tools/list_changed")
-            await until(lambda: place.tools._news)
-            assert place.tools.take_news() == [("s", "new: mcp__s__c")]
-
-    play(story())
+    kind = {"instructions": "Be kind."}
+    server = lambda: ScriptedServer({**listed("a", "b"), "initialize": greeting(kind)})  # noqa: E731
+    async with session(server, servers=(SERVER, OTHER), denies=denies) as place:
+        await ready(place)
+        place.tools.pin()
+        withdrawn = [one.spec.name for one in place.tools.offered if one.withdrawn]
+        assert withdrawn == ["mcp__s__a", "ReadMcpResourceTool"]
+        assert place.tools.instructions.count("Be kind.") == 1
+        first = place.host.servers[0]
+        first.answers.update(listed("a", "b", "c"))
+        first.say(method="notifications/tools/list_changed")
+        assert await next_news(place) == [("s", "new: mcp__s__c")]
 
 
 def greeting(more: dict[str, Any]) -> Any:
@@ -234,48 +211,42 @@ def greeting(more: dict[str, Any]) -> Any:
     return answer
 
 
-def test_a_call_of_a_tool() -> None:
+async def test_a_call_of_a_tool() -> None:
     def work(server: ScriptedServer, params: dict[str, Any]) -> Any:
         token = params["_meta"]["progressToken"]
         for done in ({"progress": 1}, {"progress": 2, "total": 5, "message": "half\x1b[2J"}):
             server.say(method="notifications/progress", params={"progressToken": token, **done})
         return text(f"got {params['arguments']}")
 
-    async def story() -> None:
-        async with session(lambda: ScriptedServer({"tools/call": work})) as place:
-            host = await ready(place)
-            assert await call(place, "mcp__s__echo", a=1) == ("ok", "got {'a': 1}")
-            await until(lambda: len(place.notes) == 2)
-            assert place.notes == [b"1\n", b"2/5 half\n"]
-            (server,) = host.servers
-            server.answers["tools/call"] = {"content": [], "isError": True}
-            assert (await call(place, "mcp__s__echo"))[0] == "failed"
-            server.answers["tools/call"] = refuse(-5, "out of\x1b[2J luck")
-            assert await call(place, "mcp__s__echo") == ("failed", "[mcp] s: error -5: out of luck")
-
-    play(story())
+    async with session(lambda: ScriptedServer({"tools/call": work})) as place:
+        host = await ready(place)
+        assert await call(place, "mcp__s__echo", a=1) == ("ok", "got {'a': 1}")
+        await until(lambda: len(place.notes) == 2)
+        assert place.notes == [b"1\n", b"2/5 half\n"]
+        (server,) = host.servers
+        server.answers["tools/call"] = {"content": [], "isError": True}
+        assert (await call(place, "mcp__s__echo"))[0] == "failed"
+        server.answers["tools/call"] = refuse(-5, "out of\x1b[2J luck")
+        assert await call(place, "mcp__s__echo") == ("failed", "[mcp] s: error -5: out of luck")
 
 
-def test_a_tool_that_has_changed_since_its_call_was_allowed_is_not_run() -> None:
-    async def story() -> None:
-        async with session(lambda: ScriptedServer(listed("echo", "gone"))) as place:
-            server = (await ready(place)).servers[0]
-            old = dict(place.registry)
-            server.answers.update(listed("echo", description="Another."))
-            server.say(method="notifications/tools/list_changed")
-            await until(lambda: place.registry["mcp__s__echo"] is not old["mcp__s__echo"])
-            assert await call(place, "mcp__s__echo") == ("ok", "fine")
-            assert await call(place, "mcp__s__gone") == (
-                "failed",
-                "[mcp] s: the server does not offer this tool",
-            )
-            changed = SimpleNamespace(registry=old)
-            status, said = await call(changed, "mcp__s__echo")
-            assert status == "failed"
-            assert "it has changed this tool since the call was allowed; nothing was run" in said
-            assert len(server.calls("tools/call")) == 1
-
-    play(story())
+async def test_a_tool_that_has_changed_since_its_call_was_allowed_is_not_run() -> None:
+    async with session(lambda: ScriptedServer(listed("echo", "gone"))) as place:
+        server = (await ready(place)).servers[0]
+        old = dict(place.registry)
+        server.answers.update(listed("echo", description="Another."))
+        server.say(method="notifications/tools/list_changed")
+        await until(lambda: place.registry["mcp__s__echo"] is not old["mcp__s__echo"])
+        assert await call(place, "mcp__s__echo") == ("ok", "fine")
+        assert await call(place, "mcp__s__gone") == (
+            "failed",
+            "[mcp] s: the server does not offer this tool",
+        )
+        changed = SimpleNamespace(registry=old)
+        status, said = await call(changed, "mcp__s__echo")
+        assert status == "failed"
+        assert "it has changed this tool since the call was allowed; nothing was run" in said
+        assert len(server.calls("tools/call")) == 1
 
 
 @pytest.mark.parametrize(
@@ -286,189 +257,159 @@ def test_a_tool_that_has_changed_since_its_call_was_allowed_is_not_run() -> None
         ((WRONG, SERVER), "mcp__wrong__echo", "no command"),
     ],
 )
-def test_a_call_of_a_server_that_is_not_there(
+async def test_a_call_of_a_server_that_is_not_there(
     servers: tuple[McpServer, ...], name: str, told: str
 ) -> None:
-    async def story() -> None:
-        gone = CommandExit(None, cause="not_started", message="no such file")
-        async with session(gone, servers=servers) as place:
-            await ready(place)
-            server = name.split("__")[1]
-            assert await place.tools.find(name) is None
-            assert await place.tools.mention(server, "a://b") == f"it cannot be read: {told}"
-            with pytest.raises(UsageError, match=told.rpartition(": ")[2]):
-                await place.tools.prompt_text(f"mcp__{server}__greet", [], Blobs())
-            status, said = await call_resource(place, server)
-            assert (status, said) == ("failed", f"[mcp] {server}: {told}")
-
-    play(story())
+    gone = CommandExit(None, cause="not_started", message="no such file")
+    async with session(gone, servers=servers) as place:
+        await ready(place)
+        server = name.split("__")[1]
+        assert await place.tools.find(name) is None
+        assert await place.tools.mention(server, "a://b") == f"it cannot be read: {told}"
+        with pytest.raises(UsageError, match=told.rpartition(": ")[2]):
+            await place.tools.prompt_text(f"mcp__{server}__greet", [], Blobs())
 
 
-async def call_resource(place: SimpleNamespace, server: str) -> tuple[str, str]:
-    place.registry.update(place.tools._resource_tools())
-    return await call(place, "ReadMcpResourceTool", server=server, uri="a://b")
+async def test_the_user_disconnects_and_connects_a_server() -> None:
+    async with session(ScriptedServer, servers=(SERVER, OFF, WRONG)) as place:
+        tools, host = place.tools, await ready(place)
+        for work in (tools.reconnect, tools.login, tools.disable, tools.enable):
+            with pytest.raises(UsageError, match="no MCP server 'x'; there are s, off, wrong"):
+                work("x")
+        with pytest.raises(UsageError, match="MCP server wrong: no command"):
+            tools.enable("wrong")
+        tools.disable("s")
+        assert [one.status for one in tools.views()] == ["disabled", "disabled", "failed"]
+        await until(lambda: host.servers[0].exit)
+        tools.enable("s")
+        tools.enable("off")
+        await tools.ready()
+        assert [one.status for one in tools.views()] == ["connected", "connected", "failed"]
+        tools.reconnect("s")
+        await until(lambda: len(host.servers) == 4)
+        tools.enable("s")
+        await tools.ready()
+        assert len(host.servers) == 4
 
 
-def test_the_user_disconnects_and_connects_a_server() -> None:
-    async def story() -> None:
-        async with session(ScriptedServer, servers=(SERVER, OFF, WRONG)) as place:
-            tools, host = place.tools, await ready(place)
-            for work in (tools.reconnect, tools.login, tools.disable, tools.enable):
-                with pytest.raises(UsageError, match="no MCP server 'x'; there are s, off, wrong"):
-                    work("x")
-            with pytest.raises(UsageError, match="MCP server wrong: no command"):
-                tools.enable("wrong")
-            tools.disable("s")
-            assert [one.status for one in tools.views()] == ["disabled", "disabled", "failed"]
-            await until(lambda: host.servers[0].exit)
-            tools.enable("s")
-            tools.enable("off")
-            await tools.ready()
-            assert [one.status for one in tools.views()] == ["connected", "connected", "failed"]
-            tools.reconnect("s")
-            await until(lambda: len(host.servers) == 4)
-            tools.enable("s")
-            await tools.ready()
-            assert len(host.servers) == 4
-
-    play(story())
-
-
-def test_a_program_replaces_its_servers() -> None:
+async def test_a_program_replaces_its_servers() -> None:
     own, more = (
         msgspec.structs.replace(SERVER, name=name, scope="program") for name in ("own", "more")
     )
 
-    async def story() -> None:
-        async with session(ScriptedServer, servers=(SERVER, own)) as place:
-            tools, _ = place.tools, await ready(place)
-            tools.pin()
-            assert tools.set_program_servers([own]) == ([], [])
-            assert tools.set_program_servers([own, more]) == (["more"], [])
-            assert tools.pinned
-            await tools.ready()
-            assert "mcp__more__echo" in place.registry
-            assert tools.take_news() == [("more", "new: mcp__more__echo")]
-            assert tools.set_program_servers([own]) == ([], ["more"])
-            assert tools.take_news() == [("more", "gone: mcp__more__echo")]
-            assert "mcp__more__echo" not in place.registry
-            changed = msgspec.structs.replace(own, command=("other",))
-            assert tools.set_program_servers([changed]) == (["own"], ["own"])
-            assert tools.set_program_servers([]) == ([], ["own"])
-            assert [one.name for one in tools.views()] == ["s"]
-            assert "mcp__own__echo" in place.registry  # the prefix holds it
-            status, said = await call(place, "mcp__own__echo")
-            assert (status, said) == ("failed", "[mcp] own: there is no such server")
+    async with session(ScriptedServer, servers=(SERVER, own)) as place:
+        tools, _ = place.tools, await ready(place)
+        tools.pin()
+        assert tools.set_program_servers([own]) == ([], [])
+        assert tools.set_program_servers([own, more]) == (["more"], [])
+        assert tools.pinned
+        await tools.ready()
+        assert "mcp__more__echo" in place.registry
+        assert tools.take_news() == [("more", "new: mcp__more__echo")]
+        assert tools.set_program_servers([own]) == ([], ["more"])
+        assert tools.take_news() == [("more", "gone: mcp__more__echo")]
+        assert "mcp__more__echo" not in place.registry
+        changed = msgspec.structs.replace(own, command=("other",))
+        assert tools.set_program_servers([changed]) == (["own"], ["own"])
+        assert tools.set_program_servers([]) == ([], ["own"])
+        assert [one.name for one in tools.views()] == ["s"]
+        assert "mcp__own__echo" in place.registry  # the prefix holds it
+        status, said = await call(place, "mcp__own__echo")
+        assert (status, said) == ("failed", "[mcp] own: there is no such server")
 
-        async with session(ScriptedServer, servers=()) as place:
-            assert place.tools.set_program_servers([own]) == (["own"], [])
-            assert not place.tools.pinned  # the prefix cannot find later tools
-
-    play(story())
+    async with session(ScriptedServer, servers=()) as place:
+        assert place.tools.set_program_servers([own]) == (["own"], [])
+        assert not place.tools.pinned  # the prefix cannot find later tools
 
 
-def test_a_login_is_shown_and_announced() -> None:
-    async def story() -> None:
-        async with session(ScriptedServer) as place:
-            tools, host = place.tools, await ready(place)
-            tools.login("s")
-            assert host.port.login is not None
-            await host.port.login("https://log.in")
-            assert host.notices == [
-                "MCP server s: open this address and log in there: https://log.in"
-            ]
-            await until(lambda: place.announced)
-            assert place.announced == [("auth_success", "MCP server s: you are logged in")]
-
-    play(story())
+async def test_a_login_is_shown_and_announced() -> None:
+    async with session(ScriptedServer) as place:
+        tools, host = place.tools, await ready(place)
+        tools.login("s")
+        assert host.port.login is not None
+        await host.port.login("https://log.in")
+        assert host.notices == ["MCP server s: open this address and log in there: https://log.in"]
+        await until(lambda: place.announced)
+        assert place.announced == [("auth_success", "MCP server s: you are logged in")]
 
 
-def test_a_question_of_a_server_is_announced() -> None:
-    async def story() -> None:
-        async with session(ScriptedServer) as place:
-            place.tools.let_user_answer()
-            server = (await ready(place)).servers[0]
-            question = {
-                "message": "Who\x1b[2J?",
-                "requestedSchema": {"type": "object", "properties": {}},
-            }
-            server.say(id="q", method="elicitation/create", params=question)
-            await until(lambda: place.announced)
-            await until(lambda: place.host.notices)
-            assert place.host.notices[0].startswith("MCP server s asks: Who? (type /mcp answer s")
-            place.tools.questions.decline("s")
-            await until(lambda: server.replies)
-            assert place.announced == [
-                ("elicitation_dialog", "MCP server s asks: Who?"),
-                ("elicitation_response", "MCP server s was answered: decline"),
-            ]
-
-    play(story())
+async def test_a_question_of_a_server_is_announced() -> None:
+    async with session(ScriptedServer) as place:
+        place.tools.let_user_answer()
+        server = (await ready(place)).servers[0]
+        question = {
+            "message": "Who\x1b[2J?",
+            "requestedSchema": {"type": "object", "properties": {}},
+        }
+        server.say(id="q", method="elicitation/create", params=question)
+        await until(lambda: place.announced)
+        await until(lambda: place.host.notices)
+        assert place.host.notices[0].startswith("MCP server s asks: Who? (type /mcp answer s")
+        place.tools.questions.decline("s")
+        await until(lambda: server.replies)
+        assert place.announced == [
+            ("elicitation_dialog", "MCP server s asks: Who?"),
+            ("elicitation_response", "MCP server s was answered: decline"),
+        ]
 
 
-def test_resources_of_all_servers_are_listed_a_line_each() -> None:
+async def test_resources_of_all_servers_are_listed_a_line_each() -> None:
     def many(count: int) -> dict[str, Any]:
         rows = [{"uri": f"a://{n}", "name": "n", "description": "D\n d"} for n in range(count)]
         return {"resources/list": {"resources": rows}}
 
-    async def story() -> None:
-        programs = (
-            lambda: ScriptedServer({**many(2), "resources/templates/list": templates}),
-            lambda: ScriptedServer({"resources/list": refuse(-5, "none")}),
-        )
-        templates = {"resourceTemplates": [{"uriTemplate": "a://{n}", "name": "any"}]}
-        async with session(*programs, servers=(SERVER, OTHER, OFF)) as place:
-            host = await ready(place)
-            lines = ["@s:a://0  n D d", "@s:a://1  n D d", "template @s:a://{n}  any"]
-            assert await place.tools.list_resources() == "\n".join([*lines, "t: error -5: none"])
-            assert await place.tools.list_resources("s") == "\n".join(lines)
-            assert await place.tools.list_resources("off") == "off: it is disabled"
-            for count, last in ((199, "template @s:a://{n}  any"), (200, "and 1 more")):
-                host.servers[0].answers.update(many(count))
-                told = (await place.tools.list_resources("s")).splitlines()
-                assert (len(told), told[-1]) == (200 + (count == 200), last)
+    programs = (
+        lambda: ScriptedServer({**many(2), "resources/templates/list": templates}),
+        lambda: ScriptedServer({"resources/list": refuse(-5, "none")}),
+    )
+    templates = {"resourceTemplates": [{"uriTemplate": "a://{n}", "name": "any"}]}
+    async with session(*programs, servers=(SERVER, OTHER, OFF)) as place:
+        host = await ready(place)
+        lines = ["@s:a://0  n D d", "@s:a://1  n D d", "template @s:a://{n}  any"]
+        assert await place.tools.list_resources() == "\n".join([*lines, "t: error -5: none"])
+        assert await place.tools.list_resources("s") == "\n".join(lines)
+        assert await place.tools.list_resources("off") == "off: it is disabled"
+        for count, last in ((199, "template @s:a://{n}  any"), (200, "and 1 more")):
+            host.servers[0].answers.update(many(count))
+            told = (await place.tools.list_resources("s")).splitlines()
+            assert (len(told), told[-1]) == (200 + (count == 200), last)
 
-        async with session(lambda: ScriptedServer(can={"tools": {}})) as place:
-            await ready(place)
-            assert await place.tools.list_resources() == "no server offers resources"
-            assert "ReadMcpResourceTool" not in place.registry
-
-    play(story())
+    async with session(lambda: ScriptedServer(can={"tools": {}})) as place:
+        await ready(place)
+        assert await place.tools.list_resources() == "no server offers resources"
+        assert "ReadMcpResourceTool" not in place.registry
 
 
-def test_a_resource_that_the_user_mentions_is_read() -> None:
-    async def story() -> None:
-        async with session(ScriptedServer) as place:
-            server = (await ready(place)).servers[0]
+async def test_a_resource_that_the_user_mentions_is_read() -> None:
+    async with session(ScriptedServer) as place:
+        server = (await ready(place)).servers[0]
 
-            async def read(*contents: dict[str, Any]) -> str:
-                rows = [{"uri": "a://b", **one} for one in contents]
-                server.answers["resources/read"] = {"contents": rows}
-                found: str = await place.tools.mention("s", "a://b")
-                return found
+        async def read(*contents: dict[str, Any]) -> str:
+            rows = [{"uri": "a://b", **one} for one in contents]
+            server.answers["resources/read"] = {"contents": rows}
+            found: str = await place.tools.mention("s", "a://b")
+            return found
 
-            assert await read({"text": "a\x1b[2J"}, {"blob": "AAAA"}) == "a\n[binary content]"
-            assert await read() == "(no content)"
-            assert await read({"text": "x" * 60_000}) == "x" * 50_000
-            assert await call_resource(place, "s") == ("ok", "[resource a://b]\n" + "x" * 60_000)
-            await read()
-            assert await call_resource(place, "s") == ("ok", "[no content]")
+        async def read_by_tool() -> tuple[str, str]:
+            return await call(place, "ReadMcpResourceTool", server="s", uri="a://b")
 
-    play(story())
-
-
-def test_changed_resources_are_told_up_to_a_limit() -> None:
-    async def story() -> None:
-        async with session(ScriptedServer) as place:
-            for number in (0, 0, *range(30)):
-                place.host.port.resource_updated("s", f"a://{number}\x1b[2J")
-            assert place.tools.take_updates() == [f"s:a://{n}" for n in range(20)]
-            assert place.tools.take_updates() == []
-
-    play(story())
+        assert await read({"text": "a\x1b[2J"}, {"blob": "AAAA"}) == "a\n[binary content]"
+        assert await read() == "(no content)"
+        assert await read({"text": "x" * 60_000}) == "x" * 50_000
+        assert await read_by_tool() == ("ok", "[resource a://b]\n" + "x" * 60_000)
+        await read()
+        assert await read_by_tool() == ("ok", "[no content]")
 
 
-def test_a_prompt_takes_the_words_behind_its_command() -> None:
+async def test_changed_resources_are_told_up_to_a_limit() -> None:
+    async with session(ScriptedServer) as place:
+        for number in (0, 0, *range(30)):
+            place.host.port.resource_updated("s", f"a://{number}\x1b[2J")
+        assert place.tools.take_updates() == [f"s:a://{n}" for n in range(20)]
+        assert place.tools.take_updates() == []
+
+
+async def test_a_prompt_takes_the_words_behind_its_command() -> None:
     arguments = [{"name": "who", "required": True}, {"name": "how"}]
     answers = {
         "prompts/list": {"prompts": [{"name": "greet", "arguments": arguments}, {"name": "plain"}]},
@@ -481,98 +422,87 @@ def test_a_prompt_takes_the_words_behind_its_command() -> None:
         },
     }
 
-    async def story() -> None:
-        async with session(lambda: ScriptedServer(answers)) as place:
-            tools = place.tools
+    async with session(lambda: ScriptedServer(answers)) as place:
+        tools = place.tools
 
-            async def told(command: str, *words: str) -> str:
-                try:
-                    found: str = await tools.prompt_text(command, words, Blobs())
-                except UsageError as error:
-                    return str(error)
-                return found
+        async def told(command: str, *words: str) -> str:
+            try:
+                found: str = await tools.prompt_text(command, words, Blobs())
+            except UsageError as error:
+                return str(error)
+            return found
 
-            end = "\n\n(assistant)\nYes."
-            greet = "mcp__s__greet"
-            assert await told(greet, "Ada") == f"{{'who': 'Ada'}}{end}"
-            assert await told(greet, "Ada", "now") == f"{{'who': 'Ada', 'how': 'now'}}{end}"
-            both = "{'who': 'Ada', 'how': 'right now'}"
-            assert await told(greet, "Ada", "right", "now") == f"{both}{end}"
-            assert await told("mcp__s__plain", "x", "y") == f"{{}}{end}"
-            assert await told(greet) == "/mcp__s__greet needs who: /mcp__s__greet WHO HOW"
-            assert await told("mcp__s__no") == (
-                "there is no prompt /mcp__s__no; there are /mcp__s__greet, /mcp__s__plain"
-            )
-            assert await told("mcp__x__no") == "there is no MCP server 'x'; there are s"
-            server = place.host.servers[0]
-            server.answers["prompts/get"] = {"messages": []}
-            assert await told(greet, "Ada") == "(an empty prompt)"
-            server.answers["prompts/get"] = refuse(-5, "out of luck")
-            assert await told(greet, "Ada") == "/mcp__s__greet: error -5: out of luck"
-            assert [name for name, _, _ in tools.prompts()] == [greet, "mcp__s__plain"]
-
-    play(story())
+        end = "\n\n(assistant)\nYes."
+        greet = "mcp__s__greet"
+        assert await told(greet, "Ada") == f"{{'who': 'Ada'}}{end}"
+        assert await told(greet, "Ada", "now") == f"{{'who': 'Ada', 'how': 'now'}}{end}"
+        both = "{'who': 'Ada', 'how': 'right now'}"
+        assert await told(greet, "Ada", "right", "now") == f"{both}{end}"
+        assert await told("mcp__s__plain", "x", "y") == f"{{}}{end}"
+        assert await told(greet) == "/mcp__s__greet needs who: /mcp__s__greet WHO HOW"
+        assert await told("mcp__s__no") == (
+            "there is no prompt /mcp__s__no; there are /mcp__s__greet, /mcp__s__plain"
+        )
+        assert await told("mcp__x__no") == "there is no MCP server 'x'; there are s"
+        server = place.host.servers[0]
+        server.answers["prompts/get"] = {"messages": []}
+        assert await told(greet, "Ada") == "(an empty prompt)"
+        server.answers["prompts/get"] = refuse(-5, "out of luck")
+        assert await told(greet, "Ada") == "/mcp__s__greet: error -5: out of luck"
+        assert [name for name, _, _ in tools.prompts()] == [greet, "mcp__s__plain"]
 
 
-def test_limits_of_a_server_count_before_those_of_the_settings() -> None:
-    async def story() -> None:
-        quick = msgspec.structs.replace(SERVER, call_s=0.01)
-        answers = {"tools/call": silent}
-        for server, limit_s in ((quick, 0.01), (SERVER, 0.02)):
-            async with session(
-                lambda: ScriptedServer(answers), servers=(server,), call_s=0.02
-            ) as place:
-                await ready(place)
-                assert await call(place, "mcp__s__echo") == (
-                    "failed",
-                    f"[mcp] s: no answer within {limit_s} s; the call was cancelled",
-                )
-
-    play(story())
-
-
-def test_a_long_result_is_cut_at_the_limit_of_the_tool_or_the_settings() -> None:
-    async def story() -> None:
-        for meta, most in (({}, 400), ({"anthropic/maxResultSizeChars": 900}, 900)):
-            answers = {**listed("echo", _meta=meta), "tools/call": text("x" * 5_000)}
-            async with session(
-                lambda answers=answers: ScriptedServer(answers), output_tokens_max=100
-            ) as place:
-                await ready(place)
-                _, said = await call(place, "mcp__s__echo")
-                assert most * 0.5 < said.count("x") <= most
-
-    play(story())
-
-
-def test_a_resumed_session_keeps_the_tools_of_its_prefix() -> None:
-    async def story() -> None:
-        async with session(lambda: ScriptedServer(listed("a", "b"))) as place:
-            await ready(place)
-            place.tools.pin()
-            specs = tuple(one.spec for one in place.tools.offered)
-            search = place.registry["ToolSearch"].spec
-        stored = PrefixSet("start", "p", "m", "scripted", "", (*specs, search))
-        gone = McpServer("gone", command=("x",), disabled=True)
+async def test_limits_of_a_server_count_before_those_of_the_settings() -> None:
+    quick = msgspec.structs.replace(SERVER, call_s=0.01)
+    answers = {"tools/call": silent}
+    for server, limit_s in ((quick, 0.01), (SERVER, 0.02)):
         async with session(
-            lambda: ScriptedServer(listed("a", "c")), servers=(SERVER, gone), stored=stored
+            lambda: ScriptedServer(answers), servers=(server,), call_s=0.02
         ) as place:
-            assert place.tools.pinned
-            assert tuple(one.spec for one in place.tools.offered) == specs
-            await until_connected(place)
-            assert place.tools.take_news() == [("s", "new: mcp__s__c; gone: mcp__s__b")]
-        async with session(ScriptedServer, servers=(gone,), stored=stored) as place:
-            assert [one.spec.name for one in place.tools.offered] == [
-                "ListMcpResourcesTool",
-                "ReadMcpResourceTool",
-            ]
-        without = msgspec.structs.replace(stored, tools=specs)
-        async with session(ScriptedServer, stored=without) as place:
-            assert (place.tools.pinned, place.tools.offered) == (False, ())
-
-    play(story())
+            await ready(place)
+            assert await call(place, "mcp__s__echo") == (
+                "failed",
+                f"[mcp] s: no answer within {limit_s} s; the call was cancelled",
+            )
 
 
-async def until_connected(place: SimpleNamespace) -> None:
-    place.tools.want()
-    await until(lambda: place.tools._news)
+async def test_a_long_result_is_cut_at_the_limit_of_the_tool_or_the_settings() -> None:
+    for meta, most in (({}, 400), ({"anthropic/maxResultSizeChars": 900}, 900)):
+        answers = {**listed("echo", _meta=meta), "tools/call": text("x" * 5_000)}
+        async with session(
+            lambda answers=answers: ScriptedServer(answers), output_tokens_max=100
+        ) as place:
+            await ready(place)
+            _, said = await call(place, "mcp__s__echo")
+            assert most * 0.5 < said.count("x") <= most
+
+
+async def test_a_resumed_session_keeps_the_tools_of_its_prefix() -> None:
+    async with session(lambda: ScriptedServer(listed("a", "b"))) as place:
+        await ready(place)
+        place.tools.pin()
+        specs = tuple(one.spec for one in place.tools.offered)
+        search = place.registry["ToolSearch"].spec
+    stored = PrefixSet("start", "p", "m", "scripted", "", (*specs, search))
+    gone = McpServer("gone", command=("x",), disabled=True)
+    async with session(
+        lambda: ScriptedServer(listed("a", "c")), servers=(SERVER, gone), stored=stored
+    ) as place:
+        assert place.tools.pinned
+        assert tuple(one.spec for one in place.tools.offered) == specs
+        place.tools.want()
+        assert await next_news(place) == [("s", "new: mcp__s__c; gone: mcp__s__b")]
+    async with session(ScriptedServer, servers=(gone,), stored=stored) as place:
+        assert [one.spec.name for one in place.tools.offered] == [
+            "ListMcpResourcesTool",
+            "ReadMcpResourceTool",
+        ]
+    without = msgspec.structs.replace(stored, tools=specs)
+    async with session(ScriptedServer, stored=without) as place:
+        assert (place.tools.pinned, place.tools.offered) == (False, ())
+
+
+async def next_news(place: SimpleNamespace) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    await until(lambda: found or found.extend(place.tools.take_news()))
+    return found

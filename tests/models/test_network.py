@@ -84,11 +84,11 @@ async def whole(stream: SocketStream) -> bytes:
 
 @pytest.mark.parametrize("size", [JOIN_BYTES_MAX - 1, JOIN_BYTES_MAX + 1, 3 * UNREAD_BYTES_MAX])
 async def test_much_goes_and_much_comes_back_in_order(size: int) -> None:
-    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readexactly(size + 5))
 
     body = bytes(range(256)) * (size // 256) + bytes(size % 256)
-    async with connected(play) as stream:
+    async with connected(serve) as stream:
         stream.send(b"head ", body)
         assert await whole(stream) == b"head " + body
 
@@ -96,14 +96,14 @@ async def test_much_goes_and_much_comes_back_in_order(size: int) -> None:
 async def test_a_server_that_is_not_read_is_held_back() -> None:
     sent = 0
 
-    async def play(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal sent
         for _part in range(64):
             writer.write(bytes(1 << 20))
             await writer.drain()
             sent += 1
 
-    async with connected(play) as stream:
+    async with connected(serve) as stream:
         first = await stream.read(5)
         for _ in range(200):
             await asyncio.sleep(0)
@@ -114,11 +114,11 @@ async def test_a_server_that_is_not_read_is_held_back() -> None:
 async def test_who_stops_waiting_may_wait_again() -> None:
     ready = asyncio.Event()
 
-    async def play(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await ready.wait()
         writer.write(b"here")
 
-    async with connected(play) as stream:
+    async with connected(serve) as stream:
         waiting = asyncio.ensure_future(stream.read(5))
         await asyncio.sleep(0)
         waiting.cancel()

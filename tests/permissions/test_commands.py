@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from longrein.permissions import Rules, join_path, judge, read_command
 from longrein.permissions.rules import glob
 from tests.permissions.calls import HOME, ROOT, bash, verdict
+from tests.tables import split_words
 
 X = "touch /tmp/a"
 
@@ -473,37 +474,22 @@ WRITES = [
     ),
 ]
 LATER = [
-    *(
-        ".git/hooks/pre-commit",
-        ".git/config",
-        ".GIT/hooks/x",
-        ".venv/bin/python",
-        "venv/bin/pip",
-        "node_modules/.bin/tsc",
-    ),
-    *(
-        ".github/workflows/ci.yml",
-        ".github/actions/x/action.yml",
-        ".gitlab-ci.yml",
-        ".claude/settings.json",
-        ".envrc",
-    ),
-    *(
-        ".longrein/config.toml",
-        ".mcp.json",
-        ".vscode/tasks.json",
-        ".idea/x",
-        ".husky/pre-commit",
-        ".bashrc",
-        ".npmrc",
-    ),
-    *(
-        ".pre-commit-config.yaml",
-        "sub/.git/hooks/x",
-        ".gitattributes",
-        ".agents/agents/x.md",
-        ".ssh/authorized_keys",
-    ),
+    *split_words("""
+        .git/hooks/pre-commit .git/config .GIT/hooks/x .venv/bin/python venv/bin/pip
+        node_modules/.bin/tsc
+    """),
+    *split_words("""
+        .github/workflows/ci.yml .github/actions/x/action.yml .gitlab-ci.yml .claude/settings.json
+        .envrc
+    """),
+    *split_words("""
+        .longrein/config.toml .mcp.json .vscode/tasks.json .idea/x .husky/pre-commit .bashrc
+        .npmrc
+    """),
+    *split_words("""
+        .pre-commit-config.yaml sub/.git/hooks/x .gitattributes .agents/agents/x.md
+        .ssh/authorized_keys
+    """),
 ]
 
 

@@ -12,7 +12,6 @@ from longrein.permissions.hook_protocol import (
     HookAnswer,
     hook_line,
     matcher_problem,
-    matches,
     merge_answers,
     read_answer,
 )
@@ -184,31 +183,6 @@ def test_fields_for_another_event_count_for_nothing() -> None:
 def test_a_long_text_is_cut(over: int) -> None:
     found = read_answer("Stop", 2, "", "x" * (LONG + over))
     assert found.reason == "x" * LONG + "\n… (cut)" * over
-
-
-def test_a_matcher_chooses_tools_and_sources() -> None:
-    for matcher, names, expected in (
-        ("", "Bash", True),
-        ("*", "Bash", True),
-        ("Bash", "Bash", True),
-        ("Bash", "BashOutput", False),
-        ("bash", "Bash", False),
-        ("Edit|Write", "Write", True),
-        ("Edit, Write", "Write", True),
-        ("Edit,", "", False),
-        ("Edit|Write", "Read", False),
-        ("Edit", "Write Edit", True),
-        ("mcp__.*", "mcp__s__x", True),
-        ("Ed.t", "MultiEdit", True),
-        ("^Ed.t", "MultiEdit Edit", True),
-        ("^Ed.t", "MultiEdit", False),
-        ("(", "Bash", False),
-    ):
-        hook = Hook("PreToolUse", "x", "file", matcher)
-        assert matches(hook, "PreToolUse", names.split()) is expected, (matcher, names)
-        assert not matches(hook, "PostToolUse", names.split())
-    assert matches(Hook("Stop", "x", "file", "Bash"), "Stop", ())
-    assert not matches(Hook("SessionStart", "x", "file", "resume"), "SessionStart", ("startup",))
 
 
 def test_a_wrong_matcher_is_named() -> None:

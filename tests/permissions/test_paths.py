@@ -10,6 +10,7 @@ from longrein.permissions import Call, Rules, Touched, is_read_denied, judge
 from longrein.permissions.rule_evaluation import granted_rule
 from longrein.permissions.rules import path_pattern
 from tests.permissions.calls import HOME, ROOT, read, touched, verdict, write
+from tests.tables import split_words
 
 OUT = "/etc/passwd"
 
@@ -49,39 +50,21 @@ def test_E23_plan_refuses_by_code_whatever_the_rules_say() -> None:
 
 
 PROTECTED = [
-    *(
-        ".git",
-        ".git/hooks/pre-commit",
-        "sub/.git/config",
-        ".vscode/tasks.json",
-        ".idea/x",
-        ".husky/x",
-        ".envrc",
-    ),
-    *(
-        ".mcp.json",
-        ".gitmodules",
-        ".gitconfig",
-        ".ripgreprc",
-        ".bashrc",
-        "sub/.zshrc",
-        ".profile",
-        ".longrein/x",
-    ),
-    *(
-        ".claude",
-        ".claude/settings.json",
-        ".claude/agents/.git/config",
-        ".config/longrein/config.toml",
-        ".ssh/id",
-    ),
+    *split_words("""
+        .git .git/hooks/pre-commit sub/.git/config .vscode/tasks.json .idea/x .husky/x .envrc
+    """),
+    *split_words("""
+        .mcp.json .gitmodules .gitconfig .ripgreprc .bashrc sub/.zshrc .profile .longrein/x
+    """),
+    *split_words("""
+        .claude .claude/settings.json .claude/agents/.git/config .config/longrein/config.toml
+        .ssh/id
+    """),
     *(".claude/agents/x.md", ".agents/agents/x.md", ".longrein/agents/x.md"),
-    *(
-        ".claude/skills/a/SKILL.md",
-        ".claude/commands/x.md",
-        ".agents/skills/a/SKILL.md",
-        ".github/skills/a/x",
-    ),
+    *split_words("""
+        .claude/skills/a/SKILL.md .claude/commands/x.md .agents/skills/a/SKILL.md
+        .github/skills/a/x
+    """),
     # S038: whatever the case, and what a file system may not tell apart
     *(
         ".LongRein/config",
@@ -101,21 +84,8 @@ PROTECTED = [
     ),
     ".vscode/\u212a",
     # other widths, letters that fold to others, characters that HFS+ and others ignore
-    *(
-        "\uff0egit/x",
-        ".\uff47\uff49\uff54/x",
-        ".\U0001d420\U0001d422\U0001d42d/x",
-        ".g\u0131t/x",
-        ".G\u0130T/x",
-    ),
-    *(
-        "\u2024git/x",
-        ".\u24d6\u24d8\u24e3/x",
-        ".\u017fsh/id",
-        ".ba\u017fhrc",
-        ".\u1d4d\u2071t/x",
-        ".mcp.\uff4ason",
-    ),
+    *split_words("．git/x .ｇｉｔ/x .𝐠𝐢𝐭/x .gıt/x .GİT/x"),
+    *split_words("․git/x .ⓖⓘⓣ/x .ſsh/id .baſhrc .ᵍⁱt/x .mcp.ｊson"),
     *(
         ".g\u200ci\u200dt/x",
         ".g\u202ait\u202c/x",
@@ -133,16 +103,9 @@ PROTECTED = [
         ".git\uff0e/x",
         ".claude\u3000/x",
     ),
-    *(
-        "GIT~1/x",
-        "git~2/x",
-        "GITMOD~1",
-        "LONGRE~1/config",
-        "CLAUDE~1/x",
-        "VSCODE~1/x",
-        "MCP~1.JSO",
-        "g\u0131t~1/x",
-    ),
+    *split_words("""
+        GIT~1/x git~2/x GITMOD~1 LONGRE~1/config CLAUDE~1/x VSCODE~1/x MCP~1.JSO gıt~1/x
+    """),
 ]
 
 
@@ -163,20 +126,10 @@ def test_why_a_protected_path_asks() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        ".gitignore",
-        ".github/x",
-        "git/x",
-        "git~/x",
-        "gitign~1",
-        "a~1",
-        "g\u00eft/x",
-        ".g\u00eet/x",
-        "b:c",
-        ".claude/worktrees/x",
-        ".agents/x",
-        "x.git",
-    ],
+    split_words("""
+        .gitignore .github/x git/x git~/x gitign~1 a~1 gït/x .gît/x b:c .claude/worktrees/x
+        .agents/x x.git
+    """),
 )
 def test_ordinary_work_is_not_protected(path: str) -> None:
     assert verdict(write(path), mode="acceptEdits").kind == "allow"

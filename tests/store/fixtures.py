@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from longrein.events import (
     SCHEMA_VERSION,
@@ -93,6 +94,11 @@ async def stored_log(state: Path, session: str = ID) -> AsyncIterator[SessionLog
 
 async def add(log: SessionLog, new: Iterable[Entry], *, flush: bool = True) -> None:
     await done(log.append(list(new), flush=flush))
+
+
+def in_writer(log: SessionLog, work: Callable[[Any], Any]) -> "Future[Any]":
+    """Do `work` with the database of a log, in the thread that writes: to hold it, for one."""
+    return log._writer.call(work)
 
 
 async def done(future: "Future[None]") -> None:

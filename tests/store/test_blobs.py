@@ -5,6 +5,8 @@ removed.
 import asyncio
 import hashlib
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from tests.store.fixtures import (
     entry,
     filled,
     folder,
+    in_writer,
     make,
     new_log,
     stored_log,
@@ -90,8 +93,7 @@ async def test_unnamed_files_are_swept_at_open_and_named_ones_stay(tmp_path: Pat
             growing.write(os.urandom(100_000))
             if finish:
                 growing.finish()
-        gate = log._writer.call(lambda database: None)
-        await asyncio.wrap_future(gate)
+        await asyncio.wrap_future(in_writer(log, lambda _: None))
 
     crash(die_open)
     assert sum(path.is_file() for path in folder(tmp_path).glob("blobs/**/*")) == 3
@@ -126,11 +128,9 @@ async def test_the_same_content_is_kept_once(tmp_path: Path) -> None:
             log.put_blob(data)
             await add(log, [entry(seq)])
             seq += 1
-        count = log._writer.call(
-            lambda database: database.connection.execute("SELECT count(*) FROM blobs").fetchone()[0]
-        )
-        assert await asyncio.wrap_future(count) == 1
         assert sum(path.is_file() for path in folder(tmp_path).glob("blobs/**/*")) == 1
+    with closing(sqlite3.connect(folder(tmp_path) / "log.sqlite")) as database:
+        assert database.execute("SELECT count(*) FROM blobs").fetchone() == (1,)
 
 
 async def test_a_temporary_file_that_a_crash_left_is_in_nobodys_way(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def check_family(log: SessionLog, found: list[Entry]) -> None:
             [] if one.seq % 2 else [b"%d" % one.seq]
         )
     stored = [
-        row[0] for row in log.reader._source.all("SELECT session FROM sessions WHERE number > 1")
+        row[0] for row in log.reader.source.all("SELECT session FROM sessions WHERE number > 1")
     ]
     known = Counter(one.event.child for one in found if isinstance(one.event, SubagentStarted))
     # a child whose message was stored just before the kill is listed, but has no entry yet
@@ -161,7 +161,6 @@ async def test_a_database_of_before_is_lifted_and_keeps_its_inbox(tmp_path: Path
     first, stored = log.put(b"waits")
     await done(stored)
     await log.close()
-    await asyncio.wrap_future(log._writer.closed)
     with sqlite3.connect(folder(tmp_path) / "log.sqlite") as database:
         database.executescript("ALTER TABLE inbox DROP COLUMN number; PRAGMA user_version=1;")
     database.close()
@@ -201,7 +200,6 @@ async def state(tmp_path: Path) -> Path:
     child.put(b"for the child")
     fork.put(b"for the fork")
     await log.close()
-    await asyncio.wrap_future(log._writer.closed)
     return tmp_path
 
 
@@ -295,12 +293,14 @@ async def test_wherever_it_is_hit_no_joint_write_is_half_there(state: Path, plac
     with open(folder(state) / "log.sqlite", "r+b") as file:
         file.seek(place)
         file.write(b"\xff" * 64)
+    gap = False
     for _ in range(2):  # the second mends what the first has met in a subagent
         try:
             log = await reopen(state)
         except StoreDamaged:
             return
         damaged = 0
+        gap = gap or bool(log.notes)
         known = Counter(
             one.event.child for one in log.entries if isinstance(one.event, SubagentStarted)
         )
@@ -316,6 +316,8 @@ async def test_wherever_it_is_hit_no_joint_write_is_half_there(state: Path, plac
                 else []
             )
             assert len(own) != 1
+            if gap:  # what started a subagent may be the entry that is lost
+                continue
             assert not own or session == GRANDCHILD or known[session]
             assert len(child.entries) < 7 or session != CHILD or known[CHILD] == 2
         await log.close()

@@ -28,6 +28,7 @@ from tests.store.fixtures import (
     entry,
     filled,
     folder,
+    in_writer,
     killed_after,
     make,
     new_log,
@@ -239,7 +240,7 @@ async def test_a_first_write_that_failed_still_gives_the_session_its_title(tmp_p
     async def story() -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         async with new_log(tmp_path) as log:
-            await asyncio.wrap_future(log._writer.opened)
+            await asyncio.wrap_future(in_writer(log, lambda _: None))  # it is open
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
             for _ in range(2):
                 with pytest.raises(StoreFull):

@@ -39,7 +39,6 @@ from tests.store.fixtures import (
     ID,
     OTHER,
     add,
-    done,
     entries,
     entry,
     filled,
@@ -92,7 +91,6 @@ async def written(state: Path) -> tuple[list[Entry], str, str]:
     async with new_log(state) as log:
         small, large = log.put_blob(b"small"), log.put_blob(b"l" * 100_000)
         await add(log, [*entries(1, 4), entry(5, "x" * 100_000), *entries(6, 10)])
-    await done(log._writer.closed)
     return stored(state), small, large
 
 

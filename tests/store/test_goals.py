@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from longrein.events import Goal, ToolError
 from longrein.store import Goals, goals_file, owner_of, project_key
@@ -392,140 +391,7 @@ def test_a_project_has_a_readable_key_of_its_own(tmp_path: Path) -> None:
     assert project_key("/").startswith("root-")
 
 
-# --- Random changes of the graph ------------------------------------------------------------------
-
-
-class Model(RuleBasedStateMachine):
-    """Three agents act at random; the graph is compared with one kept in plain dicts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.time = Time()
-        self.agents = [Goals(self.folder.name, "k", f"s{n}", self.time) for n in range(3)]
-        self.status: dict[int, str] = {}
-        self.waits: dict[int, set[int]] = {}
-        self.held: dict[int, tuple[str, int]] = {}
-
-    def teardown(self) -> None:
-        self.folder.cleanup()
-
-    def open(self, number: int) -> bool:
-        return self.status[number] in ("pending", "in_progress")
-
-    def blocked(self, number: int) -> bool:
-        return any(self.open(one) for one in self.waits[number])
-
-    def reaches(self, start: int, target: int) -> bool:
-        return start == target or any(self.reaches(one, target) for one in self.waits[start])
-
-    def holder(self, number: int) -> str:
-        owner, until = self.held.get(number, ("", 0))
-        return owner if until > self.time.us else ""
-
-    @rule(agent=st.integers(0, 2), waits=st.sets(st.integers(1, 8), max_size=3))
-    def add(self, agent: int, waits: set[int]) -> None:
-        fits = all(one in self.status and self.status[one] != "deleted" for one in waits)
-        try:
-            made = asyncio.run(self.agents[agent].add("goal", "", sorted(waits)))
-        except ToolError:
-            assert not fits
-            return
-        assert fits
-        assert made.id == len(self.status) + 1
-        self.status[made.id], self.waits[made.id] = "pending", waits
-
-    @precondition(lambda self: self.status)
-    @rule(
-        agent=st.integers(0, 2),
-        data=st.data(),
-        status=st.sampled_from(["pending", "completed", "deleted"]),
-    )
-    def change(self, agent: int, data: st.DataObject, status: str) -> None:
-        number = data.draw(st.sampled_from(sorted(self.status)))
-        before = {one for one in self.status if self.open(one) and self.blocked(one)}
-        holder = self.holder(number)
-        try:
-            _, freed = asyncio.run(self.agents[agent].update(number, status=status))
-        except ToolError:
-            assert holder not in ("", f"s{agent}") or (
-                status == "completed" and self.blocked(number)
-            )
-            return
-        if self.status[number] != status:
-            assert status != "completed" or not self.blocked(number)
-            self.renew(agent, but=number)
-            assert holder in ("", f"s{agent}")
-            self.held.pop(number, None)
-        self.status[number] = status
-        after = {one for one in self.status if self.open(one) and self.blocked(one)}
-        assert ids(freed) == sorted(one for one in before - after if self.open(one))
-
-    @precondition(lambda self: self.status)
-    @rule(agent=st.integers(0, 2), data=st.data())
-    def claim(self, agent: int, data: st.DataObject) -> None:
-        number = data.draw(st.sampled_from(sorted(self.status)))
-        may = (
-            self.open(number)
-            and not self.blocked(number)
-            and self.holder(number) in ("", f"s{agent}")
-        )
-        try:
-            now, _ = asyncio.run(self.agents[agent].update(number, claim=True))
-        except ToolError:
-            assert not may
-            return
-        assert may
-        assert now.owner == f"s{agent}"
-        self.status[number], self.held[number] = (
-            "in_progress",
-            (f"s{agent}", self.time.us + LEASE_US),
-        )
-        self.renew(agent)
-
-    @precondition(lambda self: self.status)
-    @rule(agent=st.integers(0, 2), data=st.data(), waits=st.sets(st.integers(1, 8), max_size=3))
-    def link(self, agent: int, data: st.DataObject, waits: set[int]) -> None:
-        number = data.draw(st.sampled_from(sorted(self.status)))
-        fits = all(
-            one in self.status
-            and (self.status[one] != "deleted" or one in self.waits[number])
-            and not self.reaches(one, number)
-            for one in waits
-        )
-        agents = self.agents[agent]
-        agents.unseen(asyncio.run(agents.goals(every=True)))
-        self.renew(agent)
-        try:
-            asyncio.run(agents.update(number, blocked_by=sorted(waits)))
-        except ToolError:
-            assert not fits
-            return
-        assert fits
-        self.waits[number] = waits
-
-    @rule(minutes=st.integers(1, 20))
-    def wait(self, minutes: int) -> None:
-        self.time.us += minutes * 60_000_000
-
-    def renew(self, agent: int, but: int = 0) -> None:
-        for number, (owner, _) in self.held.items():
-            if owner == f"s{agent}" and number != but:
-                self.held[number] = (f"s{agent}", self.time.us + LEASE_US)
-
-    @invariant()
-    def it_is_as_it_should_be(self) -> None:
-        looker = Goals(self.folder.name, "k", "nobody", self.time)
-        found = {goal.id: goal for goal in asyncio.run(looker.goals(every=True))}
-        assert {number: (goal.status, set(goal.blocked_by)) for number, goal in found.items()} == {
-            number: (self.status[number], self.waits[number]) for number in self.status
-        }
-        for number in found:
-            assert not any(self.reaches(one, number) for one in self.waits[number])
-
-
-Model.TestCase.settings = settings(max_examples=12, stateful_step_count=14, deadline=None)
-TestTheGraph = Model.TestCase
+# --- Any text, and none ---------------------------------------------------------------------------
 
 
 @given(st.text(max_size=60), st.text(max_size=200))

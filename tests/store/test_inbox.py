@@ -19,6 +19,7 @@ from tests.store.fixtures import (
     entries,
     entry,
     folder,
+    in_writer,
     make,
     new_log,
     stored_log,
@@ -108,7 +109,7 @@ async def test_a_file_goes_only_when_its_message_is_stored(tmp_path: Path) -> No
     async with new_log(tmp_path) as log:
         leave_message(str(tmp_path), ID, b"one")
         gate = threading.Event()
-        log._writer.call(lambda database: gate.wait(HANG_S))
+        in_writer(log, lambda _: gate.wait(HANG_S))
         looking = asyncio.ensure_future(log.collect())
         for _ in range(5):
             await asyncio.sleep(0)

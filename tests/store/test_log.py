@@ -3,7 +3,9 @@ crash.
 """
 
 import asyncio
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from longrein.events import Entry, SessionError, SessionReadOnly
 from longrein.store import Message, open_log, read_entries
-from longrein.store.database import Write
+from longrein.store.database import row_checksum
 from tests.store.fixtures import (
     ID,
     add,
@@ -21,6 +23,7 @@ from tests.store.fixtures import (
     entry,
     filled,
     folder,
+    in_writer,
     make,
     new_log,
     reopen,
@@ -52,34 +55,13 @@ async def test_what_was_appended_is_there_again(tmp_path: Path) -> None:
     assert [one.seq for one in read_entries(str(tmp_path), ID, after=4)] == [5, 6]
 
 
-@both_stores
-async def test_writes_that_wait_together_are_one_commit(tmp_path: Path) -> None:
-    async with new_log(tmp_path) as log:
-        begun, gate = threading.Event(), threading.Event()
-
-        def hold(_: object) -> None:
-            begun.set()
-            gate.wait(HANG_S)
-
-        held = log._writer.call(hold)
-        assert begun.wait(HANG_S), "the writes come when the thread has taken this job alone"
-        futures = [log.append([entry(seq)], flush=seq % 7 == 0) for seq in range(1, 31)]
-        assert not any(future.done() for future in futures)
-        gate.set()
-        await asyncio.wrap_future(held)
-        for future in futures:
-            await done(future)
-        assert log._writer.commits == 1
-    assert len(list(read_entries(str(tmp_path), ID))) == 30
-
-
 async def test_what_nobody_flushed_is_flushed_by_a_timer(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         await add(log, entries(1, 2))
         await add(log, [entry(3)], flush=False)
         for _ in range(3_000):
             await asyncio.sleep(0.02)
-            if not await asyncio.wrap_future(log._writer.call(lambda database: database.unflushed)):
+            if not await asyncio.wrap_future(in_writer(log, lambda database: database.unflushed)):
                 break
         else:
             raise AssertionError("the timer never flushed")
@@ -105,7 +87,7 @@ async def test_a_grown_wal_is_folded_in_when_nobody_writes(
 async def test_appending_does_not_wait_for_the_database(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         gate = threading.Event()
-        log._writer.call(lambda database: gate.wait(HANG_S))
+        in_writer(log, lambda _: gate.wait(HANG_S))
         future = log.append(entries(1, 2), flush=True)
         number, stored = log.put(b"{}")
         assert (number, future.done(), stored.done()) == (1, False, False)
@@ -134,20 +116,6 @@ async def test_an_entry_out_of_order_is_refused(tmp_path: Path) -> None:
                 await add(log, [entry(wrong)])
         await add(log, [entry(4)])
     assert len(list(read_entries(str(tmp_path), ID))) == 4
-
-
-@both_stores
-async def test_a_write_that_fails_half_way_writes_nothing(tmp_path: Path) -> None:
-    async with new_log(tmp_path) as log:
-        await add(log, entries(1, 2))
-        key, *rest = next(iter(log.reader.rows(after=1)))
-        write = Write(flush=True)
-        write.rows = [(key + 1, *rest)]
-        write.put = [(7, b"once", 1), (7, b"twice", 1)]
-        with pytest.raises(SessionError, match=r"(?i)unique constraint"):
-            await done(log._writer.write(write))
-        assert log.reader.entry(3) is None
-        await add(log, [entry(3)])
 
 
 @both_stores
@@ -196,14 +164,16 @@ async def test_a_session_killed_while_it_was_made_can_be_made_again(tmp_path: Pa
     assert len(list(read_entries(str(tmp_path), ID))) == 2
 
 
-@both_stores
 async def test_an_entry_of_a_newer_longrein_makes_the_session_read_only(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
-        await add(log, entries(1, 2))
-        write = Write(flush=True)
-        key, at, _, crc, body = next(iter(log.reader.rows(after=1)))
-        write.rows = [(key + 1, at, 99, crc, body)]
-        await done(log._writer.write(write))
+        await add(log, entries(1, 3))
+    with closing(sqlite3.connect(folder(tmp_path) / "log.sqlite")) as database:
+        database.create_function("checksum", 4, row_checksum)
+        database.execute(
+            "UPDATE entries SET version = 99 WHERE key = (SELECT max(key) FROM entries)"
+        )
+        database.execute("UPDATE entries SET crc = checksum(key, at, version, body)")
+        database.commit()
     with pytest.raises(
         SessionReadOnly, match="entry 3 of this session was written by a newer longrein; upgrade it"
     ):
@@ -215,10 +185,7 @@ async def test_an_entry_of_a_newer_longrein_makes_the_session_read_only(tmp_path
 async def test_on_a_network_mount_the_journal_is_a_rollback_journal(tmp_path: Path) -> None:
     log = await open_log(str(tmp_path), ID, create=True, wall_us=wall_us, network=True)
     await add(log, entries(1, 3))
-    mode = log._writer.call(
-        lambda database: database.connection.execute("PRAGMA journal_mode").fetchone()[0]
-    )
-    assert await asyncio.wrap_future(mode) == "delete"
+    assert not (folder(tmp_path) / "log.sqlite-wal").exists()
     assert [note.partition(" is on ")[2] for note in log.notes] == [
         "a network file system: the log is written in a slower, safe mode"
     ]

@@ -1,6 +1,5 @@
 """A damaged database is set aside, never overwritten; what can be read of the log is kept."""
 
-import asyncio
 import errno
 import hashlib
 import os
@@ -26,6 +25,7 @@ from tests.store.fixtures import (
     entry,
     filled,
     folder,
+    in_writer,
     make,
     new_log,
     reopen,
@@ -59,7 +59,6 @@ async def state(tmp_path: Path) -> Path:
     )
     log.put_blob(b"a blob of the session")
     await log.close()
-    await asyncio.wrap_future(log._writer.closed)
     assert sorted(os.listdir(folder(tmp_path))) == ["high-water-mark", "lock", "log.sqlite"]
     return tmp_path
 
@@ -284,7 +283,7 @@ async def test_a_write_that_meets_damage_has_the_database_rebuilt(state: Path) -
         # the last leaf of the table, that the next entry must go into, is lost under an open log
         place = (folder(state) / "log.sqlite").read_bytes().index(f"{LAST:04} {LAST:04}".encode())
         overwrite(state, place // 4096 * 4096, bytes(4096))
-        log._writer.call(lambda database: database.connection.execute("PRAGMA shrink_memory"))
+        in_writer(log, lambda database: database.connection.execute("PRAGMA shrink_memory"))
         with pytest.raises(StoreDamaged, match="open the session again to repair it"):
             await add(log, [entry(LAST + 1)])
     async with stored_log(state) as log:
@@ -404,7 +403,6 @@ async def test_a_write_ahead_log_that_is_gone_is_noticed(tmp_path: Path, size: i
     log = await make(tmp_path)
     await add(log, entries(1, 5))
     await log.close()
-    await asyncio.wrap_future(log._writer.closed)
 
     async def die_open() -> None:
         await add(await reopen(tmp_path), entries(6, 9))
@@ -463,7 +461,6 @@ async def test_entries_of_an_older_longrein_keep_their_checksum(state: Path) -> 
     log = await reopen(state)
     assert (len(log.entries), list(log.notes)) == (LAST, [])
     await log.close()
-    await asyncio.wrap_future(log._writer.closed)
     overwrite(state, entry_30(state), b"0031")
     await check(state, LAST - 1, CHANGED)
 
@@ -491,7 +488,6 @@ async def test_files_that_are_removed_or_replaced_under_an_open_log_are_noticed(
         await add(log, [entry(LAST + 2)])
     with pytest.raises(StoreDamaged):
         await log.close()
-    await asyncio.wrap_future(log._writer.closed)
     async with stored_log(state) as log:
         assert (len(log.entries), list(log.notes)) == (LAST + 1, [])
         await add(log, [entry(LAST + 2)])

@@ -284,7 +284,6 @@ async def test_a_damaged_session_is_found_by_the_folder_it_was_started_in(
         log, [Entry(1, wall_us(), opened(one, "/a")), Entry(2, wall_us(), said("first words"))]
     )
     await log.close()
-    await asyncio.wrap_future(log._writer.closed)
     path = folder(tmp_path, one) / "log.sqlite"
     whole = path.read_bytes()
     cut = whole.index(b"Opened") // 4096 * 4096 + 4096

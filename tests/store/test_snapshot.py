@@ -64,14 +64,8 @@ async def test_a_snapshot_is_there_at_each_open_until_the_next_is_kept(tmp_path:
         assert await asyncio.wrap_future(writing)
     assert await found(tmp_path) == Snapshot(22, b"newer")
     assert os.stat(path(tmp_path)).st_mode & 0o777 == 0o600
-    assert sorted(os.listdir(folder(tmp_path))) == [
-        "blobs",
-        "high-water-mark",
-        "lock",
-        "log.sqlite",
-        "state-20.snapshot",
-        "state.snapshot",
-    ]
+    names = "blobs high-water-mark lock log.sqlite state-20.snapshot state.snapshot"
+    assert sorted(os.listdir(folder(tmp_path))) == names.split()
 
 
 async def test_what_a_kill_left_of_the_last_one_is_in_nobodys_way(tmp_path: Path) -> None:
@@ -126,25 +120,12 @@ def rows(state: Path, *statements: str, sound: bool = True) -> None:
     connection.close()
 
 
-def other_code(state: Path) -> None:
-    """Pretend that other code wrote the snapshot."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "code_version", lambda: b"other code")
-        module.write_snapshot(
-            str(folder(state)),
-            ID,
-            Snapshot(20, STATE),
-            module._read_file(str(path(state)))[0].log,
-        )
-
-
 LAST = "(SELECT max(key) FROM entries)"
 DAMAGE: dict[str, Callable[[Path], None]] = {
     "it is gone": lambda state: path(state).unlink(),
     "it is empty": lambda state: path(state).write_bytes(b""),
     "it was cut": lambda state: os.truncate(path(state), 5_000),
     "it grew": lambda state: path(state).write_bytes(path(state).read_bytes() + b"x"),
-    "other code made it": other_code,
     "it is a folder": lambda state: (path(state).unlink(), path(state).mkdir())[0],
     "the log is shorter": lambda state: rows(state, f"DELETE FROM entries WHERE key = {LAST}"),
     "a time in the log is another": lambda state: rows(
@@ -175,6 +156,15 @@ async def test_it_is_passed_over_when_a_byte_of_it_is_another(at: int, tmp_path:
     data = bytearray(path(tmp_path).read_bytes())
     data[at] ^= 4
     path(tmp_path).write_bytes(data)
+    assert await found(tmp_path) is None
+
+
+async def test_that_of_other_code_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "code_version", lambda: b"other code")
+    await kept(tmp_path)
+    monkeypatch.undo()
     assert await found(tmp_path) is None
 
 

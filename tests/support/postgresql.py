@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from longrein.app.run_context import use_store_at
+from tests.tables import split_words
 from tests.timeouts import HANG_S
 
 FOLDERS = ("/usr/local/bin", *sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True))
@@ -55,13 +56,9 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         if os.getuid() == 0:
             os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
-        words = [
-            "--no-sync",
-            "--auth=trust",
-            "--username=longrein",
-            "--encoding=UTF8",
-            "--no-locale",
-        ]
+        words = split_words("""
+            --no-sync --auth=trust --username=longrein --encoding=UTF8 --no-locale
+        """)
         done = subprocess.run(
             _as_user([_program("initdb"), "-D", str(folder / "data"), *words]),
             capture_output=True,

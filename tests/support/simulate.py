@@ -50,19 +50,11 @@ from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import ToolOptions
 from tests.support.chaos import ChaosModel
 from tests.support.torn_disk import Broken, TornDisk, hold
+from tests.tables import split_words
 
-PATHS = [
-    "a.py",
-    "src/b.py",
-    "src/deep/c.txt",
-    "big.txt",
-    "bin.dat",
-    "link.py",
-    "../out.txt",
-    "/etc/passwd",
-    "src",
-    "new.md",
-]
+PATHS = split_words("""
+    a.py src/b.py src/deep/c.txt big.txt bin.dat link.py ../out.txt /etc/passwd src new.md
+""")
 MODES = ["default", "acceptEdits", "plan", "bypassPermissions"]
 RULES = Rules(
     allow=("Bash(run *)", "Read"),

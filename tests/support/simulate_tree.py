@@ -629,7 +629,7 @@ class TreeSimulation(BaseSimulation):
         loose = [one.line for one in self.supervision.running if one.kept is None]
         hold("law 11: nothing runs on that was not asked to stay", not loose, loose)
         self.supervision.leave()
-        kept = [one for one in working if not one._broken]
+        kept = [one for one in working if one.failure is None]
         lost = [one.state.label for one in kept if one.state.seq != len(self.disk.entries(one.id))]
         hold("what a subagent did is on disk when all is closed", not lost, lost)
         for one in kept:

@@ -14,7 +14,7 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -48,12 +48,21 @@ def hold(law: str, fine: object, what: object = "") -> None:
         raise Broken(f"{law}: {what}")
 
 
+def close_logs_below(folder: str) -> None:
+    """Close the write-ahead logs below a folder that this process still has open."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            path = os.readlink(f"/proc/self/fd/{name}")
+            if path.startswith(f"{folder}/") and path.endswith("-wal"):
+                os.close(int(name))
+
+
 class VirtualWriter(Writer):
     """The store's writer; jobs run as callbacks of the loop, after the delay of the disk."""
 
     def __init__(self, disk: "TornDisk", folder: str, *rest: Any) -> None:
         self.disk = disk
-        disk._writer = self
+        disk.writer = self
         self.database: Database | None = None
         self.is_dead = False
         """True after a kill: nothing happens any more."""
@@ -68,10 +77,18 @@ class VirtualWriter(Writer):
             return Future()
         future = super().write(write)
         self.disk.queue(write, future)
+        self._plan()
         return future
 
-    def _queue(self, job: Any) -> "Future[Any]":
-        future = super()._queue(job)
+    def call(self, work: Callable[[Any], Any]) -> "Future[Any]":
+        """See `Writer.call`."""
+        future = super().call(work)
+        self._plan()
+        return future
+
+    def stop(self) -> "Future[None]":
+        """See `Writer.stop`."""
+        future = super().stop()
         self._plan()
         return future
 
@@ -168,10 +185,10 @@ class TornDisk(model.MemoryDisk):
         """Files that a power cut has torn."""
         self.acknowledged = asyncio.Event()
         """Set with each write that is acknowledged."""
-        self._folder = TemporaryDirectory(prefix="longrein-disk-", ignore_cleanup_errors=True)
-        self.state = Path(self._folder.name) / "0"
+        self.folder = TemporaryDirectory(prefix="longrein-disk-", ignore_cleanup_errors=True)
+        self.state = Path(self.folder.name) / "0"
         self.state.mkdir()
-        self._writer: VirtualWriter | None = None
+        self.writer: VirtualWriter | None = None
         self._sessions: dict[int, str] = {}
         self._flushed_files: dict[int, tuple[int, bytes]] = {}
         """Inode -> (size, start) at the last flush."""
@@ -186,7 +203,7 @@ class TornDisk(model.MemoryDisk):
     def close(self) -> None:
         """Remove the files."""
         self._abandon()
-        self._folder.cleanup()
+        self.folder.cleanup()
 
     # --- The store in virtual time ----------------------------------------------------------------
 
@@ -196,11 +213,16 @@ class TornDisk(model.MemoryDisk):
         disk = self
 
         class TornLog(SessionLog):
+            def abandon(self) -> None:
+                """Let go of the files as the death of the process does."""
+                self.reader.close()
+                self._shared.lock.release()
+
             async def adopt(self, path: str) -> str:
                 """Adopt also files of the memory supervision."""
                 if path not in disk.spool:
                     return await super().adopt(path)
-                spooled = Path(disk._folder.name) / "spooled"
+                spooled = Path(disk.folder.name) / "spooled"
                 spooled.unlink(missing_ok=True)
                 spooled.write_bytes(disk.spool[path])
                 return await super().adopt(str(spooled))
@@ -225,7 +247,7 @@ class TornDisk(model.MemoryDisk):
 
     def _run_later(self, work: Callable[[], T], name: str) -> "Future[T]":
         future: Future[T] = Future()
-        writer = self._writer
+        writer = self.writer
 
         def run() -> None:
             if writer is None or writer.is_dead or not future.set_running_or_notify_cancel():
@@ -276,8 +298,8 @@ class TornDisk(model.MemoryDisk):
 
     def kill(self) -> None:
         """See `MemoryDisk.kill`."""
-        if self._writer is not None:
-            self._writer.is_dead = True
+        if self.writer is not None:
+            self.writer.is_dead = True
 
     def leave(self, body: bytes) -> None:
         """Leave a message for the session as another process does."""
@@ -333,12 +355,12 @@ class TornDisk(model.MemoryDisk):
     async def crash(self, *, power: bool) -> None:
         """End the process, or cut the power; check what the files hold afterwards."""
         least = self.flushed if power else self.committed
-        writer = self._writer
+        writer = self.writer
         self.kill()
         if writer is not None and self.random.random() < 0.6:
             writer.commit_queued(self.random.randrange(1, 4))
         self.crashes += 1
-        after = Path(self._folder.name) / str(self.crashes)
+        after = Path(self.folder.name) / str(self.crashes)
         self._copy(self.state, after, power=power)
         self._abandon()
         shutil.rmtree(self.state)
@@ -356,14 +378,12 @@ class TornDisk(model.MemoryDisk):
     def _abandon(self) -> None:
         """Let go of the files of a killed process."""
         log, self.log = self.log, None
-        writer, self._writer = self._writer, None
+        writer, self.writer = self.writer, None
         if log is not None:
-            log.reader.close()
-            log._shared.lock.release()
+            log.abandon()
         if writer is not None and writer.database is not None and not writer.closed.done():
             writer.database.connection.close()
-            if writer.database._wal >= 0:
-                os.close(writer.database._wal)
+            close_logs_below(str(self.state))
 
     def _copy(self, source: Path, target: Path, *, power: bool) -> None:
         """Copy what a crash leaves."""
@@ -420,7 +440,7 @@ class TornDisk(model.MemoryDisk):
             own = reader.session_reader(number)
             logs[session] = list(own.entries())
             found[session] = len(logs[session]) - own.first + 1
-        messages = reader._source.all("SELECT id FROM inbox")
+        messages = reader.source.all("SELECT id FROM inbox")
         waiting = frozenset(message for (message,) in messages)
         kept = self._writes_with(found, waiting)
         hold("a crash leaves whole transactions, the first ones", kept >= 0, found)
@@ -448,9 +468,9 @@ class TornDisk(model.MemoryDisk):
         return fitting
 
     def _cut_model(self, writes: int) -> None:
-        writer, self._writer = self._writer, None
+        writer, self.writer = self.writer, None
         self.reopen(writes=writes)
-        self._writer = writer
+        self.writer = writer
 
 
 class _StoredBlobs:

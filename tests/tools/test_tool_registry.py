@@ -4,6 +4,7 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 import pytest
+from tests.tables import split_words
 
 from longrein.agent import builtin_kinds
 from longrein.context.clearing.text_features import kind_of_name
@@ -268,19 +269,9 @@ SAID_BY_THEIR_NAMES = (
     "todos task_id text plan url questions input"
 )
 TAKES = "it takes file_path (required), word, how, spots"
-NAMES = [
-    "Read",
-    "Write",
-    "Edit",
-    "apply_patch",
-    "Bash",
-    "Grep",
-    "Glob",
-    "TodoWrite",
-    "WebFetch",
-    "Recall",
-    "Compact",
-]
+NAMES = split_words("""
+    Read Write Edit apply_patch Bash Grep Glob TodoWrite WebFetch Recall Compact
+""")
 NAMES += ["ExitPlanMode", "AskUserQuestion"]
 NAMES += ["TaskList", "TaskOutput", "TaskStop", "TaskInput"]
 
@@ -390,19 +381,9 @@ def test_R017_unknown_tool(name: str, hint: str) -> None:
 
 
 OLD_TOOLS = (
-    *(
-        "Read",
-        "Write",
-        "Edit",
-        "Bash",
-        "Grep",
-        "Glob",
-        "TodoWrite",
-        "Recall",
-        "Compact",
-        "Agent",
-        "ToolSearch",
-    ),
+    *split_words("""
+        Read Write Edit Bash Grep Glob TodoWrite Recall Compact Agent ToolSearch
+    """),
     *("TaskList", "TaskOutput", "TaskStop", "TaskInput", "GoalAdd", "GoalUpdate", "GoalList"),
 )
 """Tools in logs without traits. A newer tool states its traits in every log, so this list does

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import split_words
 from tests.timeouts import until
 from tests.tools.conftest import ToolHarness
 
@@ -187,26 +188,12 @@ async def test_a_silent_server_is_given_up(harness: ToolHarness) -> None:
 
 
 PRIVATE = (
-    *(
-        "127.0.0.1",
-        "[::1]",
-        "0.0.0.0",
-        "10.0.0.1",
-        "100.64.0.1",
-        "169.254.169.254",
-        "[fd00::1]",
-        "[::ffff:7f00:1]",
-    ),
-    *(
-        "2130706433",
-        "0x7f.1",
-        "localhost",
-        "localhost.",
-        "LOCALHOST",
-        "127.1",
-        "[::]",
-        "metadata.google.internal",
-    ),
+    *split_words("""
+        127.0.0.1 [::1] 0.0.0.0 10.0.0.1 100.64.0.1 169.254.169.254 [fd00::1] [::ffff:7f00:1]
+    """),
+    *split_words("""
+        2130706433 0x7f.1 localhost localhost. LOCALHOST 127.1 [::] metadata.google.internal
+    """),
 )
 
 

@@ -24,6 +24,7 @@ from longrein.workspace import (
     open_workspace,
 )
 from longrein.workspace.supervisor.process_tree import processes, processes_with, variable
+from longrein.workspace.supervisor_client import SupervisorConnection
 from tests.timeouts import HANG_S
 
 _numbers = count(1)
@@ -42,6 +43,12 @@ def supervised(
         environ=environment,
         roots=roots,
     )
+
+
+def connection_of(spawner: SupervisedSpawner) -> SupervisorConnection:
+    """Connection of a spawner with its supervisor: to close it as a death does, for one."""
+    assert spawner._connection is not None
+    return spawner._connection
 
 
 def _no_notice(text: str) -> None:
@@ -82,6 +89,14 @@ class CommandHarness:
             while wanted not in self.printed:
                 self._news.clear()
                 await self._news.wait()
+
+    def reopen(self, **environment: str) -> None:
+        """Open the same workspace from an environment with other variables."""
+        self.workspace = open_workspace(
+            [str(self.folder)],
+            spawner=self.spawner,
+            environment={**self.environment, **environment},
+        )
 
     async def run(
         self,

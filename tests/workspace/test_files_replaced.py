@@ -1,14 +1,12 @@
 """Replacing a file while others write it: no text is lost, not even by a kill in the middle."""
 
 import contextlib
-import ctypes
 import hashlib
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -226,20 +224,6 @@ def test_an_exchange_without_a_second_file_is_refused_and_changes_nothing(
         exchange(folder, "file", "gone")
     assert os.listdir(path.parent) == ["file"]
     assert path.read_bytes() == OLD
-
-
-def test_a_c_library_without_the_function_exchanges_by_the_system_call(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library = ctypes.CDLL(None, use_errno=True)
-    without = SimpleNamespace(syscall=library.syscall)
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: without)
-    monkeypatch.setattr(atomic_write, "_renameat2", atomic_write._renameat2.__wrapped__)
-    (path.parent / "other").write_bytes(THEIRS)
-    with open_folder(str(path.parent)) as folder:
-        assert atomic_write._rename(folder, "file", "other", atomic_write.EXCHANGE)
-    assert (path.read_bytes(), (path.parent / "other").read_bytes()) == (THEIRS, OLD)
-    (path.parent / "other").unlink()
 
 
 def test_a_file_system_that_can_neither_exchange_nor_link_still_writes(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from longrein.workspace import GIT_CUT, run_git
+from tests.tables import split_words
 from tests.workspace.conftest import CommandHarness
 
 pytestmark = pytest.mark.anyio
@@ -51,13 +52,9 @@ def hostile(harness: CommandHarness) -> Path:
         git(folder, "config", key, f"!{trip}" if key.startswith("alias") else str(trip))
     git(folder, "config", "filter.f.required", "true")
     git(folder, "config", "log.showSignature", "true")
-    for hook in (
-        "post-index-change",
-        "pre-commit",
-        "post-checkout",
-        "reference-transaction",
-        "fsmonitor-watchman",
-    ):
+    for hook in split_words("""
+        post-index-change pre-commit post-checkout reference-transaction fsmonitor-watchman
+    """):
         (folder / ".git" / "hooks" / hook).write_bytes(trip.read_bytes())
         (folder / ".git" / "hooks" / hook).chmod(0o755)
     (folder / ".gitattributes").write_text("* diff=x filter=f\n")
@@ -168,7 +165,7 @@ async def test_R086_outside_a_repository_it_is_an_error_code(harness: CommandHar
 async def test_the_environment_cannot_point_git_elsewhere(
     harness: CommandHarness, hostile: Path
 ) -> None:
-    harness.workspace._environment["GIT_DIR"] = "/nowhere"
+    harness.reopen(GIT_DIR="/nowhere")
     assert (await run_git(harness.workspace, ["rev-parse", "--show-toplevel"], str(hostile)))[
         1
     ] == f"{hostile}\n".encode()

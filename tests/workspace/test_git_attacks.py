@@ -177,7 +177,10 @@ async def checkpoint(attack: Attack) -> None:
     head = attack.git("rev-parse", "HEAD", cwd=attack.repo / "sub").strip()
     shadow = ShadowRepository(str(attack.state), str(attack.repo), dict(os.environ))
     shadow.take()
-    shadow._run(["update-index", "--add", "--cacheinfo", f"160000,{head},sub"])
+    attack.git(
+        *(f"--git-dir={shadow.folder}", f"--work-tree={attack.repo}"),
+        *("update-index", "--add", "--cacheinfo", f"160000,{head},sub"),
+    )
     shadow.take()
 
 

@@ -7,16 +7,11 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from longrein.agent.rewind_trees import RootPlan, _left_out, _plan_folders
 from longrein.workspace import shadow_repository
-from longrein.workspace.folder_stamps import SETTLED_NS, FolderStamps
-from longrein.workspace.folder_watch import FolderWatch
 from longrein.workspace.root_copies import CheckpointStore
-from longrein.workspace.sandbox.bubblewrap import _needed, existing_paths, mounts_of
-from longrein.workspace.sandbox.landlock import _allow
+from longrein.workspace.sandbox.bubblewrap import existing_paths, mounts_of
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.protected import (
     GIT_FILE_BYTES_MAX,
@@ -26,15 +21,7 @@ from longrein.workspace.sandbox.protected import (
     writable_exceptions,
 )
 from longrein.workspace.sandbox.tool_caches import cache_folder
-from longrein.workspace.supervisor.mount_process import (
-    CLOSED,
-    EMPTY,
-    IMAGE,
-    READ,
-    WRITE,
-    Mount,
-)
-from longrein.workspace.tree_records import CheckpointError, TreeRecord, decode, usual_mode
+from longrein.workspace.tree_records import CheckpointError
 
 CORE = "[core]\n\tbare = false\n"
 FULL = CORE + "#" * (GIT_FILE_BYTES_MAX - len(CORE))
@@ -94,82 +81,6 @@ def test_the_cache_of_a_project_lies_where_the_user_may_write(
     monkeypatch.setattr(os, "access", lambda *words: asked.append(words))
     assert cache_folder(home, {}, "/work/repo") == ""
     assert asked == [(str(tmp_path), os.W_OK)]
-
-
-def test_stamps_are_trusted_once_they_are_settled(tmp_path: Path) -> None:
-    stamps = FolderStamps(str(tmp_path))
-    settled = tmp_path.stat().st_ctime_ns + SETTLED_NS
-    assert [stamps.look(now) for now in (settled, settled)] == [True, True]
-    assert [stamps.look(now) for now in (settled + 1, settled + 1)] == [True, False]
-    before = tmp_path.stat()
-    while tmp_path.stat().st_ctime_ns == before.st_ctime_ns:
-        (tmp_path / "new").write_text("")
-        (tmp_path / "new").unlink()
-        os.utime(tmp_path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert tmp_path.stat().st_mtime_ns == before.st_mtime_ns
-    later = settled + 10**12
-    assert [stamps.look(later), stamps.look(later)] == [True, False]
-    stamps.complete = False
-    assert stamps.look(later)
-
-
-def test_stamps_know_all_folders_above_a_file(tmp_path: Path) -> None:
-    stamps = FolderStamps(str(tmp_path))
-    stamps.add(["a/b/c", "a/d", "top"])
-    assert set(stamps.folders) == {"", "a", "a/b"}
-
-
-@pytest.mark.parametrize(
-    ("mode", "readable", "closed"),
-    [(0o700, False, ["x"]), (0o700, True, []), (0o755, False, []), (0o754, False, ["x"])],
-)
-def test_folders_that_cannot_be_read_are_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, readable: bool, closed: list[str]
-) -> None:
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x").chmod(mode)
-    tmp_path.chmod(0o755)
-    monkeypatch.setattr(os, "access", lambda *_: readable)
-    stamps = FolderStamps(str(tmp_path))
-    stamps.add(["x/a"])
-    settled = (tmp_path / "x").stat().st_ctime_ns + 2 * SETTLED_NS
-    assert stamps.look(settled)
-    assert stamps.closed == closed
-    assert not stamps.look(settled)
-    (tmp_path / "x").rmdir()
-    assert stamps.look(settled)
-    assert stamps.closed == []
-
-
-def test_a_closed_watch_holds_no_descriptor(tmp_path: Path) -> None:
-    watch = FolderWatch(str(tmp_path))
-    watch.begin([""])
-    queue = watch._queue
-    if queue < 0:
-        pytest.skip("the system has no watches")
-    watch.close()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(queue)
-    watch.close()
-    assert watch.take([""]) is None
-
-
-@pytest.mark.parametrize(
-    ("mounts", "needed"),
-    [
-        ("r/a r/a/b", "/a"),
-        ("r/a w/a/b r/a/b/c", "/a /a/b /a/b/c"),
-        ("r/a w/a/b r/a/c", "/a /a/b"),
-        ("w/a r/a/b r/a/b/c r/a/d", "/a /a/b /a/d"),
-        ("r/a r/ab", "/a /ab"),
-        ("r/b w/a", "/a /b"),
-        ("w/a w/a/b", "/a /a/b"),
-    ],
-)
-def test_a_read_only_mount_is_made_once(mounts: str, needed: str) -> None:
-    kinds = {"r": READ, "w": WRITE}
-    given = {word[1:]: Mount(kinds[word[0]], word[1:], word[1:]) for word in mounts.split()}
-    assert [mount.path for mount in _needed(given)] == needed.split()
 
 
 @pytest.mark.parametrize(
@@ -233,100 +144,6 @@ def test_folders_above_what_is_protected_cannot_be_renamed(
     found = mounts_of(policy, existing_paths(policy))
     inside = [one for one in found if f"{one.path}/".startswith(f"{tmp_path}/")]
     assert " ".join(one.kind + one.path.removeprefix(str(tmp_path)) for one in inside) == mounts
-
-
-def test_an_image_takes_the_place_of_all_but_the_own_folders(tmp_path: Path) -> None:
-    for name in ("work/secret", "home/.ssh", "home/cache", "image", "private"):
-        (tmp_path / name).mkdir(parents=True)
-    root, home = f"{tmp_path}/work", f"{tmp_path}/home"
-    policy = SandboxPolicy(
-        (root,),
-        home=home,
-        home_visible=(f"{home}/.ssh",),
-        home_writable=(f"{home}/cache",),
-        hidden=(f"{root}/secret",),
-        private_tmp=f"{tmp_path}/private",
-    )
-
-    def kinds(image: str) -> dict[str, str]:
-        with_image = msgspec.structs.replace(policy, image=image)
-        found = mounts_of(with_image, existing_paths(with_image))
-        paths = (
-            root,
-            home,
-            f"{home}/.ssh",
-            f"{home}/cache",
-            f"{root}/secret",
-            "/tmp",
-            "/",
-            "/home",
-        )
-        return {mount.path: mount.kind for mount in found if mount.path in paths}
-
-    own = {root: WRITE, f"{home}/cache": WRITE, f"{root}/secret": CLOSED, "/tmp": WRITE}
-    alone = {home: EMPTY, f"{home}/.ssh": READ, "/home": EMPTY}
-    assert kinds("") == own | {path: alone[path] for path in alone if os.path.isdir(path)}
-    with_image = kinds(f"{tmp_path}/image")
-    assert with_image.items() >= (own | {"/": IMAGE}).items()
-    assert "/home" not in with_image
-
-
-@pytest.mark.parametrize(
-    ("closed", "at_least", "expected"),
-    [
-        ("", 8, {"": 6}),
-        ("a/x", 0, {"a/y": 6, "b": 6, "f": 6}),
-        ("a/x", 8, {"": 8, "a": 8, "a/y": 6, "b": 6, "f": 6}),
-        ("a", 8, {"": 8, "b": 6, "f": 6}),
-        ("a f", 0, {"b": 6}),
-        (".", 8, {}),
-    ],
-)
-def test_rights_end_at_closed_paths(
-    tmp_path: Path, closed: str, at_least: int, expected: dict[str, int]
-) -> None:
-    for name in ("a/x", "a/y", "b/z", "f"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    (tmp_path / "link").symlink_to("b")
-    rules: dict[str, int] = {}
-    _allow(rules, str(tmp_path), 6, at_least, {str(tmp_path / name) for name in closed.split()})
-    assert rules == {str(tmp_path / name): rights for name, rights in expected.items()}
-
-
-def test_rights_of_a_path_add_up() -> None:
-    rules = {"/none": 1}
-    _allow(rules, "/none", 2, 0, set())
-    _allow(rules, "/none", 8, 4, {"/none/x"})
-    assert rules == {"/none": 7}
-
-
-def test_a_rewind_keeps_the_folders_that_existed(tmp_path: Path) -> None:
-    store = CheckpointStore(str(tmp_path.with_name("store")), os.environ)
-    plan = RootPlan(str(tmp_path), store.repository(str(tmp_path)))
-    was = TreeRecord("", 0, folders=("e/f",), skipped={"big/x": "too large"})
-    now = TreeRecord("", 0, folders=("e/f", "e/g", "a", "new/one"))
-    _plan_folders(plan, was, now, ["a/b/c", "a/d", "top"])
-    full = {str(tmp_path / name) for name in ("a", "a/b", "e", "e/f", "big")}
-    assert plan.keep_folders == full
-    assert plan.folders == [f"{tmp_path}/e/f"]
-    assert plan.extra_folders == [f"{tmp_path}/e/g", f"{tmp_path}/new/one"]
-    assert _left_out("big/x/deep", was) == "too large"
-    assert _left_out("big/y", was) == ""
-
-
-@pytest.mark.parametrize("data", ["{}", '"ab"', "[]", "[1]", "[1,2,3]", "2", "["])
-def test_another_record_is_refused(data: str) -> None:
-    with pytest.raises(ValueError, match=r"not a record|Expecting"):
-        decode(data.encode())
-
-
-@pytest.mark.parametrize(
-    ("mode", "umask", "usual"),
-    [(0o100644, 0o022, 0o644), (0o100755, 0o022, 0o755), (0o100655, 0o007, 0o660)],
-)
-def test_usual_permissions_follow_the_umask(mode: int, umask: int, usual: int) -> None:
-    assert usual_mode(mode, umask) == usual
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from longrein.workspace.supervisor.process_tree import environment_of, processes
 from tests.load import escapes
 from tests.load.builds import BUILDS, run_build
 from tests.support.images import make_image
+from tests.tables import split_words
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised
 
@@ -381,14 +382,7 @@ async def test_files_that_protected_links_and_settings_lead_to_are_protected(
     (confined.root / ".codex").symlink_to("shared")
     (confined.root / ".claude" / "skills").symlink_to(outside)
     await confined.run("touch hooks/pre-commit shared/config.toml .claude/skills/x; touch fine")
-    assert sorted(os.listdir(confined.root)) == [
-        ".claude",
-        ".codex",
-        ".git",
-        "fine",
-        "hooks",
-        "shared",
-    ]
+    assert sorted(os.listdir(confined.root)) == split_words(".claude .codex .git fine hooks shared")
     assert [
         os.listdir(one) for one in (confined.root / "hooks", confined.root / "shared", outside)
     ] == [[], [], []]
@@ -599,10 +593,6 @@ def test_a_sandbox_that_has_stopped_to_work_runs_no_command(
             PermissionError, match=r"worked at the last start.*start longrein again"
         ):
             believed.confirm()
-    confined = Confined(tmp_path)
-    confined.sandbox._trial = believed
-    with pytest.raises(PermissionError, match="worked at the last start"):
-        confined.sandbox.confine([str(confined.root)], str(confined.root), [])
     assert not os.path.exists(fake.kept)
     assert fake.trial().rung.name == "none"
 

@@ -27,7 +27,6 @@ from tests.workspace.conftest import supervised
 
 NOBODY = 65534
 PYTHON = "/usr/bin/python3"
-DEVICE = landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV
 BASH = shutil.which("bash") or "/bin/bash"
 
 pytestmark = pytest.mark.skipif(
@@ -220,31 +219,6 @@ def test_what_stays_open_is_said(outside: Outside) -> None:
     assert not any("/elsewhere" in one or str(outside.store) in one for one in said)
 
 
-@pytest.mark.parametrize(
-    ("hidden", "path", "rights"),
-    [
-        ((), "{project}", landlock.READ | landlock.WRITE),
-        (("{project}/.env",), "{project}", landlock.WRITE | landlock.EXECUTE | landlock.READ_DIR),
-        (("{project}/.env",), "{project}/.env", 0),
-        (("{project}/.env",), "{project}/private", landlock.READ | landlock.WRITE),
-        (("{project}/private/secret",), "{project}/.env", landlock.READ | landlock.WRITE),
-        ((), "{home}", 0),
-        ((), "/", 0),
-        ((), "/usr", landlock.READ),
-        ((), "/tmp", 0),
-        ((), "/dev", 0),
-    ],
-)
-def test_rules_of_a_policy(
-    hidden: tuple[str, ...], path: str, rights: int, outside: Outside
-) -> None:
-    names = {"project": str(outside.project), "home": str(outside.home)}
-    policy = policy_for(outside, hidden=tuple(one.format(**names) for one in hidden))
-    landlock._hidden_files.clear()
-    assert landlock.rules_of(policy).get(path.format(**names), 0) == rights
-    assert landlock_process.read_plan(landlock.plan_of(policy))[0] == landlock.rules_of(policy)
-
-
 LINES = [name for name in escapes.ATTEMPTS if name not in escapes.OPEN_IN_LANDLOCK]
 
 
@@ -355,14 +329,7 @@ async def test_a_session_runs_commands_in_it(kind: str, tmp_path: Path) -> None:
         around.close()
 
 
-def test_the_home_folder_is_closed_wherever_it_lies(outside: Outside) -> None:
-    rules = landlock.rules_of(policy_for(outside, home="/usr/lib"))
-    assert {path: rules.get(path, 0) & landlock.READ for path in ("/", "/usr", "/usr/lib")} == {
-        "/": 0,
-        "/usr": 0,
-        "/usr/lib": 0,
-    }
-    assert rules["/usr/bin"] == landlock.READ
+DEVICE = landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV
 
 
 @pytest.mark.parametrize(
@@ -401,35 +368,17 @@ def test_rules_of_what_a_policy_names(
         return value.format(**names) if isinstance(value, str) else value
 
     given = {"hidden": (), **{name: filled(value) for name, value in options.items()}}
-    landlock._hidden_files.clear()
     assert landlock.rules_of(policy_for(outside, **given)).get(path.format(**names), 0) == rights
 
 
-def test_a_folder_with_very_many_files_beside_a_hidden_one_is_opened_in_part(
-    outside: Outside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(20):
-        (outside.project / f"f{number}").touch()
-    monkeypatch.setattr(landlock, "RULES_MAX", 9)
-    rules: dict[str, int] = {}
-    hidden = str(outside.project / ".env")
-    landlock._allow(rules, str(outside.project), landlock.READ, 0, {hidden})
-    assert len(rules) == 9
-    assert hidden not in rules
-
-
-@pytest.mark.parametrize(("most", "is_remembered"), [(1, False), (2, True)])
-def test_files_of_few_hidden_folders_are_remembered(
-    outside: Outside, monkeypatch: pytest.MonkeyPatch, most: int, is_remembered: bool
-) -> None:
-    monkeypatch.setattr(landlock, "HIDDEN_FILES_MAX", most)
-    landlock._hidden_files.clear()
-    private = outside.project / "private"
-    landlock.rules_of(policy_for(outside, hidden=(str(private),)))
-    moved = outside.project / "moved"
-    (private / "secret").rename(moved)
-    rules = landlock.rules_of(policy_for(outside, hidden=()))
-    assert (str(moved) not in rules and str(outside.project) in rules) is is_remembered
+def test_the_home_folder_is_closed_wherever_it_lies(outside: Outside) -> None:
+    rules = landlock.rules_of(policy_for(outside, home="/usr/lib"))
+    assert {path: rules.get(path, 0) & landlock.READ for path in ("/", "/usr", "/usr/lib")} == {
+        "/": 0,
+        "/usr": 0,
+        "/usr/lib": 0,
+    }
+    assert rules["/usr/bin"] == landlock.READ
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ come into being in the project.
 
 import asyncio
 import ctypes
-import itertools
 import json
 import os
 import shutil
@@ -223,7 +222,7 @@ STORIES: dict[str, Sequence[str]] = {
 
 @pytest.mark.parametrize(("story", "rung", "uid"), one_user_each(STORIES))
 def test_what_is_planted_is_moved_beneath_the_project(story: str, rung: str, uid: int) -> None:
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         before = picture(project.home)
         for line in STORIES[story]:
             project.run(line)
@@ -235,7 +234,7 @@ def test_what_is_planted_is_moved_beneath_the_project(story: str, rung: str, uid
             "stuck": [path for path, place in project.moved if not place],
         }
 
-    found = as_user(uid, rung, play)
+    found = as_user(uid, rung, attempt)
     assert found == {"home": True, "there": [], "moved": found.get("moved"), "stuck": []}
     assert found["moved"]
 
@@ -243,7 +242,7 @@ def test_what_is_planted_is_moved_beneath_the_project(story: str, rung: str, uid
 @pytest.mark.parametrize("uid", USERS)
 @pytest.mark.parametrize("rung", LEVELS)
 def test_links_of_the_user_stay_and_what_they_lead_to_is_protected(rung: str, uid: int) -> None:
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         (project.root / "shared").mkdir()
         (project.root / ".github").symlink_to("shared")
         (project.root / ".claude").symlink_to("notes")
@@ -254,7 +253,7 @@ def test_links_of_the_user_stay_and_what_they_lead_to_is_protected(rung: str, ui
             "notes": os.path.exists(project.root / "notes"),
         }
 
-    assert as_user(uid, rung, play) == {
+    assert as_user(uid, rung, attempt) == {
         "links": ["shared", "notes"],
         "there": False,
         "notes": False,
@@ -262,7 +261,7 @@ def test_links_of_the_user_stay_and_what_they_lead_to_is_protected(rung: str, ui
 
 
 def test_what_cannot_be_moved_stops_further_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         def refuse(*_: object, **__: object) -> None:
             raise OSError(13, "Permission denied")
 
@@ -274,7 +273,7 @@ def test_what_cannot_be_moved_stops_further_commands(monkeypatch: pytest.MonkeyP
         (project.root / ".envrc").unlink()
         return [*told, project.sandbox.missing.refusal(), str(project.root)]
 
-    moved, refusal, later, root = as_user(os.getuid(), FOUND, play)
+    moved, refusal, later, root = as_user(os.getuid(), FOUND, attempt)
     assert moved == [[f"{root}/.envrc", ""]]
     assert refusal == (
         f"a command made {root}/.envrc, which could not be moved away (Permission denied): remove "
@@ -306,7 +305,7 @@ def test_what_cannot_be_moved_stops_further_commands(monkeypatch: pytest.MonkeyP
 def test_what_leads_to_programs_stays(
     lines: Sequence[str], leads: str, rung: str, uid: int
 ) -> None:
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         root = project.root
         os.system(
             f"cd {root}; git init -q; git config user.name a; git config user.email a@b;"
@@ -327,7 +326,7 @@ def test_what_leads_to_programs_stays(
             "git": os.system(f"cd {root}; git log --oneline | grep -q {lines[0][-3:]}") == 0,
         }
 
-    found = as_user(uid, rung, play)
+    found = as_user(uid, rung, attempt)
     assert found == {"evil": False, "other": "other\n", "git": lines[0].endswith("two")}
 
 
@@ -335,24 +334,23 @@ def test_what_leads_to_programs_stays(
 def test_what_the_user_makes_outside_the_project_stays(uid: int) -> None:
     """Settings of git may name files anywhere, also by `..`."""
 
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         (project.root / "settings").write_text("[a]")
         (project.root / ".git/objects").mkdir(parents=True)
         hooks = project.base / "hooks"
         (project.root / ".git/config").write_text(f"path = ../settings\nhooksPath = {hooks}")
-        for opens in (0, openat.WALKS + 1):
-            openat._opens = itertools.count(opens)
+        for _ in range(openat.WALKS):  # the first opens of a process take another way
             project.sandbox.begin([str(project.root)], others_run=True)
         hooks.mkdir()
         return project.sandbox.missing.end()
 
-    assert as_user(uid, FOUND, play) == []
+    assert as_user(uid, FOUND, attempt) == []
 
 
 @pytest.mark.parametrize("uid", USERS)
 @pytest.mark.parametrize("rung", LEVELS)
 def test_a_root_that_became_a_link_is_not_followed(rung: str, uid: int) -> None:
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         roots = [str(project.root), str(project.root / "sub")]
         project.run(f"ln -s {project.home} sub")
         policy = project.sandbox.policy(roots, ())
@@ -360,7 +358,7 @@ def test_a_root_that_became_a_link_is_not_followed(rung: str, uid: int) -> None:
         named = [*policy.roots, *(path for path in rules if rules[path] & landlock.WRITE_FILE)]
         return str(project.home) in named
 
-    assert as_user(uid, rung, play) is False
+    assert as_user(uid, rung, attempt) is False
 
 
 # --- What is shown --------------------------------------------------------------------------------
@@ -372,7 +370,7 @@ def test_a_root_that_became_a_link_is_not_followed(rung: str, uid: int) -> None:
 def test_no_changeable_folder_decides_what_is_shown(planted: str, rung: str, uid: int) -> None:
     """A folder of the search path lies in a folder that commands may change, or leads there."""
 
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         home = project.home
         for folder in (home / "tools/bin", home / "docs", project.root / "bin"):
             folder.mkdir(parents=True)
@@ -384,7 +382,7 @@ def test_no_changeable_folder_decides_what_is_shown(planted: str, rung: str, uid
             project.run(line.replace("~", str(home)))
         return CANARY in project.printed
 
-    assert as_user(uid, rung, play) is False
+    assert as_user(uid, rung, attempt) is False
 
 
 @pytest.mark.parametrize(
@@ -399,7 +397,7 @@ def test_no_changeable_folder_decides_what_is_shown(planted: str, rung: str, uid
     ),
 )
 def test_nothing_in_the_project_decides_what_is_shown(planted: str, rung: str, uid: int) -> None:
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         (project.home / "x/bin").mkdir(parents=True)
         (project.home / "x/bin/python3").write_text("")
         (project.home / "x/lib").mkdir()
@@ -412,7 +410,7 @@ def test_nothing_in_the_project_decides_what_is_shown(planted: str, rung: str, u
         )
         return CANARY in project.printed
 
-    assert as_user(uid, rung, play) is False
+    assert as_user(uid, rung, attempt) is False
 
 
 @pytest.mark.parametrize(
@@ -432,7 +430,7 @@ def test_nothing_in_the_project_decides_what_is_shown(planted: str, rung: str, u
 def test_denied_files_stay_hidden_under_other_names(
     lines: Sequence[str], rung: str, uid: int
 ) -> None:
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         (project.root / "config/secrets").mkdir(parents=True)
         (project.root / "config/secrets/a").write_text(CANARY)
         os.link(project.root / "config/secrets/a", project.root / "hard")
@@ -440,7 +438,7 @@ def test_denied_files_stay_hidden_under_other_names(
             project.run(line, hidden="config/secrets/a")
         return project.printed
 
-    assert CANARY not in as_user(uid, rung, play)
+    assert CANARY not in as_user(uid, rung, attempt)
 
 
 # --- Submodules -----------------------------------------------------------------------------------
@@ -449,7 +447,7 @@ def test_denied_files_stay_hidden_under_other_names(
 @pytest.mark.parametrize("uid", USERS)
 @pytest.mark.parametrize("rung", LEVELS)
 def test_too_many_folders_of_submodules_lock_them_all(rung: str, uid: int) -> None:
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         os.system(f"cd {project.root} && git init -q")
         modules = project.root / ".git/modules"
         protected.SUBMODULE_FOLDERS_MAX = 20  # this process is the test's own
@@ -461,7 +459,7 @@ def test_too_many_folders_of_submodules_lock_them_all(rung: str, uid: int) -> No
         project.run("echo evil >> .git/modules/deep/sub/config")
         return (modules / "deep/sub/config").read_text(), project.sandbox.take_problem()
 
-    text, problem = as_user(uid, rung, play)
+    text, problem = as_user(uid, rung, attempt)
     assert (text, "commands cannot change submodules" in problem) == ("old", True)
 
 
@@ -538,7 +536,7 @@ def test_new_files_that_are_obeyed_later_are_moved_or_reported(rung: str) -> Non
         "touch again; rm sub/CLAUDE.md",
     )
 
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         root, told = str(project.root), []
         for line in lines:
             project.sandbox.new_files.begin([root])
@@ -549,7 +547,7 @@ def test_new_files_that_are_obeyed_later_are_moved_or_reported(rung: str) -> Non
         ]
         return [*names, sorted(os.listdir(root))]
 
-    moved, *told, left = as_user(os.getuid(), rung, play)
+    moved, *told, left = as_user(os.getuid(), rung, attempt)
     assert {*moved} == {*protected.split(), ".kiro", ".qwen", ".cargo/config.toml"}
     assert told == [[], ["AGENTS.md", "sub/.git", "sub/CLAUDE.md"], []]
     assert left == [".cargo", "AGENTS.md", "again", "notes", "sub"]
@@ -561,14 +559,14 @@ def test_new_files_that_are_obeyed_later_are_moved_or_reported(rung: str) -> Non
 @pytest.mark.parametrize("uid", USERS)
 @pytest.mark.parametrize("rung", LEVELS)
 def test_git_works_in_the_sandbox_and_its_hooks_stay(rung: str, uid: int) -> None:
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         repository(project)
         root, author = project.root, "git -c user.name=n -c user.email=e"
         project.run(f"echo y > a; {author} commit -qam two && git log --format=%s")
         project.run("git fsck; rm -rf .git/hooks; mkdir evil; ln -sn ../evil .git/hooks")
         return project.printed[:10], os.path.islink(root / ".git/hooks"), (root / "a").read_text()
 
-    assert as_user(uid, rung, play) == ["two\nfirst\n", False, "y\n"]
+    assert as_user(uid, rung, attempt) == ["two\nfirst\n", False, "y\n"]
 
 
 def repository(project: Project) -> None:
@@ -582,7 +580,7 @@ def repository(project: Project) -> None:
 
 @pytest.mark.parametrize("rung", LEVELS)
 def test_a_rewind_makes_no_folder_through_an_ignored_link(rung: str) -> None:
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         repository(project)
         root = str(project.root)
         store = CheckpointStore(str(project.base / "state/s1/checkpoints"), dict(os.environ))
@@ -594,14 +592,14 @@ def test_a_rewind_makes_no_folder_through_an_ignored_link(rung: str) -> None:
         failed = [os.path.relpath(put.path, root) for put in puts if not put.done]
         return os.listdir(project.base / "outside"), failed, os.listdir(project.root / "kept")
 
-    assert as_user(os.getuid(), rung, play) == [[], ["ignored/empty"], ["empty"]]
+    assert as_user(os.getuid(), rung, attempt) == [[], ["ignored/empty"], ["empty"]]
 
 
 @pytest.mark.parametrize(
     "name", ["logs", "refs/heads/longrein", "worktrees", "objects/pack", "logs/refs/heads/longrein"]
 )
 def test_no_git_of_longrein_writes_through_links_in_the_git_folder(name: str) -> None:
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         repository(project)
         root, outside = str(project.root), project.base / "outside"
         project.run(f"mkdir -p .git/logs; rm -rf .git/{name}; ln -sn {outside} .git/{name}")
@@ -611,7 +609,7 @@ def test_no_git_of_longrein_writes_through_links_in_the_git_folder(name: str) ->
         return str(made).replace(root, ""), os.listdir(outside)
 
     why = f"/.git/{name} leads out of the git folder: remove the link"
-    assert as_user(os.getuid(), FOUND, play) == [f"git cannot make a worktree: fatal: {why}", []]
+    assert as_user(os.getuid(), FOUND, attempt) == [f"git cannot make a worktree: fatal: {why}", []]
 
 
 @pytest.mark.parametrize(
@@ -624,7 +622,7 @@ def test_no_git_of_longrein_writes_through_links_in_the_git_folder(name: str) ->
     ],
 )
 def test_checkpoints_read_no_planted_list_of_ignored_files(planted: str) -> None:
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         repository(project)
         shutil.copy(project.home / ".ssh/id", project.home / ".ssh/exclude")
         place = planted.rpartition(" ")[2]
@@ -636,7 +634,7 @@ def test_checkpoints_read_no_planted_list_of_ignored_files(planted: str) -> None
             in (Path(store.repository(str(project.root)).folder) / "info/exclude").read_text()
         )
 
-    assert as_user(os.getuid(), FOUND, play) is False
+    assert as_user(os.getuid(), FOUND, attempt) is False
 
 
 @pytest.mark.parametrize("uid", USERS)
@@ -669,7 +667,7 @@ def test_sequences_that_touched_what_lies_outside(steps: Sequence[str], rung: st
 def test_what_came_between_two_commands_is_kept_and_told_once(rung: str) -> None:
     """A process that a command left behind acts after the look at the command's end."""
 
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         root = [str(project.root)]
         project.run("true")
         (project.root / ".envrc").write_text("x")
@@ -685,7 +683,7 @@ def test_what_came_between_two_commands_is_kept_and_told_once(rung: str) -> None
         project.sandbox.begin(root, others_run=False)
         return [*told, project.sandbox.end(root), (project.root / ".envrc").exists()]
 
-    first, second, third, kept = as_user(os.getuid(), rung, play)
+    first, second, third, kept = as_user(os.getuid(), rung, attempt)
     assert (first, second, third, kept) == ([[], [".envrc"]], [[], []], [[], []], True)
 
 
@@ -708,7 +706,7 @@ def test_what_a_process_makes_meanwhile_is_not_accepted_with_what_longrein_write
 ) -> None:
     """A process that goes on waits for an edit, then for another command."""
 
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         root = project.root
         for name in ("old", "sub"):
             (root / name).mkdir()
@@ -729,14 +727,14 @@ def test_what_a_process_makes_meanwhile_is_not_accepted_with_what_longrein_write
 
     if rung == "bubblewrap":  # what exists is mounted read-only there
         moved = " ".join(name for name in moved.split() if name != ".vimrc")
-    assert as_user(os.getuid(), rung, play) == [[], [], moved.split(), new.split(), [], []]
+    assert as_user(os.getuid(), rung, attempt) == [[], [], moved.split(), new.split(), [], []]
 
 
 @pytest.mark.parametrize("rung", LEVELS)
 def test_commands_in_two_roots_at_once_are_told_apart(rung: str) -> None:
     """One in the project, one of a subagent in its worktree."""
 
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         root, tree = project.root, project.root / "trees/one"
         tree.mkdir(parents=True)
         (tree / "AGENTS.md").write_text("of the user")
@@ -753,14 +751,14 @@ def test_commands_in_two_roots_at_once_are_told_apart(rung: str) -> None:
 
     moved = ["trees/one/x.code-workspace", "x.code-workspace"]
     told = [moved, ["CLAUDE.md"], [], ["trees/one/CLAUDE.md"], [], [], [], []]
-    assert as_user(os.getuid(), rung, play) == told
+    assert as_user(os.getuid(), rung, attempt) == told
 
 
 @pytest.mark.parametrize("rung", LEVELS[1:])
 def test_what_longrein_wrote_while_a_command_ran_is_put_back(rung: str) -> None:
     names = (".envrc", ".github/notes", ".vscode/tasks.json", ".vscode/more")
 
-    def play(project: Project) -> Any:
+    def attempt(project: Project) -> Any:
         root = project.root
         for folder in (".github", ".vscode"):
             (root / folder).mkdir()
@@ -774,4 +772,4 @@ def test_what_longrein_wrote_while_a_command_ran_is_put_back(rung: str) -> None:
         project.sandbox.end([str(root)])
         return [(root / name).read_text() if (root / name).exists() else "" for name in names]
 
-    assert as_user(os.getuid(), rung, play) == ["longrein", "command", "longrein", ""]
+    assert as_user(os.getuid(), rung, attempt) == ["longrein", "command", "longrein", ""]

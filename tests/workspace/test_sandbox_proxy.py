@@ -6,13 +6,11 @@ import asyncio
 import os
 import shutil
 import socket
-import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -20,14 +18,12 @@ import pytest
 from longrein.permissions import Rules
 from longrein.permissions.network_hosts import (
     Target,
-    canonical_host,
-    is_public,
     judge_host,
-    matches_entry,
 )
 from longrein.workspace.sandbox import proxy as proxy_module
 from longrein.workspace.sandbox.proxy import Connection, Proxy, proxy_environment
 from longrein.workspace.sandbox.proxy_forwarder import forwarder_words
+from tests.tables import split_words
 from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
@@ -51,6 +47,8 @@ class World:
 
     def __init__(self) -> None:
         self.port = 0
+        self.failing = 0
+        """Number of connections that are refused before one is accepted."""
         self.connected: list[tuple[str, int]] = []
         self.received = b""
         self.resolved: list[str] = []
@@ -66,6 +64,8 @@ class World:
 
     async def connect(self, address: str, port: int) -> Connection:
         self.connected.append((address, port))
+        if len(self.connected) <= self.failing:
+            raise ConnectionRefusedError
         return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -83,7 +83,7 @@ class World:
 @asynccontextmanager
 async def opened(
     entries: list[str], mode: str = "dontAsk", allow: tuple[str, ...] = (), **options: Any
-) -> AsyncIterator[tuple[World, Proxy, int]]:
+) -> AsyncIterator[tuple[World, Proxy, str]]:
     world = World()
 
     async def decide(target: Target) -> str:
@@ -95,18 +95,19 @@ async def opened(
     proxy = Proxy(
         entries, decide, **{"resolve": world.resolve, "connect": world.connect, **options}
     )
-    listening = await asyncio.start_server(proxy._serve, "127.0.0.1", 0)
-    try:
-        yield world, proxy, listening.sockets[0].getsockname()[1]
-    finally:
-        listening.close()
-        await proxy.close()
-        server.close()
+    with TemporaryDirectory() as folder:
+        path = f"{folder}/proxy"
+        proxy.listen_unix(path)
+        try:
+            yield world, proxy, path
+        finally:
+            await proxy.close()
+            server.close()
 
 
-async def exchange(port: int, request: bytes) -> bytes:
+async def exchange(path: str, request: bytes) -> bytes:
     """Send bytes, end the sending side and return all that comes back."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_unix_connection(path)
     writer.write(request)
     writer.write_eof()
     try:
@@ -120,163 +121,6 @@ def status(answer: bytes) -> int:
 
 
 # --- Names and addresses --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("written", "host"),
-    [
-        ("Example.COM", "example.com"),
-        ("example.com.", "example.com"),
-        ("a_b.example.com", "a_b.example.com"),
-        ("xn--bcher-kva.example", "xn--bcher-kva.example"),
-        ("127.0.0.1", "127.0.0.1"),
-        ("[::1]", "::1"),
-        ("[0:0::FFFF:7f00:1]", "::ffff:7f00:1"),
-    ],
-)
-async def test_hosts_have_one_form(written: str, host: str) -> None:
-    assert canonical_host(written) in {host, "::ffff:127.0.0.1"}
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        *(
-            "",
-            ".",
-            "..",
-            "a..b",
-            "example.com..",
-            "-a.example",
-            "a-.example",
-            "a b",
-            "a\0.example",
-            "a\n",
-            "a/b",
-            "a@b",
-        ),
-        *(
-            "2130706433",
-            "0x7f.1",
-            "127.1",
-            "0177.0.0.1",
-            "0x7f000001",
-            "1.2.3",
-            "256.1.1.1",
-            "1.2.3.4.5",
-            "a.1",
-        ),
-        *(
-            "::1",
-            "[::1",
-            "[fe80::1%eth0]",
-            "[example.com]",
-            "bücher.example",
-            "a" * 64 + ".example",
-            "a." * 130 + "b",
-        ),
-        *("%31.example", "localhost\\", "*", "*.example.com", "\u2488example"),
-    ],
-)
-async def test_odd_hosts_are_refused(written: str) -> None:
-    with pytest.raises(ValueError):
-        canonical_host(written)
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        *(
-            "127.0.0.1",
-            "127.255.255.254",
-            "0.0.0.0",
-            "10.0.0.1",
-            "172.16.0.1",
-            "192.168.1.1",
-            "100.64.0.1",
-        ),
-        *(
-            "100.127.255.255",
-            "169.254.169.254",
-            "169.254.1.1",
-            "192.0.0.1",
-            "192.0.2.1",
-            "198.18.0.1",
-            "224.0.0.1",
-        ),
-        *(
-            "240.0.0.1",
-            "255.255.255.255",
-            "::",
-            "::1",
-            "fe80::1",
-            "fe80::1%eth0",
-            "fec0::1",
-            "fc00::1",
-            "fd00::1",
-        ),
-        *(
-            "fd00:ec2::254",
-            "ff02::1",
-            "2001:db8::1",
-            "::ffff:127.0.0.1",
-            "::ffff:10.0.0.1",
-            "::ffff:169.254.169.254",
-        ),
-        *(
-            "::127.0.0.1",
-            "64:ff9b::7f00:1",
-            "64:ff9b::a9fe:a9fe",
-            "64:ff9b:1::1",
-            "2002:7f00:1::",
-            "2002:a00:1::",
-        ),
-        *("2001:0:4136:e378:8000:63bf:3fff:fdd2", "not an address", ""),
-    ],
-)
-async def test_s063_addresses_that_are_not_public(address: str) -> None:
-    assert not is_public(address)
-
-
-async def test_public_addresses() -> None:
-    assert all(
-        is_public(one)
-        for one in (PUBLIC, "1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101")
-    )
-
-
-@pytest.mark.parametrize(
-    ("pattern", "host", "port", "covered"),
-    [
-        ("example.com", "example.com", 443, True),
-        ("Example.com.", "example.com", 80, True),
-        ("example.com", "example.com", 22, False),
-        ("example.com:22", "example.com", 22, True),
-        ("example.com:22", "example.com", 443, False),
-        ("example.com", "www.example.com", 443, False),
-        ("example.com", "badexample.com", 443, False),
-        ("*.example.com", "www.example.com", 443, True),
-        ("*.example.com", "a.b.example.com", 443, True),
-        ("*.example.com", "example.com", 443, False),
-        ("*.example.com", "badexample.com", 443, False),
-        ("*.example.com:8080", "www.example.com", 8080, True),
-        ("*.0.0.1", "127.0.0.1", 443, False),
-        ("*", "example.com", 443, False),
-        ("", "example.com", 443, False),
-        ("127.0.0.1:8000", "127.0.0.1", 8000, True),
-        ("[::1]:8000", "::1", 8000, True),
-        ("[::1]", "::1", 443, True),
-        ("10.0.0.0/8", "10.1.2.3", 443, True),
-        ("10.0.0.0/8", "11.1.2.3", 443, False),
-        ("10.0.0.0/8", "10.example.com", 443, False),
-        ("10.0.0.0/8:5000", "10.1.2.3", 5000, True),
-        ("10.0.0.0/8:5000", "10.1.2.3", 443, False),
-        ("fd00::/8", "fd12::1", 443, True),
-        ("ask", "example.com", 443, False),
-    ],
-)
-async def test_entries_of_the_allow_list(pattern: str, host: str, port: int, covered: bool) -> None:
-    assert matches_entry(pattern, Target(host, port)) is covered
 
 
 # --- Requests -------------------------------------------------------------------------------------
@@ -336,8 +180,8 @@ async def test_entries_of_the_allow_list(pattern: str, host: str, port: int, cov
 async def test_requests_are_answered_by_the_allow_list(
     allowed: list[str], request_line: str, code: int
 ) -> None:
-    async with opened(allowed) as (world, _, port):
-        answer = await exchange(port, f"{request_line}\r\nHost: good.example\r\n\r\n".encode())
+    async with opened(allowed) as (world, _, path):
+        answer = await exchange(path, f"{request_line}\r\nHost: good.example\r\n\r\n".encode())
         assert status(answer) == code
         assert bool(world.connected) is (code == 200)
         if code == 200 and "mixed" in request_line:
@@ -347,38 +191,31 @@ async def test_requests_are_answered_by_the_allow_list(
 @pytest.mark.parametrize(
     "host",
     [
-        *(
-            "127.0.0.1",
-            "[::1]",
-            "0.0.0.0",
-            "10.1.2.3",
-            "100.64.0.1",
-            "169.254.169.254",
-            "[fd00::1]",
-            "[::ffff:7f00:1]",
-        ),
+        *split_words("""
+            127.0.0.1 [::1] 0.0.0.0 10.1.2.3 100.64.0.1 169.254.169.254 [fd00::1] [::ffff:7f00:1]
+        """),
         *("2130706433", "0x7f.1", "localhost.", "metadata.google.internal"),
     ],
 )
 async def test_s063_rules_do_not_lead_inside(host: str) -> None:
-    async with opened(["ask"], allow=("Network",)) as (world, _, port):
+    async with opened(["ask"], allow=("Network",)) as (world, _, path):
         for line in (f"CONNECT {host}:443 HTTP/1.1", f"GET http://{host}/ HTTP/1.1"):
-            assert status(await exchange(port, f"{line}\r\nHost: x\r\n\r\n".encode())) in {400, 403}
+            assert status(await exchange(path, f"{line}\r\nHost: x\r\n\r\n".encode())) in {400, 403}
         assert not world.connected
 
 
 async def test_a_named_range_opens_names_that_lead_there() -> None:
-    async with opened(["inside.example", "10.0.0.0/8"]) as (world, _, port):
-        answer = await exchange(port, b"CONNECT inside.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with opened(["inside.example", "10.0.0.0/8"]) as (world, _, path):
+        answer = await exchange(path, b"CONNECT inside.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (status(answer), world.connected) == (200, [("10.0.0.1", 443)])
 
 
 async def test_refusals_name_the_host_the_address_and_the_setting() -> None:
     told: list[str] = []
-    async with opened(["good.example", "inside.example"], refused=told.append) as (_, _proxy, port):
+    async with opened(["good.example", "inside.example"], refused=told.append) as (_, _proxy, path):
         for host in ("other.example", "inside.example"):
             answer = await exchange(
-                port, f"CONNECT {host}:443 HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+                path, f"CONNECT {host}:443 HTTP/1.1\r\nHost: x\r\n\r\n".encode()
             )
             assert host.encode() in answer
             assert b"sandbox.network" in answer
@@ -396,8 +233,8 @@ async def test_what_is_meant_for_the_proxy_is_not_forwarded() -> None:
         b"Connection: x-hop\r\nX-Hop: 1\r\nAccept: text/plain\r\nContent-Length: 4\r\n\r\nbody"
         b"GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n"
     )
-    async with opened(["good.example"]) as (world, _, port):
-        assert (await exchange(port, request)).endswith(b"hello")
+    async with opened(["good.example"]) as (world, _, path):
+        assert (await exchange(path, request)).endswith(b"hello")
         head, _, body = world.received.partition(b"\r\n\r\n")
         assert head.startswith(b"POST /a?b HTTP/1.1\r\nhost: good.example\r\n")
         assert body == b"body"
@@ -406,8 +243,8 @@ async def test_what_is_meant_for_the_proxy_is_not_forwarded() -> None:
 
 
 async def test_headers_without_end_are_refused() -> None:
-    async with opened(["good.example"]) as (world, _, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with opened(["good.example"]) as (world, _, path):
+        reader, writer = await asyncio.open_unix_connection(path)
         with suppress(ConnectionError):
             writer.write(b"GET http://good.example/ HTTP/1.1\r\n" + b"X: y\r\n" * 50_000)
             await writer.drain()
@@ -433,9 +270,9 @@ async def test_headers_without_end_are_refused() -> None:
 )
 async def test_headers_that_can_be_read_in_two_ways_are_refused(headers: str) -> None:
     body = "4\r\nbody\r\n0\r\n\r\nGET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n"
-    async with opened(["good.example"]) as (world, _, port):
+    async with opened(["good.example"]) as (world, _, path):
         request = f"POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\n{headers}\r\n{body}"
-        assert status(await exchange(port, request.encode())) in {0, 400}
+        assert status(await exchange(path, request.encode())) in {0, 400}
         assert b"other.example" not in world.received
         assert not (
             b"content-length" in world.received.lower()
@@ -447,14 +284,14 @@ async def test_a_slow_client_is_dropped_and_holds_up_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(proxy_module, "HEADER_S", 0.3)
-    async with opened(["good.example"]) as (_, _proxy, port):
+    async with opened(["good.example"]) as (_, _proxy, path):
         slow = []
         for _ in range(100):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_unix_connection(path)
             writer.write(b"CONNECT good.exam")
             slow.append((reader, writer))
         monkeypatch.setattr(proxy_module, "HEADER_S", HANG_S)
-        answer = await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = await exchange(path, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
         assert status(answer) == 200
         for reader, writer in slow:
             assert status(await asyncio.wait_for(reader.read(), HANG_S)) == 400
@@ -466,19 +303,19 @@ async def test_more_connections_than_the_limit_are_refused_at_once(
 ) -> None:
     monkeypatch.setattr(proxy_module, "CONNECTIONS_MAX", 2)
     request = b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n"
-    async with opened(["good.example"]) as (_, _proxy, port):
-        waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        assert status(await exchange(port, request)) == 503
+    async with opened(["good.example"]) as (_, _proxy, path):
+        waiting = [await asyncio.open_unix_connection(path) for _ in range(2)]
+        assert status(await exchange(path, request)) == 503
         for reader, writer in waiting:
             writer.write(request)
             assert status(await asyncio.wait_for(reader.read(), HANG_S)) == 200
             writer.close()
-        assert status(await exchange(port, request)) == 200
+        assert status(await exchange(path, request)) == 200
 
 
 async def test_the_end_of_the_proxy_cuts_what_runs(tmp_path: Path) -> None:
-    async with opened(["good.example"]) as (_, proxy, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with opened(["good.example"]) as (_, proxy, path):
+        reader, writer = await asyncio.open_unix_connection(path)
         writer.write(b"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
         proxy.listen_unix(str(tmp_path / "s"))
@@ -493,9 +330,9 @@ async def test_the_end_of_the_proxy_cuts_what_runs(tmp_path: Path) -> None:
 
 
 async def test_what_comes_with_the_request_for_a_tunnel_goes_through_it() -> None:
-    async with opened(["good.example"]) as (world, _, port):
+    async with opened(["good.example"]) as (world, _, path):
         request = b"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\n\r\n"
-        assert (await exchange(port, request)).endswith(b"hello")
+        assert (await exchange(path, request)).endswith(b"hello")
         assert world.received == b"GET / HTTP/1.1\r\n\r\n"
 
 
@@ -518,8 +355,8 @@ async def test_sockets_have_paths_of_any_length(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("who", ["the client", "the session"])
 async def test_the_other_side_is_left_when_somebody_leaves(request_line: str, who: str) -> None:
-    async with opened(["good.example"]) as (world, proxy, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with opened(["good.example"]) as (world, proxy, path):
+        reader, writer = await asyncio.open_unix_connection(path)
         writer.write(f"{request_line}\r\nHost: good.example\r\n\r\n".encode())
         assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200 ")
         if who == "the client":
@@ -543,8 +380,8 @@ async def test_the_other_side_is_left_when_somebody_leaves(request_line: str, wh
     ],
 )
 async def test_the_path_is_sent_to_the_host(written: str, sent: str) -> None:
-    async with opened(["good.example"]) as (world, _, port):
-        await exchange(port, f"GET {written} HTTP/1.1\r\nHost: good.example\r\n\r\n".encode())
+    async with opened(["good.example"]) as (world, _, path):
+        await exchange(path, f"GET {written} HTTP/1.1\r\nHost: good.example\r\n\r\n".encode())
         assert world.received.startswith(f"GET {sent} HTTP/1.1\r\n".encode())
 
 
@@ -552,12 +389,12 @@ async def body(size: int, most: int, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Send a body in pieces; return True if the server has got it and the client the answer."""
     monkeypatch.setattr(proxy_module, "TRANSFER_BYTES_MAX", most)
     monkeypatch.setattr(proxy_module, "CHUNK_BYTES", 10)
-    async with opened(["good.example"]) as (world, _, port):
+    async with opened(["good.example"]) as (world, _, path):
         head = (
             b"POST http://good.example/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
         pieces = b"".join(b"1\r\nx\r\n" for _ in range(size)) + b"0\r\n\r\n"
-        answer = await exchange(port, head + pieces)
+        answer = await exchange(path, head + pieces)
         await asyncio.wait_for(world.ended.wait(), HANG_S)
         is_whole = world.received.endswith(b"1\r\nx\r\n" * min(size, 2) + b"0\r\n\r\n")
         assert answer.endswith(b"hello") is is_whole
@@ -578,9 +415,9 @@ async def test_an_answer_above_the_limit_is_cut(
 ) -> None:
     monkeypatch.setattr(proxy_module, "TRANSFER_BYTES_MAX", 80)
     monkeypatch.setattr(proxy_module, "CHUNK_BYTES", 10)
-    async with opened(["good.example"]) as (world, _, port):
+    async with opened(["good.example"]) as (world, _, path):
         world.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_unix_connection(path)
         request = f"{request_line} HTTP/1.1\r\nHost: good.example\r\n\r\n".encode()
         writer.write(request)
         if request_line.startswith("CONNECT"):
@@ -604,42 +441,33 @@ async def test_an_answer_above_the_limit_is_cut(
     ],
 )
 async def test_the_answer_ends_where_its_head_says(head: str, end: str) -> None:
-    async with opened(["good.example"]) as (world, _, port):
+    async with opened(["good.example"]) as (world, _, path):
         world.answer = f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n{end}".encode()
-        answer = await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = await exchange(path, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
         assert answer == world.answer
 
 
 async def test_a_client_that_waits_to_send_is_told_not_to() -> None:
-    async with opened(["good.example"]) as (_world, _, port):
+    async with opened(["good.example"]) as (_world, _, path):
         request = (
             b"POST http://good.example/ HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
             b"Content-Length: 4\r\n\r\n"
         )
-        assert status(await exchange(port, request)) == 417
+        assert status(await exchange(path, request)) == 417
 
 
 @pytest.mark.parametrize(("failing", "code"), [(0, 200), (3, 200), (4, 502)])
 async def test_the_first_addresses_of_a_host_are_tried(failing: int, code: int) -> None:
-    tried: list[str] = []
     addresses = [f"93.184.216.{n}" for n in range(1, 7)]
 
     async def resolve(_host: str, _port: int) -> list[str]:
         return addresses
 
-    async with opened(["good.example"], resolve=resolve) as (world, proxy, port):
-        connect = world.connect
-
-        async def connect_or_fail(address: str, port: int) -> Connection:
-            tried.append(address)
-            if len(tried) <= failing:
-                raise ConnectionRefusedError
-            return await connect(address, port)
-
-        proxy._connect = connect_or_fail
-        answer = await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with opened(["good.example"], resolve=resolve) as (world, _, path):
+        world.failing = failing
+        answer = await exchange(path, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
         assert status(answer) == code
-        assert tried == addresses[: min(failing + 1, 4)]
+        assert [address for address, _ in world.connected] == addresses[: min(failing + 1, 4)]
         assert (b"good.example cannot be reached" in answer) is (code == 502)
 
 
@@ -650,8 +478,8 @@ async def test_a_name_that_hangs_has_no_address(monkeypatch: pytest.MonkeyPatch)
         await asyncio.sleep(2 * HANG_S)
         return []
 
-    async with opened(["good.example"], resolve=resolve) as (_, _proxy, port):
-        answer = await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with opened(["good.example"], resolve=resolve) as (_, _proxy, path):
+        answer = await exchange(path, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
         assert status(answer) == 502
         assert b"good.example has no address" in answer
 
@@ -679,26 +507,6 @@ async def test_an_address_has_itself() -> None:
 # --- Real clients ---------------------------------------------------------------------------------
 
 
-async def test_urllib_and_curl_use_the_proxy() -> None:
-    async with opened(["good.example"]) as (_, _proxy, port):
-        environment = proxy_environment(port)
-
-        def fetch(url: str) -> bytes:
-            handler = urllib.request.ProxyHandler({"http": environment["HTTP_PROXY"]})
-            with urllib.request.build_opener(handler).open(url, timeout=HANG_S) as answer:
-                return bytes(answer.read())
-
-        assert await asyncio.to_thread(fetch, "http://good.example/") == b"hello"
-        with pytest.raises(urllib.error.HTTPError, match="403"):
-            await asyncio.to_thread(fetch, "http://other.example/")
-        if shutil.which("curl"):
-            words = ["curl", "-s", "-p", "http://good.example:80/"]
-            done = await asyncio.to_thread(
-                subprocess.run, words, env=environment, capture_output=True, check=False
-            )
-            assert done.stdout == b"hello"
-
-
 async def test_a_namespace_without_network_reaches_the_proxy_by_its_socket(tmp_path: Path) -> None:
     if not shutil.which("bwrap"):
         pytest.skip("bubblewrap is not installed")
@@ -706,17 +514,9 @@ async def test_a_namespace_without_network_reaches_the_proxy_by_its_socket(tmp_p
         path = str(tmp_path / "proxy.sock")
         proxy.listen_unix(path)
         assert os.stat(path).st_mode & 0o777 == 0o600
-        bare = [
-            "bwrap",
-            "--unshare-user",
-            "--unshare-net",
-            "--unshare-pid",
-            "--ro-bind",
-            "/",
-            "/",
-            "--dev",
-            "/dev",
-        ]
+        bare = split_words("""
+            bwrap --unshare-user --unshare-net --unshare-pid --ro-bind / / --dev /dev
+        """)
         script = (
             "import urllib.request as r, urllib.error as e\n"
             "print(r.urlopen('http://good.example/').read())\n"

@@ -16,7 +16,7 @@ from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.supervised_command import SupervisedSpawner
 from longrein.workspace.supervisor.process_tree import environment_of, processes
 from tests.timeouts import HANG_S, until
-from tests.workspace.conftest import supervised
+from tests.workspace.conftest import connection_of, supervised
 from tests.workspace.test_sandbox import Confined, needs_bubblewrap
 
 pytestmark = [pytest.mark.anyio, needs_bubblewrap]
@@ -43,8 +43,7 @@ class Warm(Confined):
         """Have a sandbox ready whose process waits."""
         if not self.asked:
             assert await self.spawner.answered()
-            connection = self.spawner._connection
-            assert connection is not None
+            connection = connection_of(self.spawner)
             send = connection.send
 
             def note(*given: Any, **message: Any) -> None:
@@ -59,7 +58,7 @@ class Warm(Confined):
 
     def waiting(self) -> list[int]:
         """Return the processes that wait for a command of this spawner."""
-        mark = f"{self.spawner._connection.owner}.".encode() if self.spawner._connection else b"-"
+        mark = f"{connection_of(self.spawner).owner}.".encode()
         return [
             pid
             for pid in processes()

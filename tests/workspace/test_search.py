@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from longrein.workspace import CommandExit, Query, SearchResult, glob, grep, split_glob
 from longrein.workspace import file_search as search_module
 from longrein.workspace.walk import compile_glob
+from tests.tables import split_words
 from tests.workspace.conftest import CommandHarness
 
 pytestmark = pytest.mark.anyio
@@ -77,16 +78,9 @@ def told(found: SearchResult, folder: Path) -> list[str]:
     [
         (
             {"pattern": r"\bone\b"},
-            [
-                "a.py",
-                "b.txt",
-                "keep.log",
-                ".hidden/c.py",
-                "sub/top.txt",
-                "sub/lost.log",
-                "sub/deep/d.ts",
-                "last",
-            ],
+            split_words("""
+                a.py b.txt keep.log .hidden/c.py sub/top.txt sub/lost.log sub/deep/d.ts last
+            """),
         ),
         ({"pattern": "one", "glob": "*.py"}, ["a.py", ".hidden/c.py"]),
         ({"pattern": "one", "glob": "*.{ts,txt}"}, ["b.txt", "sub/top.txt", "sub/deep/d.ts"]),
@@ -222,7 +216,7 @@ async def test_the_search_in_python_runs_nothing_of_the_folder(
         (harness.folder / name).write_text(f"open({str(harness.folder / 'tripped')!r}, 'w')\n")
     monkeypatch.setattr(search_module, "_rg", lambda workspace: "")
     monkeypatch.chdir(harness.folder)
-    harness.workspace._environment["PYTHONPATH"] = str(harness.folder)
+    harness.reopen(PYTHONPATH=str(harness.folder))
     assert len((await glob(harness.workspace, "*.py", str(harness.folder))).paths) == 4
     assert not (harness.folder / "tripped").exists()
 
@@ -233,8 +227,7 @@ async def test_an_rg_of_the_repository_or_its_settings_are_never_used(
     (tree / "rg").write_text(f"#!/bin/sh\ntouch {tree}/tripped\n")
     (tree / "rg").chmod(0o755)
     (tree / "ripgreprc").write_text("--pre=./rg\n")
-    harness.workspace._environment["PATH"] = f"{tree}:{os.environ['PATH']}"
-    harness.workspace._environment["RIPGREP_CONFIG_PATH"] = str(tree / "ripgreprc")
+    harness.reopen(PATH=f"{tree}:{os.environ['PATH']}", RIPGREP_CONFIG_PATH=str(tree / "ripgreprc"))
     assert (await grep(harness.workspace, Query(str(tree), "import os"))).paths
     assert not (tree / "tripped").exists()
 
@@ -301,24 +294,10 @@ def test_walking_goes_in_order_past_what_is_ignored_and_along_no_link(
         return not path.endswith("deep")
 
     assert harness.workspace.walk(str(tree), visit)
-    assert seen == [
-        ".gitignore",
-        ".hidden/",
-        ".hidden/c.py",
-        "a.py",
-        "b.txt",
-        "bin.dat",
-        "empty.py",
-        "keep.log",
-        "last",
-        "link.py",
-        "sub/",
-        "sub/.gitignore",
-        "sub/deep/",
-        "sub/lost.log",
-        "sub/top.txt",
-        "sub/up",
-    ]
+    assert seen == split_words("""
+        .gitignore .hidden/ .hidden/c.py a.py b.txt bin.dat empty.py keep.log last link.py sub/
+        sub/.gitignore sub/deep/ sub/lost.log sub/top.txt sub/up
+    """)
 
 
 def test_the_ignores_of_folders_above_count_up_to_the_repository(

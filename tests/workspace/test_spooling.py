@@ -22,6 +22,7 @@ from longrein.workspace.spool_reader import (
     sweep_spool,
 )
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
+from tests.tables import split_words
 
 KNOWN = ("hunter2-hunter2", "pass phrase with blanks", "schlüssel-öffnet")
 TOKENS = (
@@ -141,7 +142,6 @@ def test_a_full_disk_leaves_a_gap_and_what_comes_after_it_is_kept(tmp_path: Path
     output.release()
     (tmp_path / "b1.out").rename(tmp_path / "aside")
     (tmp_path / "b1.out").symlink_to("/dev/full")
-    output._room = 0
     output.write(b"lost ")
     (tmp_path / "b1.out").unlink()
     (tmp_path / "aside").rename(tmp_path / "b1.out")
@@ -165,16 +165,9 @@ def test_a_disk_that_stays_full_costs_no_file_a_write(tmp_path: Path) -> None:
 
 
 def test_what_a_crash_left_in_the_spool_is_swept_and_what_is_in_use_is_not(tmp_path: Path) -> None:
-    for name in (
-        "b1.json",
-        "b1.out",
-        "b2.out",
-        "b2.end",
-        "b3.whole",
-        "early-999999999-1.out",
-        "v1.json",
-        "v1.sock",
-    ):
+    for name in split_words("""
+        b1.json b1.out b2.out b2.end b3.whole early-999999999-1.out v1.json v1.sock
+    """):
         (tmp_path / name).write_text("{}")
     (tmp_path / f"early-{os.getpid()}-7.out").write_text("mine")
     (tmp_path / "b4.more").mkdir()

@@ -39,7 +39,7 @@ from longrein.workspace.supervisor.process_tree import (
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
 from longrein.workspace.supervisor.task_processes import Tasks
 from tests.timeouts import HANG_S, growing_limits
-from tests.workspace.conftest import supervised, tagged
+from tests.workspace.conftest import connection_of, supervised, tagged
 
 pytestmark = pytest.mark.anyio
 SECRET = "correct-horse-battery"
@@ -504,8 +504,7 @@ async def test_what_a_dead_longrein_had_in_the_foreground_ends_also_when_another
     await harness.keep("b1", "sleep 99")
     started = await harness.start("trap '' TERM; sleep 98 & sleep 98")
     first = harness.spawner
-    assert first._connection is not None
-    first._connection.close()  # as its death does: without a word
+    connection_of(first).close()  # as its death does: without a word
     await harness.reopen().adopt()
     going = await harness.start("sleep 97")
     await harness.until(lambda: not alive(started.pid))
@@ -525,7 +524,7 @@ async def test_a_daemon_that_a_dead_longrein_had_left_ends_and_one_of_the_next_s
         return int((harness.folder / "pid").read_text())
 
     old = await daemon()
-    first._connection.close()  # type: ignore[union-attr]  # as its death does: without a word
+    connection_of(first).close()  # as its death does: without a word
     await harness.reopen().adopt()
     new = await daemon()
     await harness.until(lambda: not alive(old))
@@ -547,24 +546,6 @@ def test_one_look_that_finds_nobody_is_not_believed(rest: Tree) -> None:
         for table in found
     ]
     assert looks == [False, False, False, True]
-
-
-@pytest.mark.parametrize(
-    ("last", "environment", "member"),
-    [
-        (5, b"/1.1.5/", True),
-        (5, b"/9.9.7//1.1.4/", True),
-        (5, b"/1.1.6/", False),
-        (5, b"/2.1.5/", False),
-        *((5, b"/1.1.%b/" % number, False) for number in (b"", b"x", b"\xc2\xb2", b"1" * 5_000)),
-    ],
-)
-def test_what_is_left_of_the_dead_is_told_by_the_numbers_of_its_commands(
-    last: int, environment: bytes, member: bool
-) -> None:
-    rest = RemainingProcesses("/1.1", 1, 0.0, lambda: (), last)
-    table = {7: Process(7, 1, 7, 7, 70)}
-    assert bool(rest.members(table, {7: b"\0LONGREIN_COMMAND=" + environment + b"\0"})) is member
 
 
 def alive(pid: int) -> bool:
@@ -663,7 +644,7 @@ def shorten_limits(patch: pytest.MonkeyPatch) -> None:
 
 
 def supervisor_of(harness: SupervisorHarness) -> int:
-    return int(harness.spawner._connection.owner[1:].partition(".")[0])  # type: ignore[union-attr]
+    return int(connection_of(harness.spawner).owner[1:].partition(".")[0])
 
 
 def is_stopped(pid: int) -> bool:
@@ -722,7 +703,7 @@ async def test_a_supervisor_that_was_stopped_when_its_longrein_died_is_woken_by_
     await harness.start("setsid sleep 99 & sleep 98")
     supervisor = supervisor_of(harness)
     frozen()
-    harness.spawner._connection.close()  # type: ignore[union-attr]  # as the death of longrein does
+    connection_of(harness.spawner).close()  # as the death of longrein does
     await harness.until(lambda: is_stopped(supervisor))
     end_orphans(lambda _: True)
     assert is_stopped(supervisor), "somebody has the session open: it is left alone"
@@ -761,7 +742,7 @@ async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
     assert kept is not None
     assert others == [kept.pid], "what it was not about goes on"
     wake(harness)
-    await harness.until(lambda: not harness.spawner._connection.unresponsive)  # type: ignore[union-attr]
+    await harness.until(lambda: not connection_of(harness.spawner).unresponsive)
     assert (await harness.start("true")).pid > 0, "and it serves again when it wakes up"
 
 
@@ -791,7 +772,7 @@ async def test_what_a_stopped_supervisor_did_not_start_is_run_once_without_it(
         "the supervisor of processes does not answer: commands run without it, and cannot go on"
     )
     wake(harness)
-    await harness.until(lambda: not harness.spawner._connection.unresponsive)  # type: ignore[union-attr]
+    await harness.until(lambda: not connection_of(harness.spawner).unresponsive)
     assert (await harness.keep("b1", "sleep 99")).state == "running"
     assert (harness.folder / "runs").read_text() == "ran\nran\n"
 
@@ -943,14 +924,6 @@ async def test_one_that_fails_at_once_is_done_without(
     assert len(told) == 1
     assert (tmp_path / "tasks" / f"v{VERSION}.log").read_text() == "broken\n"
     await harness.spawner.drain()
-
-
-async def test_warm_may_be_said_twice_and_the_first_command_runs(
-    harness: SupervisorHarness,
-) -> None:
-    harness.spawner.warm()
-    harness.spawner.warm()
-    assert (await (await harness.start("exit 1")).ended()).code == 1
 
 
 async def test_a_long_path_is_no_hindrance(tmp_path: Path, tag: str) -> None:

@@ -12,6 +12,7 @@ from longrein.workspace import CommandExit, CommandSpec
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox, landlock
 from longrein.workspace.sandbox.rung import Rung, find_rung
+from tests.tables import split_words
 from tests.workspace.conftest import supervised
 
 pytestmark = pytest.mark.anyio
@@ -84,18 +85,7 @@ async def traced(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterato
     await made.spawner.drain()
 
 
-ALL = (
-    "a",
-    "b",
-    "sub/c",
-    "sub/deep/d",
-    "new",
-    "sub/new",
-    "other/c",
-    "other/deep/d",
-    "link",
-    "made/x",
-)
+ALL = tuple(split_words("a b sub/c sub/deep/d new sub/new other/c other/deep/d link made/x"))
 
 
 @pytest.mark.parametrize(

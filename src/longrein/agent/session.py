@@ -234,7 +234,7 @@ class Session:
         """True when the user has interrupted and the log does not say so yet."""
         self._restoring: dict[Rewind, asyncio.Future[Sequence[FilePut]]] = {}
         self._loop = asyncio.get_running_loop()
-        self._broken: BaseException | None = None
+        self.failure: BaseException | None = None
         self._in_flight = 0
         self._snapshot_seq = log.snapshot.seq if log.snapshot is not None else 0
 
@@ -311,11 +311,11 @@ class Session:
         The returned future is done when they are committed, with `flush` when they are on disk.
         `beside`: subagents whose entries go into the same transaction.
         """
-        if self._broken is None and not self._held and not self._taken and not flush:
+        if self.failure is None and not self._held and not self._taken and not flush:
             return resolved_future()
         done: asyncio.Future[None] = self._loop.create_future()
-        if self._broken is not None:
-            done.set_exception(self._broken)
+        if self.failure is not None:
+            done.set_exception(self.failure)
             retrieve_error(done)
             return done
         those = [(one, *one._hand_over()) for one in (self, *beside)]
@@ -358,7 +358,7 @@ class Session:
         for one, entries, _ in those:
             one._in_flight -= 1
             del one._committing[: len(entries)]
-            one._broken = one._broken or error  # later errors only follow from the first
+            one.failure = one.failure or error  # later errors only follow from the first
             if entries and error is None:
                 one.subscribers.commit(entries)
         if done.done():
@@ -366,7 +366,7 @@ class Session:
         if error is None:
             done.set_result(None)
         else:
-            done.set_exception(self._broken or error)
+            done.set_exception(self.failure or error)
             done.exception()  # the next commit raises it too
 
     @property

@@ -1,0 +1,14 @@
+"""Tables of tests that are written as text."""
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text, over as many lines as they take."""
+    return text.split()
+
+
+def read_rows(text: str) -> list[tuple[str, ...]]:
+    """Return the rows `a => b` of a text; `⏎` stands for the end of a line within a field, and a
+    field that begins with four blanks belongs to the line above.
+    """
+    lines = text.strip().replace(" =>\n    ", " => ").split("\n")
+    return [tuple(line.replace("⏎", "\n").split(" => ")) for line in lines]
