@@ -342,7 +342,8 @@ async def _run_confined(
         output_bytes_max=1 << 22,
     )
     await spawner.drain()
-    moved, _ = sandbox.end([str(root)])
+    sandbox.end([str(root)])
+    moved = sandbox.take_report().moved
     text = output.data.decode("utf-8", "replace")[-SHOWN_CHARS:]
     if moved:
         return BuildResult("failed", f"{text}\nmoved away: {moved}", _now() - began)

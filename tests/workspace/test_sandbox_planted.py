@@ -36,7 +36,8 @@ assert landlock_process
 assert mount_process
 BASH = shutil.which("bash") or "bash"
 NOBODY = 65534
-FOUND = find_rung(os.environ, ()).name
+BEST = find_rung(os.environ, ())
+FOUND = BEST.name
 LEVELS = [
     pytest.param("bubblewrap", marks=pytest.mark.skipif(FOUND != "bubblewrap", reason="bwrap")),
     pytest.param(
@@ -85,10 +86,16 @@ class Project:
             environ={"PATH": path or f"/usr/bin:/bin:{self.root}/.venv/bin"},
             roots=[str(self.root)],
         )
-        sandbox.rung = Rung(self.rung, shutil.which("bwrap") or "")
+        sandbox.rung = Rung(self.rung, BEST.reason)
         self.sandbox = sandbox
         sandbox.confine([str(self.root)], str(self.root), ())  # makes folders in home
         return sandbox
+
+    def end(self, *roots: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """End a command; return what was moved away, and what is new and obeyed later."""
+        self.sandbox.end(roots or [str(self.root)])
+        report = self.sandbox.take_report()
+        return list(report.moved), list(report.new)
 
     def run(self, line: str, hidden: str = "") -> None:
         """Run a command; keep what it prints and what was moved away after it."""
@@ -674,14 +681,14 @@ def test_what_came_between_two_commands_is_kept_and_told_once(rung: str) -> None
         told = []
         for _ in range(2):
             project.sandbox.begin(root, others_run=False)
-            moved, new = project.sandbox.end(root)
+            moved, new = project.end()
             told.append([moved, [os.path.basename(path) for path, _ in new]])
         project.sandbox.begin(root, others_run=False)
         (project.root / ".vimrc").write_text("of a tool")
         project.sandbox.accept(["/"])
-        project.sandbox.end(root)
+        project.end()
         project.sandbox.begin(root, others_run=False)
-        return [*told, project.sandbox.end(root), (project.root / ".envrc").exists()]
+        return [*told, project.end(), (project.root / ".envrc").exists()]
 
     first, second, third, kept = as_user(os.getuid(), rung, attempt)
     assert (first, second, third, kept) == ([[], [".envrc"]], [[], []], [[], []], True)
@@ -713,7 +720,7 @@ def test_what_a_process_makes_meanwhile_is_not_accepted_with_what_longrein_write
         (root / ".vimrc").write_text("of the user")
         (root / "old/AGENTS.md").write_text("of the user")
         project.sandbox.begin([str(root)], others_run=False)
-        found = project.sandbox.end([str(root)])
+        found = project.end()
         (root / ".vscode").mkdir()
         for name in (".envrc", ".vimrc", ".vscode/tasks.json", "AGENTS.md", "sub/CLAUDE.md"):
             (root / name).write_text("planted")
@@ -721,7 +728,7 @@ def test_what_a_process_makes_meanwhile_is_not_accepted_with_what_longrein_write
         project.sandbox.begin([str(root)], others_run=True)
         return [
             [os.path.relpath(path, root) for path, _ in paths]
-            for told in (found, *(project.sandbox.end([str(root)]) for _ in range(2)))
+            for told in (found, *(project.end() for _ in range(2)))
             for paths in told
         ]
 
@@ -746,7 +753,7 @@ def test_commands_in_two_roots_at_once_are_told_apart(rung: str) -> None:
             (folder / "x.code-workspace").touch()
         (root / "mine.code-workspace").touch()
         sandbox.accept([str(root / "mine.code-workspace")])
-        ends = [sandbox.end([str(one)]) for one in (root, tree, root, tree)]
+        ends = [project.end(str(one)) for one in (root, tree, root, tree)]
         return [[os.path.relpath(path, root) for path, _ in found] for one in ends for found in one]
 
     moved = ["trees/one/x.code-workspace", "x.code-workspace"]
