@@ -801,3 +801,45 @@ def test_json_of_others_is_not_nested_deep() -> None:
         and not any(word.arg == "type" for word in node.keywords)
     }
     assert found == JSON_OF_OUR_OWN
+
+
+TESTS = Path(__file__).parent
+PRIVATE_IN_TESTS = {
+    "permissions/test_real_programs.py": 1,
+    "standards/python_agents.py": 1,  # of another agent
+    "store/fixtures.py": 1,
+    "support/forked.py": 2,  # of Python, which a fork ends as an interpreter does
+    "timeouts.py": 2,  # of the event loop: what it is going to do
+    "workspace/conftest.py": 2,
+}
+"""File -> private names of others that it asks for."""
+
+
+def test_tests_ask_for_promises_and_not_for_private_names() -> None:
+    found = {
+        name: size
+        for path in sorted(TESTS.rglob("*.py"))
+        if (size := private_names(ast.parse(path.read_text(encoding="utf-8"))))
+        and (name := str(path.relative_to(TESTS)))
+    }
+    assert found == PRIVATE_IN_TESTS
+
+
+def private_names(tree: ast.Module) -> int:
+    """Count the private names that are imported from longrein or asked of another object."""
+    imported = [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("longrein")
+        for alias in node.names
+    ]
+    asked = [
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node.value) not in ("self", "cls", "super()", "os", "sys")
+    ]
+    return sum(
+        name.startswith("_") and not name.startswith("__") and name not in ("_asdict", "_fields")
+        for name in (*imported, *asked)
+    )

@@ -49,9 +49,8 @@ class KeptMounts:
             self._keep(name, _Kept(next(self._numbers), -1, ()))
             return -1
         identities = plan.identities()
-        namespace: int = known.namespace
-        if namespace >= 0 and known.identities == identities:
-            return namespace
+        if known.namespace >= 0 and known.identities == identities:
+            return int(known.namespace)
         self._drop(name, known)
         if self._namespace < 0:
             return -1
