@@ -303,6 +303,11 @@ class CliHarness:
         ends.sort(key=lambda end: tuple(map(int, end.call.lstrip("c").split("."))))
         return [(end.status, text_of(end.parts)) for end in ends]
 
+    def reports(self) -> list[str]:
+        """Texts of the tool results, and causes of the ends of tasks."""
+        ends = [e.event.cause for e in self.entries() if isinstance(e.event, TaskEnded)]
+        return [*(text for _, text in self.results()), *ends]
+
     def said(self, session: str = "") -> list[str]:
         """Texts of the model."""
         replies = [e.event for e in self.entries(session) if isinstance(e.event, Replied)]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from longrein.events import TaskEnded
 from longrein.workspace.sandbox import landlock
 
 from .harness import CliHarness, bash, calls, needs_bubblewrap, needs_sandbox, says
@@ -103,10 +102,7 @@ def test_what_a_command_in_the_background_made_is_told_by_its_call_or_its_end(
     cli.plays(calls(bash(command, **more)), calls(bash("touch go")), says("so"), says("so"))
     assert cli.run("-p", "x", "--permission-mode", "acceptEdits").code == 0
     assert not (cli.project / ".envrc").exists()
-    ends = [one.event.cause for one in cli.entries() if isinstance(one.event, TaskEnded)]
-    told = [text for text in (*ends, *(text for _, text in cli.results())) if ".envrc (now" in text]
-    assert len(told) == 1
-    assert told[0].count(f"{cli.project}/.envrc (now {cli.state}") == 1
+    assert "".join(cli.reports()).count(f"{cli.project}/.envrc (now {cli.state}") == 1
 
 
 @needs_bubblewrap

@@ -91,7 +91,7 @@ def _sandbox(place: RunContext) -> list[Finding]:
     if rung.confines:
         problem = network_problem(options, rung)
         told = (
-            f"{rung.name} ({rung.reason}), "
+            f"{rung.name} ({translate(rung.reason)}), "
             f"{translate(f'no network: {problem}' if problem else _network(options))}"
         )
         missing = unenforced(SandboxPolicy(())) if rung.name == "landlock" else ()
