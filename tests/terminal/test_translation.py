@@ -60,6 +60,8 @@ FILES = [
     *SOURCE.glob("context/**/*.py"),
     SOURCE / "config/model_choice.py",
     SOURCE / "models/failures.py",
+    SOURCE / "workspace/sandbox/rung.py",
+    SOURCE / "workspace/sandbox/landlock.py",
     SOURCE / "choices.py",
     SOURCE / "steps/human_text.py",
     *SOURCE.glob("tools/recall*.py"),

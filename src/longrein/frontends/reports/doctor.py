@@ -97,7 +97,10 @@ def _sandbox(place: RunContext) -> list[Finding]:
         missing = unenforced(SandboxPolicy(())) if rung.name == "landlock" else ()
         return [
             (not problem, "sandbox", told),
-            *((False, "sandbox", f"landlock does not stop commands that {one}") for one in missing),
+            *(
+                (False, "sandbox", f"landlock does not stop commands that {translate(one)}")
+                for one in missing
+            ),
         ]
     return [(False, "sandbox", f"none, so commands run as you and ask: {rung.reason}")]
 
