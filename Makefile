@@ -45,7 +45,7 @@ check: .venv/ready  ## check format, lint, types, layers, budget, and what only 
 	$(PY) -m mypy
 	.venv/bin/lint-imports
 	$(PY) -m benchmarks.budget
-	$(PY) -m pytest -m scan
+	$(PY) -m pytest -m scan $(shell grep -rl 'mark\.scan' tests --include='test_*.py')
 
 .venv/library: requirements-library.lock .venv/ready
 	@echo "make: installing the agent frameworks for the tests of longrein.integrations (up to two minutes, once)"

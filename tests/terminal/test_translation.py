@@ -132,6 +132,7 @@ def is_used(key: str) -> bool:
     )
 
 
+@pytest.mark.scan
 def test_every_text_of_the_catalogue_is_used_by_the_code() -> None:
     assert [key for key in TEXTS if not is_used(key)] == [], (
         "remove these from texts_zh.toml, or mend their wording"
@@ -230,6 +231,7 @@ def _holds(key: str, pieces: list[str]) -> bool:
     return True
 
 
+@pytest.mark.scan
 def test_no_text_of_the_terminal_is_left_in_english(chinese: None) -> None:
     texts = [
         (file.name, sample, parts)
