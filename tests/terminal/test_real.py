@@ -131,9 +131,8 @@ def test_an_edit_is_approved_made_and_taken_back(tmp_path: Path) -> None:
         tty.ask("/compact").until("summarised; every byte can be recalled").until("idle").until(
             "say something"
         )
-        tty.send("/rewind\r").until("› mend calc.py").send("\r").until("what goes back?").send(
-            "\x1b[B\r"
-        )
+        tty.send("/rewind\r").until("go back to before which").until("› mend calc.py").send("\r")
+        tty.until("what goes back?").send("\x1b[B\r")
         tty.until("  put back  /").until("› mend calc.py")
         assert "a - b" in (project / "calc.py").read_text()
 
