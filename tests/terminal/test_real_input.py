@@ -87,7 +87,7 @@ def test_keys_of_the_settings_hold(tmp_path: Path) -> None:
 
 def test_the_plain_terminal_runs_commands_keeps_notes_and_attaches(tmp_path: Path) -> None:
     project = home(tmp_path, {"text": "Fine.\n"})
-    with open_it(project, "--plain") as tty:
+    with open_it(project, "--plain", WIDE) as tty:
         tty.until(lambda: ">" in tty.lines()).send("!echo hello $((1 + 1))\r").until("  hello 2")
         tty.send("#be brief\r").until("#project: be brief").until("#user: be").send(
             "#project: be brief\r"
