@@ -185,11 +185,12 @@ load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and t
 
 # Tests that look at a screen. A late reader sleeps most of the time, so that more workers than cores are quicker.
 SCREENS = $(shell grep -rl PseudoTerminal tests --include='test_*.py')
+PLACES = $(SCREENS) tests/cli tests/headless
 
 late: .venv/ready  ## run tests of screens with a reader that comes late, and tests that show paths in short and long folders
-	LATE_READER_S=1.6 $(PY) -m pytest -n 12 --dist worksteal --sample $(SCREENS)
-	@top=$$(mktemp -d /tmp/XXXX) && trap 'rm -rf "$$top"' EXIT && for digits in 1 32 80; do \
-	$(PY) -m pytest -n 4 --dist worksteal --sample --basetemp "$$top/$$(printf "%0$${digits}d" 0)" $(SCREENS) tests/cli tests/headless || exit 1; done
+	@top=$$(mktemp -d /tmp/XXXX) && trap 'rm -rf "$$top"' EXIT && set -x && \
+	LATE_READER_S=1.6 $(PY) -m pytest -n 12 --dist worksteal --sample --basetemp "$$top/0" $(PLACES) && \
+	$(PY) -m pytest -n 4 --dist worksteal --sample --basetemp "$$top/$$(printf %080d 0)" $(PLACES)
 
 measures: .venv/ready  ## measure the context engine against its targets; SESSIONS=FOLDER takes recorded sessions, SAMPLE=N of them (4)
 	$(PY) -m benchmarks.context

@@ -38,6 +38,7 @@ from longrein.testing.loopback import Turn as Loopback
 from longrein.workspace.sandbox.rung import find_rung
 from tests.headless.schema import validate
 from tests.support.forked import FORKING, ForkedProcess, can_fork
+from tests.support.idle_watch import LOOK_EVERY_S, IdleWatch
 from tests.timeouts import GONE_S, HANG_S
 
 COMMAND = (str(Path(sys.executable).with_name("longrein")),)
@@ -150,15 +151,22 @@ class RunningCommand:
         self.process.send_signal(number)
 
     def end(self, stdin: bytes | None = None, limit_s: float = HANG_S) -> RunResult:
-        """Wait for the end; a run that hangs is killed and fails the test."""
-        try:
-            out, err = self.process.communicate(stdin, timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.pid, signal.SIGKILL)
-            out, err = self.process.communicate()
-            raise AssertionError(
-                f"still running after {limit_s} s: {self._seen + (out or b'')!r} {err!r}"
-            ) from None
+        """Wait for the end; a run that hangs, or sleeps with all that it has started, is killed
+        and fails the test.
+        """
+        end_s, watch = time.monotonic() + limit_s, IdleWatch()
+        while True:
+            try:
+                out, err = self.process.communicate(stdin, timeout=LOOK_EVERY_S)
+                break
+            except subprocess.TimeoutExpired:
+                stdin = None
+            is_idle = watch.is_idle()
+            if is_idle or time.monotonic() > end_s:
+                os.killpg(self.pid, signal.SIGKILL)
+                out, err = self.process.communicate()
+                why = "everything sleeps" if is_idle else f"still running after {limit_s} s"
+                raise AssertionError(f"{why}: {self._seen + (out or b'')!r} {err!r}")
         return RunResult(
             self.process.returncode, self._seen + (out or b""), err, time.monotonic() - self.began
         )

@@ -4,7 +4,6 @@ over real sockets.
 
 import json
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from longrein.testing.loopback import Fault
 from longrein.testing.loopback import Turn as Loopback
 from tests.e2e.harness import CliHarness, Provider, call, calls, says
+from tests.terminal.held_clock import set_clock
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.timeouts import growing_limits
 
@@ -27,9 +27,9 @@ def open_it(
     provider: Provider,
     arguments: str = "",
     wire: str = "anthropic",
-    silent_s: float = 0.0,
+    **adjusted: str,
 ) -> PseudoTerminal:
-    """Start longrein with the served provider; it tells of a silence after `silent_s` seconds."""
+    """Start longrein with the served provider. `adjusted`: see `adjusted_longrein`."""
     settings = tmp_path / "home/.config/longrein"
     settings.mkdir(parents=True)
     (settings / "config.toml").write_text('model = "served/one"\n' + provider.settings(wire))
@@ -37,10 +37,8 @@ def open_it(
     project.mkdir()
     places = {"HOME": str(tmp_path / "home"), "LONGREIN_STATE_DIR": str(tmp_path / "state")}
     places |= {"LONGREIN_SANDBOX_MODE": "off", "ARGS": arguments}
-    if not silent_s:
-        return PseudoTerminal("", project, 100, 30, **places)
-    module = "tests.terminal.adjusted_longrein"
-    return PseudoTerminal("", project, 100, 30, module=module, SILENT_S=str(silent_s), **places)
+    module = "tests.terminal.adjusted_longrein" if adjusted else "longrein"
+    return PseudoTerminal("", project, 100, 30, module=module, **adjusted, **places)
 
 
 def error_body(kind: str, message: str) -> str:
@@ -53,78 +51,61 @@ def countdown(tty: PseudoTerminal, attempt: int) -> list[int]:
     return [int(seconds) for seconds in found]
 
 
+def pass_time(tty: PseudoTerminal, later_s: float) -> PseudoTerminal:
+    """Set a held clock to `later_s` seconds after its start."""
+    set_clock(tty.folder / "clock", later_s)
+    return tty
+
+
 def test_an_overloaded_provider_is_shown_with_attempt_wait_and_its_words(tmp_path: Path) -> None:
     fault = Fault(status=529, body=error_body("overloaded_error", WORDS), times=2)
     with (
         Provider(Loopback(text="Here I am.", fault=fault)) as provider,
-        open_it(tmp_path, provider) as tty,
+        open_it(tmp_path, provider, HELD_CLOCK="1") as tty,
     ):
-        tty.ask("go").until("the provider is overloaded (HTTP 529)").until(
-            lambda: countdown(tty, 2)
-        )
-        tty.until("status.example.com").until(
-            "retrying", 30
-        )  # the words whole, in the footer the state
-        tty.until("attempt 3 of 10").until("Here I am.").until("idle")
+        tty.ask("go").until("the provider is overloaded (HTTP 529)")
+        tty.until("status.example.com")  # its words whole, in the footer the state
+        tty.until(lambda: countdown(tty, 2)).until("retrying ·")
+        pass_time(tty, 1_000).until("attempt 3 of 10")
+        pass_time(tty, 2_000).until("Here I am.").until("idle")
         assert not any("HTTP 529" in row or "retrying" in row for row in tty.lines()), "it is over"
         assert len(provider.requests) == 3
 
 
+def rate_limit(asked_s: int) -> Loopback:
+    """An answer that comes after a refusal, whose provider asks for a wait."""
+    body = error_body("rate_limit_error", "Slow down, please")
+    fault = Fault(status=429, headers={"retry-after": str(asked_s)}, body=body)
+    return Loopback(text="Here I am.", fault=fault)
+
+
 def test_a_rate_limit_counts_down_the_wait_that_the_provider_asked_for(tmp_path: Path) -> None:
-    for asked_s in growing_limits(3):  # a busy machine may draw no frame in a given second
-        fault = Fault(
-            status=429,
-            headers={"retry-after": str(asked_s)},
-            body=error_body("rate_limit_error", "Slow down, please"),
-        )
-        folder = tmp_path / str(asked_s)
-        folder.mkdir()
-        seen: list[int] = []
-
-        def is_over(tty: PseudoTerminal, seen: list[int] = seen) -> bool:
-            seen += countdown(tty, 2)
-            return "Here I am." in tty.text()
-
-        with (
-            Provider(Loopback(text="Here I am.", fault=fault)) as provider,
-            open_it(folder, provider) as tty,
-        ):
-            tty.ask("go").until("the provider limits how often it is asked (HTTP 429)").until(
-                "Slow down, please"
-            )
-            tty.until(partial(is_over, tty)).until("idle")
-        assert seen == sorted(seen, reverse=True)
-        assert not seen or seen[0] <= asked_s + 1
-        if len({*seen}) > 1:
-            return
-    raise AssertionError("the seconds were not counted")
+    with (
+        Provider(rate_limit(30)) as provider,
+        open_it(tmp_path, provider, HELD_CLOCK="1") as tty,
+    ):
+        tty.ask("go").until("the provider limits how often it is asked (HTTP 429)")
+        tty.until("Slow down, please").until(lambda: countdown(tty, 2))
+        [first_s] = countdown(tty, 2)
+        assert 30 <= first_s <= 38, "a quarter more, so that many sessions do not ask at once"
+        pass_time(tty, 10).until(lambda: countdown(tty, 2) == [first_s - 10])
+        pass_time(tty, 40).until("Here I am.").until("idle")
 
 
 def test_a_wait_can_be_interrupted(tmp_path: Path) -> None:
-    for asked_s in growing_limits(3):
-        fault = Fault(
-            status=429,
-            headers={"retry-after": str(asked_s)},
-            body=error_body("rate_limit_error", "Slow down, please"),
-        )
-        folder = tmp_path / str(asked_s)
-        folder.mkdir()
-        with (
-            Provider(Loopback(text="Here I am.", fault=fault)) as provider,
-            open_it(folder, provider) as tty,
-        ):
-            tty.ask("go").until("attempt 2 of 10").send("\x1b").until("idle")
-            if "Here I am." in tty.text():  # the wait was over before the key came
-                continue
-            tty.until("interrupted").ask("again").until("Here I am.").until("idle")
-            return
-    raise AssertionError("no wait was interrupted")
+    with (
+        Provider(rate_limit(600)) as provider,
+        open_it(tmp_path, provider, HELD_CLOCK="1") as tty,
+    ):
+        tty.ask("go").until("attempt 2 of 10").send("\x1b").until("interrupted").until("idle")
+        assert "Here I am." not in tty.text()
+        pass_time(tty, 1_000).ask("again").until("Here I am.").until("idle")
 
 
 def seconds_shown(tmp_path: Path, turn: Loopback, wire: str, words: str) -> set[str]:
     """The numbers of seconds that stand behind `words` until the answer is there."""
     seen: set[str] = set()
-    with Provider(turn) as provider, open_it(tmp_path, provider, "", wire, 1.0) as tty:
+    with Provider(turn) as provider, open_it(tmp_path, provider, "", wire, SILENT_S="1") as tty:
 
         def is_over() -> bool:
             shown = "\n".join(tty.lines())
@@ -174,10 +155,13 @@ def test_a_cut_stream_is_named_and_asked_for_again(tmp_path: Path, how: str) -> 
 
 def test_no_connection_is_named(tmp_path: Path) -> None:
     with Provider() as provider:
-        tty = open_it(tmp_path, provider)
+        tty = open_it(tmp_path, provider, HELD_CLOCK="1")
     with tty:  # the provider is gone
         tty.ask("go").until("the provider cannot be reached").until("attempt 2 of 3")
-        tty.until("stopped: error  no connection: is the server running at http://127.0.0.1:")
+        pass_time(tty, 1_000).until("attempt 3 of 3")
+        pass_time(tty, 2_000).until(
+            "stopped: error  no connection: is the server running at http://127.0.0.1:"
+        )
 
 
 def without_server(cli: CliHarness, more: str = "", model: str = "served/one") -> str:

@@ -44,11 +44,12 @@ class IdleWatch:
 
 def cpu_times(root: int = 0) -> dict[int, int] | None:
     """Return the CPU time of each thread of `root` and of all that it has started; None if one of
-    them runs or wants to. `root`: a process; 0: this test, without the thread that asks.
+    them runs or wants to. `root`: a process, without those whose parents have ended; 0: this test
+    with them, without the thread that asks.
     """
     found: dict[int, int] = {}
     first = root or os.getpid()
-    for pid in [first, *_processes_of(first)]:
+    for pid in [first, *_processes_of(first, with_orphans=not root)]:
         for task in _numbers(PROC / str(pid) / "task"):
             if task == threading.get_native_id():
                 continue
@@ -59,9 +60,10 @@ def cpu_times(root: int = 0) -> dict[int, int] | None:
     return found if PROC.is_dir() else None
 
 
-def _processes_of(me: int) -> Iterator[int]:
+def _processes_of(me: int, *, with_orphans: bool) -> Iterator[int]:
     """Yield the processes that descend from `me`. Those whose parents have ended cannot be told
-    from others that `adopter` has: all that began after `me` count.
+    from others that `adopter` has, such as another run of the suite: all that began after `me` are
+    orphans.
     """
     parents, starts = {}, {}
     for pid in _numbers(PROC):
@@ -70,8 +72,8 @@ def _processes_of(me: int) -> Iterator[int]:
             parents[pid], starts[pid] = int(fields[1]), int(fields[19])
     ours = {me}
     for pid in sorted(starts, key=lambda pid: (starts[pid], pid)):
-        left_behind = parents[pid] == adopter() and starts[pid] > starts.get(me, 0)
-        if pid != me and (parents[pid] in ours or left_behind):
+        is_orphan = parents[pid] == adopter() and starts[pid] > starts.get(me, 0)
+        if pid != me and (parents[pid] in ours or (with_orphans and is_orphan)):
             ours.add(pid)
             yield pid
 

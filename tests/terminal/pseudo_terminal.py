@@ -25,7 +25,7 @@ from tests.support.idle_watch import IdleWatch, cpu_times
 from tests.timeouts import HANG_S, source
 
 LATE_READER_S = float(os.environ.get("LATE_READER_S", "0"))
-"""Pause before a screen that has changed is read, which must change no verdict."""
+"""Pause of each wait before it reads a screen that has changed, which must change no verdict."""
 
 KEYBOARD = re.compile(r"\x1b\[(?:[?<>]\d*u|>4(?:;\d)?m)")
 """Requests for keyboard protocols, which pyte takes for others."""
@@ -101,6 +101,7 @@ class PseudoTerminal:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.code: int | None = None
         self.late_s = LATE_READER_S
+        self._has_paused = False
         env = {
             "TERM": "xterm-256color",
             "LANG": "C.UTF-8",
@@ -204,8 +205,9 @@ class PseudoTerminal:
         if not self._unread:
             if not select.select([self.fd], [], [], wait_s)[0]:
                 return False
-            if wait_s:
+            if wait_s and not self._has_paused:
                 time.sleep(self.late_s)
+                self._has_paused = True
             try:
                 self._unread = os.read(self.fd, 65536)
             except OSError:
@@ -220,7 +222,7 @@ class PseudoTerminal:
     def until(self, seen: str | Callable[[], Any], limit_s: float = HANG_S) -> "PseudoTerminal":
         """Read until `seen` stands on the screen (or is true)."""
         check = seen if callable(seen) else lambda: any(seen in row for row in self.lines())
-        end, watch = time.monotonic() + limit_s, IdleWatch()
+        end, watch, self._has_paused = time.monotonic() + limit_s, IdleWatch(), False
         while self.half_drawn or not check():
             self._expect_more(seen, end, watch)
         return self
@@ -251,13 +253,14 @@ class PseudoTerminal:
 
     def settle(self, quiet_s: float = 0.25) -> "PseudoTerminal":
         """Read until nothing comes for a while and the program waits: it has taken all keys."""
+        self._has_paused = False
         while self.read(quiet_s) or cpu_times(self.pid) is None:
             pass
         return self
 
     def wait_exit(self, limit_s: float = HANG_S) -> int:
         """Read until the program has ended; gives its exit code."""
-        end, watch = time.monotonic() + limit_s, IdleWatch()
+        end, watch, self._has_paused = time.monotonic() + limit_s, IdleWatch(), False
         while self.code is None:
             self._expect_more("its end", end, watch)
             self.code = self.process.poll()

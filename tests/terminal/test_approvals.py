@@ -93,9 +93,10 @@ def test_esc_leaves_the_reason_and_the_question_stands(tmp_path: Path) -> None:
 
 
 def test_what_is_typed_while_a_question_comes_up_answers_nothing(tmp_path: Path) -> None:
-    with PseudoTerminal("command", tmp_path) as tty:
+    with PseudoTerminal("command", tmp_path, HELD_CLOCK="1") as tty:
         tty.until("say something").send("go\ryyyyaaa").until("yes, once").until("› yyyyaaa")
         assert not tty.keys_count()
+        set_clock(tmp_path / "clock", 10)
         tty.until(tty.keys_count)  # once nobody has typed for a while
         tty.send("n").until("You said deny").until("› yyyyaaa").send(
             "\x15"
@@ -123,10 +124,14 @@ def test_a_line_that_is_begun_as_a_question_comes_up_answers_nothing(tmp_path: P
 
 
 def test_a_line_that_is_begun_below_a_question_answers_nothing(tmp_path: Path) -> None:
-    with PseudoTerminal("command", tmp_path) as tty:
-        tty.ask("go").until(tty.keys_count)
+    with PseudoTerminal("command", tmp_path, HELD_CLOCK="1") as tty:
+        tty.ask("go").until("yes, once")
+        set_clock(tmp_path / "clock", 10)
+        tty.until(tty.keys_count)
         for char in "hold on":
             tty.send(char)
-        tty.until("› hold on").until("│ rm -rf build").send("\x15").until(tty.keys_count).send("y")
-        tty.until("○ Bash running")
+        tty.until("› hold on").until("│ rm -rf build").send("\x15")
+        tty.until(lambda: "›" in tty.lines())
+        set_clock(tmp_path / "clock", 20)
+        tty.until(tty.keys_count).send("y").until("○ Bash running")
         assert [a["verdict"] for a in answers(tty.leave())] == ["allow"]

@@ -13,7 +13,7 @@ import pytest
 
 from longrein.events import ToolEnded, text_of
 from longrein.store import Reader, list_sessions
-from tests.terminal.pseudo_terminal import PseudoTerminal
+from tests.terminal.pseudo_terminal import WIDE, PseudoTerminal
 
 WORDS = " ".join(f"word{n:03}" for n in range(400)) + "\n"
 LONG: dict[str, Any] = {"text": WORDS}
@@ -122,7 +122,7 @@ def test_an_edit_is_approved_made_and_taken_back(tmp_path: Path) -> None:
     project = home(
         tmp_path, look, {"calls": [{"name": "Edit", "arguments": edit}]}, {"text": "Mended.\n"}
     )
-    with open_it(project) as tty:
+    with open_it(project, columns=WIDE) as tty:
         tty.ask("mend calc.py").until("│ 2 -     return a - b").until(
             "│ 2 +     return a + b"
         ).until(tty.keys_count).send("y")
@@ -131,9 +131,8 @@ def test_an_edit_is_approved_made_and_taken_back(tmp_path: Path) -> None:
         tty.ask("/compact").until("summarised; every byte can be recalled").until("idle").until(
             "say something"
         )
-        tty.send("/rewind\r").until("› mend calc.py").send("\r").until("what goes back?").send(
-            "\x1b[B\r"
-        )
+        tty.send("/rewind\r").until("go back to before which").until("› mend calc.py").send("\r")
+        tty.until("what goes back?").send("\x1b[B\r")
         tty.until("  put back  /").until("› mend calc.py")
         assert "a - b" in (project / "calc.py").read_text()
 

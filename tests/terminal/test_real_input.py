@@ -5,7 +5,7 @@ from pathlib import Path
 
 from longrein.events import Reminded, Replied, UserSpoke, text_of
 from longrein.store import Reader, list_sessions
-from tests.terminal.pseudo_terminal import PseudoTerminal
+from tests.terminal.pseudo_terminal import WIDE, PseudoTerminal
 from tests.terminal.test_attachments import PNG
 from tests.terminal.test_real import home, open_it
 
@@ -61,7 +61,7 @@ def test_a_file_a_folder_and_a_picture_go_with_the_message_and_only_its_words_ar
 ) -> None:
     project = home(tmp_path, {"text": "Fine.\n"})
     (project / "shot.png").write_bytes(PNG)
-    with open_it(project) as tty:
+    with open_it(project, columns=WIDE) as tty:
         tty.until("say something").send("see @calc.py @shot.png and @. now").settle().send("\r")
         tty.until("[Image #1]").until("/calc.py]").until("Fine.").until("idle").leave()
         assert not any("return a - b" in row for row in tty.everything())
@@ -87,7 +87,7 @@ def test_keys_of_the_settings_hold(tmp_path: Path) -> None:
 
 def test_the_plain_terminal_runs_commands_keeps_notes_and_attaches(tmp_path: Path) -> None:
     project = home(tmp_path, {"text": "Fine.\n"})
-    with open_it(project, "--plain") as tty:
+    with open_it(project, "--plain", WIDE) as tty:
         tty.until(lambda: ">" in tty.lines()).send("!echo hello $((1 + 1))\r").until("  hello 2")
         tty.send("#be brief\r").until("#project: be brief").until("#user: be").send(
             "#project: be brief\r"
