@@ -176,10 +176,7 @@ def test_formats_of_others_are_missing_in_one_line_without_transcripts(whole: Co
         assert (code, err.count("\n")) == (1, 1)
         assert "the extension transcripts" in err
         code, _, err = whole.run("export", "x", "--format", "html")
-        assert (code, err) == (
-            2,
-            "longrein: --format: 'html' is not one of jsonl, transcript\n",
-        )
+        assert (code, err) == (2, "longrein: --format: 'html' is not one of jsonl, transcript\n")
     finally:
         whole.restore("transcripts")
 

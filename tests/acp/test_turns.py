@@ -258,10 +258,7 @@ def test_a18_14_stdout_holds_only_json_when_a_library_prints(
 
 @pytest.mark.parametrize(
     ("reply", "stop"),
-    [
-        (says("I will not.", stop="refusal"), "refusal"),
-        (says("Fine."), "end_turn"),
-    ],
+    [(says("I will not.", stop="refusal"), "refusal"), (says("Fine."), "end_turn")],
 )
 def test_stop_reasons(cli: CliHarness, reply: Any, stop: str) -> None:
     cli.plays(reply)

@@ -14,13 +14,7 @@ from longrein.agent import Answer, Continue, OpenSession
 from longrein.app import Additions, App
 from longrein.app.run_context import read_run_context
 from longrein.context import Budget, Price, Request, estimate_text
-from longrein.events import (
-    PrefixSet,
-    Replied,
-    ToolCall,
-    ToolEnded,
-    ToolStarted,
-)
+from longrein.events import PrefixSet, Replied, ToolCall, ToolEnded, ToolStarted
 from longrein.frontends.headless.reporter import progress
 from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json import draw

@@ -13,17 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import Continue, OpenSession, Rewind, UserMessage
-from longrein.agent.shared_files import (
-    PathLocks,
-)
-from longrein.events import (
-    FileChanged,
-    FilePut,
-    Rewound,
-    Text,
-    ToolCall,
-    ToolEnded,
-)
+from longrein.agent.shared_files import PathLocks
+from longrein.events import FileChanged, FilePut, Rewound, Text, ToolCall, ToolEnded
 from longrein.models import Reply
 from longrein.tools import Outcome, ToolContext, tool
 from tests.agent.disk_harness import (

@@ -10,15 +10,7 @@ import pytest
 
 from longrein.agent import Compact, SetModel
 from longrein.context import Budget, fold
-from longrein.events import (
-    Asked,
-    AskFailed,
-    Cleared,
-    Entry,
-    Summarized,
-    TurnEnded,
-    UserSpoke,
-)
+from longrein.events import Asked, AskFailed, Cleared, Entry, Summarized, TurnEnded, UserSpoke
 from longrein.models import ModelOptions, open_model
 from longrein.testing.clock import VirtualClock
 from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session

@@ -202,12 +202,7 @@ async def test_a_session_is_resumed_at_a_message(fork: bool, tmp_path: Path) -> 
         assert [
             word in setup.sent()
             for word in ("first question", "one", "second question", "answer 2")
-        ] == [
-            True,
-            True,
-            False,
-            False,
-        ]
+        ] == [True, True, False, False]
         with pytest.raises(Exception, match=r"no message of session .* has the id"):
             await ask(
                 setup,

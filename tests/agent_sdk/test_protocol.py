@@ -214,10 +214,7 @@ async def test_garbage_on_stdin_is_told_and_passed_over(tmp_path: Path) -> None:
         assert [line["result"] for line in lines if line["type"] == "result"] == ["4"]
         assert [
             line["response"]["subtype"] for line in lines if line["type"] == "control_response"
-        ] == [
-            "success",
-            "error",
-        ]
+        ] == ["success", "error"]
 
 
 HALF = json.dumps(INITIALIZE).encode()[:40]

@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.context.summary.grounding_check import (
-    AuditResult,
-    Claim,
-    ClaimLookup,
-    audit,
-)
+from longrein.context.summary.grounding_check import AuditResult, Claim, ClaimLookup, audit
 
 SPAN = (
     (

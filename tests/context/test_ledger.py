@@ -4,10 +4,7 @@ import pytest
 
 from longrein.context import State
 from longrein.context.state.command_results import code_of, gist, read_tests
-from longrein.context.state.ledger import (
-    record_event,
-    record_result,
-)
+from longrein.context.state.ledger import record_event, record_result
 from longrein.context.summary import summary_text as ledger_lines
 from longrein.events import (
     FileChanged,

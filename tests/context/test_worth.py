@@ -6,21 +6,10 @@ import msgspec
 import pytest
 
 from longrein.context.clearing import text_index as sheets
-from longrein.context.clearing.line_value import (
-    SizeEstimate,
-    ValueModels,
-    body_text,
-    explain_lines,
-)
+from longrein.context.clearing.line_value import SizeEstimate, ValueModels, body_text, explain_lines
 from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.clearing.rewrite import (
-    best_form,
-    head,
-    outcome_of,
-)
-from longrein.context.clearing.text_features import (
-    SourceItem,
-)
+from longrein.context.clearing.rewrite import best_form, head, outcome_of
+from longrein.context.clearing.text_features import SourceItem
 from longrein.context.clearing.timing import (
     ClearingPolicy,
     PolicySettings,

@@ -171,10 +171,7 @@ class Served:
         """Nothing waits."""
 
 
-@pytest.mark.parametrize(
-    ("view", "link"),
-    [("tasks", "th a"), ("fleet", "[role=slider]")],
-)
+@pytest.mark.parametrize(("view", "link"), [("tasks", "th a"), ("fleet", "[role=slider]")])
 def test_a_task_of_a_served_page_opens_its_session(browser: Chromium, view: str, link: str) -> None:
     server = InspectorServer(Served())
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 
-from longrein.testing.loopback import (
-    Call,
-    Limits,
-    LoopbackProvider,
-    Received,
-    Turn,
-    common_blocks,
-)
+from longrein.testing.loopback import Call, Limits, LoopbackProvider, Received, Turn, common_blocks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text(encoding="utf-8")
 SNIPPETS = dict(re.findall(r"\n## ([^\n]+)\n.*?```python\n(.*?)```", PAGE, re.DOTALL))

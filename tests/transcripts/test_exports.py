@@ -155,7 +155,7 @@ async def test_a18_16_an_atif_export_validates_and_its_totals_leave_out_copied_s
     assert made["agent"]["tool_definitions"][0]["function"]["name"] == "Agent"
     assert [step["step_id"] for step in made["steps"]] == list(range(1, len(made["steps"]) + 1))
     assert [step["source"] for step in made["steps"]] == [
-        *("system", "user", "agent", "system", "system", "agent", "system", "agent"),
+        *("system", "user", "agent", "system", "system", "agent", "system", "agent")
     ]
     spawned = made["steps"][2]
     assert (spawned["reasoning_content"], spawned["metrics"]["prompt_tokens"]) == ("hm", 160)
