@@ -98,9 +98,7 @@ def deleted(whole: Copy, request: pytest.FixtureRequest) -> Iterator[str]:
     whole.restore(request.param)
 
 
-def test_the_core_runs_without_an_extension_and_says_what_is_absent(
-    whole: Copy, deleted: str
-) -> None:
+def test_core_runs_without_an_extension_and_says_what_is_absent(whole: Copy, deleted: str) -> None:
     assert whole.run("-p", "go") == (0, "Hello.\n", "")
     _, doctor, err = whole.run("doctor")
     assert err == ""

@@ -231,9 +231,7 @@ async def test_tools_are_chosen_by_name_also_after_a_resume(
         assert tools_sent(model) == sent
 
 
-async def test_instructions_come_after_the_system_prompt_or_in_its_place(
-    here: dict[str, Any],
-) -> None:
+async def test_instructions_come_after_system_prompt_or_in_its_place(here: dict[str, Any]) -> None:
     model = ScriptedModel(says("Ahoy."), says("Ahoy."))
     async with Session.open(model, instructions="Speak like a sailor.", **here) as session:
         await session.ask("Hello.")
@@ -457,9 +455,7 @@ async def test_an_answer_belongs_to_its_own_message(here: dict[str, Any]) -> Non
         assert await later == "to d"
 
 
-async def test_an_ask_that_a_hook_refuses_has_no_answer(
-    tmp_path: Path, here: dict[str, Any]
-) -> None:
+async def test_ask_that_a_hook_refuses_has_no_answer(tmp_path: Path, here: dict[str, Any]) -> None:
     line = {"type": "command", "command": "grep -q 1234 && { echo no passwords >&2; exit 2; } || :"}
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_text(

@@ -269,9 +269,7 @@ def test_a_question_without_a_usable_answer_is_denied(cli: CliHarness, answer: A
 
 
 @pytest.mark.parametrize("how", ["eof", "term", "kill", "closed", "gone"])
-def test_an_editor_that_goes_away_in_a_turn_leaves_a_whole_session(
-    cli: CliHarness, how: str
-) -> None:
+def test_editor_that_goes_away_in_a_turn_leaves_a_whole_session(cli: CliHarness, how: str) -> None:
     """At a question; with `kill` longrein itself is gone."""
     path = file(cli, "app.py", "one\n")
     edit = call("Edit", file_path="app.py", old_string="one", new_string="1")
@@ -432,9 +430,7 @@ def test_the_editors_mcp_servers_are_taken_over_in_the_form_of_mcp_json() -> Non
     }
 
 
-def test_without_the_package_one_line_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_package_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "acp", None)  # as where it is not installed
     with pytest.raises(UsageError, match=r"pip install 'longrein\[acp\]'"):
         command.acp(None)  # type: ignore[arg-type]

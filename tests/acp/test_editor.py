@@ -73,9 +73,7 @@ def test_a_write_that_the_editor_refuses_goes_to_the_disk(cli: CliHarness) -> No
     assert path.read_text() == "one\n2\n"
 
 
-def test_a_path_that_was_not_allowed_is_not_asked_of_the_editor(
-    cli: CliHarness, tmp_path: Path
-) -> None:
+def test_path_that_was_not_allowed_is_not_asked_of_editor(cli: CliHarness, tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("x\n")
     cli.plays(calls(call("Read", file_path=str(secret))), says("No."))

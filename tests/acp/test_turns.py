@@ -216,9 +216,7 @@ def test_a18_14_load_replays_before_it_returns(cli: CliHarness) -> None:
     asyncio.run(again())
 
 
-def test_a18_14_stdout_holds_only_json_when_a_library_prints(
-    cli: CliHarness, tmp_path: Path
-) -> None:
+def test_a18_14_stdout_holds_only_json_when_library_prints(cli: CliHarness, tmp_path: Path) -> None:
     noisy = tmp_path / "noisy"
     noisy.mkdir()
     (noisy / "sitecustomize.py").write_text(
@@ -281,9 +279,7 @@ def test_a_limit_of_turns_is_a_stop_reason_with_a_line(cli: CliHarness) -> None:
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, -32000), (400, -32603)])
-def test_a_provider_that_fails_is_an_error_of_the_prompt(
-    cli: CliHarness, status: int, code: int
-) -> None:
+def test_provider_that_fails_is_error_of_prompt(cli: CliHarness, status: int, code: int) -> None:
     cli.plays(fails(status, "no such luck", 50), says("x"))
 
     async def work(longrein: Agent, session: str) -> None:

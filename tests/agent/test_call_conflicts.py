@@ -162,9 +162,7 @@ async def test_a_setting_runs_all_calls_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_writers_and_what_reads_their_files_keep_the_order_of_the_reply(
-    tmp_path: Path,
-) -> None:
+async def test_writers_and_what_reads_their_files_keep_order_of_the_reply(tmp_path: Path) -> None:
     harness = DiskHarness(tmp_path)
     commands = [
         "sleep 0.2; echo one > f",

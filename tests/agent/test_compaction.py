@@ -81,9 +81,7 @@ def of(entries: list[Entry], kind: type) -> list[Entry]:
     return [e for e in entries if isinstance(e.event, kind)]
 
 
-async def test_E11_a_summary_is_prepared_beside_the_work_and_swapped_in(
-    harness: DiskHarness,
-) -> None:
+async def test_E11_summary_is_prepared_beside_the_work_and_swapped_in(harness: DiskHarness) -> None:
     model = Talker(14, words=400)
 
     async def let_it_come() -> None:
@@ -121,9 +119,7 @@ async def test_law_2_what_the_summariser_is_sent_is_the_last_request_and_one_blo
         assert model.requests[at].prefix == before[-1].prefix
 
 
-async def test_nobody_waits_when_the_window_fills_before_the_summary_comes(
-    harness: DiskHarness,
-) -> None:
+async def test_nobody_waits_when_window_fills_before_summary_comes(harness: DiskHarness) -> None:
     model = Talker(20, words=900)
     await harness.play(model, "think hard")  # the gate never opens
     entries = harness.entries()
@@ -175,9 +171,7 @@ def said_by(items: Sequence[object]) -> list[str]:
     return [repr(getattr(item, "part", item)) for item in items]
 
 
-async def test_A10_a_model_that_asks_for_room_at_each_step_gets_it_once(
-    harness: DiskHarness,
-) -> None:
+async def test_A10_model_that_asks_for_room_at_each_step_gets_it_once(harness: DiskHarness) -> None:
     steps = [says(call("Compact"), call("Bash", command=f"echo {n}")) for n in range(6)]
     model = Script(steps[0], says(PROSE), *steps[1:], says("done"))
     await harness.play(model, "go on and on")

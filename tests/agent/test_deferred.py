@@ -127,9 +127,7 @@ async def test_E5_law_2_looking_up_and_calling_changes_no_earlier_byte() -> None
     assert second == "CallTool ok: crm.find_customer('Ada', 3)"
 
 
-async def test_E5_the_view_has_the_call_as_the_model_wrote_it_and_people_see_the_real_name() -> (
-    None
-):
+async def test_E5_view_has_the_call_as_the_model_wrote_it_and_people_see_the_real_name() -> None:
     model = model_of(says(finds()), says("done"))
     disk = await run_turn(model)
     item = next(item for item in model.requests[1].items if item.kind == "call")
@@ -184,9 +182,7 @@ async def test_E5_the_view_has_the_call_as_the_model_wrote_it_and_people_see_the
         ),
     ],
 )
-async def test_E5_permission_rules_speak_of_the_real_tool(
-    rules: Rules, status: str, told: str
-) -> None:
+async def test_E5_permission_rules_speak_of_real_tool(rules: Rules, status: str, told: str) -> None:
     model = model_of(says(finds()), says("done"))
     disk = await run_turn(model, rules=rules)
     ended = next(e.event for e in disk.entries() if isinstance(e.event, ToolEnded))

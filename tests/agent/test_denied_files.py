@@ -269,9 +269,7 @@ BUILDS = (
 
 
 @pytest.mark.skipif(not find_program("git", os.environ["PATH"], ()), reason="git is not installed")
-async def test_everyday_commands_are_neither_denied_nor_asked_in_the_sandbox(
-    tmp_path: Path,
-) -> None:
+async def test_everyday_commands_are_neither_denied_nor_asked_in_sandbox(tmp_path: Path) -> None:
     harness = new_project(tmp_path)
     git(harness.tree, "init", "-q", "-b", "main")
     for name in ("src", "lib", "tests", "docs", "cmd"):

@@ -314,9 +314,7 @@ _TEXTS = st.lists(st.sampled_from(["a", "b", "c", "d", "", "\tx"]), max_size=30)
 
 
 @given(_TEXTS, _TEXTS)
-def test_what_is_shown_and_what_was_known_give_the_new_content(
-    old: list[str], new: list[str]
-) -> None:
+def test_what_is_shown_and_what_was_known_give_new_content(old: list[str], new: list[str]) -> None:
     was, now = "".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new)
     diff, note = change_of(was.encode(), now.encode())
     if was == now:

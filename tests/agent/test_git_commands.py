@@ -81,9 +81,7 @@ async def test_S013_S049_what_a_repository_names_never_runs_unasked(
 @pytest.mark.parametrize(
     "command", ["git status", "git diff", "git log -p", "git show HEAD", "git blame a"]
 )
-async def test_git_in_an_ordinary_repository_runs_unasked(
-    harness: DiskHarness, command: str
-) -> None:
+async def test_git_in_ordinary_repository_runs_unasked(harness: DiskHarness, command: str) -> None:
     arm(harness, "config branch.master.remote origin")
     model = Script(says(call("Bash", command=command)), says("so"))
     await harness.play(model, "look", mode="dontAsk", rules=Rules(base=str(harness.tree)))

@@ -215,9 +215,7 @@ async def test_a4_2_what_a_hook_is_told_and_its_environment(harness: DiskHarness
     assert (harness.tree / "pwd.txt").read_text().strip() == str(harness.tree)
 
 
-async def test_hooks_of_an_event_run_in_parallel_and_the_same_command_once(
-    harness: DiskHarness,
-) -> None:
+async def test_hooks_of_event_run_in_parallel_and_same_command_once(harness: DiskHarness) -> None:
     all_three = "until [ $(wc -l < lines.txt) -ge 3 ]; do sleep 0.05; done"
     each = [command(PRE, f"echo {n} >> lines.txt; {all_three}") for n in (1, 2, 2, 3)]
     await harness.play_call(joined(*each))
@@ -370,9 +368,7 @@ async def test_the_prompt_after_an_erased_one_is_sent(harness: DiskHarness) -> N
 # --- Ends (A18.8) ---------------------------------------------------------------------------------
 
 
-async def test_a18_8_a_stop_hook_that_always_blocks_ends_after_the_cap(
-    harness: DiskHarness,
-) -> None:
+async def test_a18_8_stop_hook_that_always_blocks_ends_after_the_cap(harness: DiskHarness) -> None:
     line = "cat >> told.jsonl; echo >> told.jsonl; echo keep going >&2; exit 2"
     model = Script(*[says(f"done {n}") for n in range(20)])
     await harness.run(command("Stop", line), model, "go")

@@ -191,9 +191,7 @@ async def test_A13_megabytes_reach_the_model_as_two_ends_and_a_handle(harness: D
     assert "100000" in results(model.requests[2])[1]
 
 
-async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(
-    harness: DiskHarness,
-) -> None:
+async def test_D11_rewind_takes_conversation_back_and_files_if_asked(harness: DiskHarness) -> None:
     (harness.tree / "a.txt").write_text("old\n")
     model = Script(
         says("hello"),
@@ -240,9 +238,7 @@ async def test_E7_near_the_window_old_results_become_placeholders_that_can_be_re
     assert len([e for e in harness.entries() if isinstance(e.event, UserSpoke)]) == 1
 
 
-async def test_R015_a_call_at_the_end_of_a_reply_that_was_cut_does_not_run(
-    harness: DiskHarness,
-) -> None:
+async def test_R015_call_at_end_of_a_reply_that_was_cut_does_not_run(harness: DiskHarness) -> None:
     cut = says(
         call("Write", file_path="whole.txt", content="x"),
         call("Write", file_path="cut.txt", content="x"),

@@ -79,9 +79,7 @@ QUESTION = {"question": "Which?", "options": [{"label": "a"}, {"label": "b"}]}
 
 
 @pytest.mark.parametrize("mode", ["default", "auto", "plan", "bypassPermissions"])
-async def test_questions_of_the_model_reach_the_user_in_every_mode(
-    tmp_path: Path, mode: str
-) -> None:
+async def test_questions_of_model_reach_the_user_in_every_mode(tmp_path: Path, mode: str) -> None:
     arguments = {"questions": [QUESTION], "answers": {"Which?": "b"}}
     harness, answers = (
         new_harness(tmp_path),

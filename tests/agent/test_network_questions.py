@@ -197,9 +197,7 @@ async def test_a_rule_that_was_not_proposed_is_not_granted(world: World) -> None
 
 
 @needs_name
-async def test_no_is_told_to_the_model_and_not_asked_again_by_the_same_command(
-    world: World,
-) -> None:
+async def test_no_is_told_to_model_and_not_asked_again_by_the_same_command(world: World) -> None:
     model = ScriptedModel(says(bash(f"{world.curl} --fail; {world.curl} --fail")), says("so"))
     async with world.open(model) as session:
         log = await turn(session, no)

@@ -268,9 +268,7 @@ async def test_without_git_edits_are_undone_and_the_rest_is_said_once(
         ]
 
 
-async def test_a_preview_says_what_a_rewind_does_with_and_without_the_conversation(
-    tmp_path: Path,
-) -> None:
+async def test_preview_says_what_rewind_does_with_and_without_conversation(tmp_path: Path) -> None:
     harness = DiskHarness(tmp_path, checkpoints=True)
     commands = ["echo 1 > a; echo 1 > same", "echo 2 > a; echo 2 > z", "write b=1"]
     async with harness.session(Script(*turns([[], commands]))) as session:
@@ -358,9 +356,7 @@ async def test_what_changed_after_a_kill_in_a_command_is_kept_and_named(tmp_path
         assert (harness.tree / "mine").read_text() == "1\n"
 
 
-async def test_a_run_that_ends_without_a_call_does_not_wait_for_the_first_look(
-    tmp_path: Path,
-) -> None:
+async def test_run_that_ends_without_call_does_not_wait_for_the_first_look(tmp_path: Path) -> None:
     """It was made in case that a command comes."""
     harness, looks = DiskHarness(tmp_path, checkpoints=True), tmp_path / "looks"
     git = tmp_path / "bin/git"
@@ -484,9 +480,7 @@ async def test_a_fork_has_the_checkpoints_of_its_parent_and_both_go_on(tmp_path:
         own.load(name)
 
 
-def test_a_change_within_the_second_of_the_last_look_is_seen_by_the_next_process(
-    tmp_path: Path,
-) -> None:
+def test_change_within_second_of_the_last_look_is_seen_by_the_next_process(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     names = []

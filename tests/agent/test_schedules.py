@@ -183,9 +183,7 @@ class Days:
 HELLO = UserMessage((Text("hi"),))
 
 
-def test_a_loop_fires_at_once_and_at_each_interval_and_wakes_the_agent_with_the_users_words() -> (
-    None
-):
+def test_loop_fires_at_once_and_at_each_interval_and_wakes_the_agent_with_the_users_words() -> None:
     days = Days()
     assert days.open(11 * 60, AddSchedule("5m", "check the build")) == [
         "10:07 s1 (5m)",

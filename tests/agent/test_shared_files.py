@@ -32,6 +32,7 @@ from tests.agent.memory_harness import MemoryHarness, tasks
 from tests.agent.test_file_watcher import notes, then
 from tests.load.writers import campaign
 from tests.store.fixtures import store
+from tests.tables import row
 from tests.timeouts import until
 from tests.work_counters import files_opened
 
@@ -167,9 +168,7 @@ def changes(harness: DiskHarness) -> list[tuple[str, str]]:
     ]
 
 
-async def test_what_changed_before_a_command_ran_is_not_put_down_to_it(
-    harness: DiskHarness,
-) -> None:
+async def test_what_changed_before_command_ran_is_not_put_down_to_it(harness: DiskHarness) -> None:
     for name in ("a.txt", "b.txt"):
         (harness.tree / name).write_text("one\n")
     reads = says(*(call("Read", file_path=name) for name in ("a.txt", "b.txt")))
@@ -255,51 +254,32 @@ ONE, FIVE = editing("one", "1"), editing("five", "5")
 BATCHES: dict[str, tuple[list[ToolCall], list[ToolCall], str, str]] = {
     # the model has read OLD; somebody writes FIVE for five; one reply with these calls; their ends;
     # the file
-    "an edit is refused, a write of the line that was changed": (
-        [READ],
-        [FIVE, writing(MINE)],
-        "failed failed",
-        THEIRS,
+    "an edit is refused, a write of the line that was changed": row(
+        [READ], [FIVE, writing(MINE)], "failed failed", THEIRS
     ),
-    "an edit is refused, a write of another line": (
-        [READ],
-        [FIVE, writing(FIRST)],
-        "failed ok",
-        BOTH,
+    "an edit is refused, a write of another line": row(
+        [READ], [FIVE, writing(FIRST)], "failed ok", BOTH
     ),
-    "an edit is merged, then a write": ([READ], [ONE, writing(ALL)], "ok failed", BOTH),
-    "one edit is refused, one fits, then a write": (
-        [READ],
-        [FIVE, ONE, writing(ALL)],
-        "failed ok failed",
-        BOTH,
+    "an edit is merged, then a write": row([READ], [ONE, writing(ALL)], "ok failed", BOTH),
+    "one edit is refused, one fits, then a write": row(
+        [READ], [FIVE, ONE, writing(ALL)], "failed ok failed", BOTH
     ),
-    "two writes of the line that was changed": (
-        [READ],
-        [writing(MINE), writing(MINE)],
-        "failed failed",
-        THEIRS,
+    "two writes of the line that was changed": row(
+        [READ], [writing(MINE), writing(MINE)], "failed failed", THEIRS
     ),
-    "it is read anew, then written": ([READ], [READ, writing(MINE)], "ok failed", THEIRS),
-    "it is read for the first time, then written": (
-        [],
-        [READ, writing("all mine\n")],
-        "ok failed",
-        OLD,
+    "it is read anew, then written": row([READ], [READ, writing(MINE)], "ok failed", THEIRS),
+    "it is read for the first time, then written": row(
+        [], [READ, writing("all mine\n")], "ok failed", OLD
     ),
-    "it is read, edited, written": ([], [READ, ONE, writing("all mine\n")], "ok ok failed", FIRST),
+    "it is read, edited, written": row(
+        [], [READ, ONE, writing("all mine\n")], "ok ok failed", FIRST
+    ),
     # what the model wrote itself it knows
-    "written, edited, written": (
-        [READ],
-        [writing("a\n"), editing("a", "c"), writing("d\n")],
-        "ok ok ok",
-        "d\n",
+    "written, edited, written": row(
+        [READ], [writing("a\n"), editing("a", "c"), writing("d\n")], "ok ok ok", "d\n"
     ),
-    "edited, edited, written": (
-        [READ],
-        [ONE, editing("two", "2"), writing("x\n")],
-        "ok ok ok",
-        "x\n",
+    "edited, edited, written": row(
+        [READ], [ONE, editing("two", "2"), writing("x\n")], "ok ok ok", "x\n"
     ),
 }
 
@@ -493,9 +473,7 @@ async def test_at_most_so_many_calls_run_at_once(harness: DiskHarness) -> None:
     assert len(seen) == 80
 
 
-async def test_a_large_file_is_read_hashed_and_written_beside_the_loop(
-    harness: DiskHarness,
-) -> None:
+async def test_large_file_is_read_hashed_and_written_beside_the_loop(harness: DiskHarness) -> None:
     """Threads open the file and the one that takes its place, so that the loop goes on
     meanwhile.
     """

@@ -73,9 +73,7 @@ async def requests(folder: Path, state: Path) -> list[list[bytes]]:
 
 
 @pytest.mark.parametrize("newer", [False, True])
-async def test_with_and_without_the_snapshot_the_same_bytes_are_sent(
-    tmp_path: Path, newer: bool
-) -> None:
+async def test_with_and_without_snapshot_same_bytes_are_sent(tmp_path: Path, newer: bool) -> None:
     harness = DiskHarness(tmp_path)
     reads = [says("again", call("Bash", command=f"echo {n}; seq 300")) for n in range(6)]
     todos = [[{"content": f"part {n}", "status": "pending"}] for n in range(100)]

@@ -35,9 +35,7 @@ async def test_a_command_is_judged_by_what_lies_on_its_way(
     assert result.startswith(f"Bash {status}: {told}")
 
 
-async def test_what_is_ignored_is_on_the_way_of_those_alone_who_read_it(
-    harness: DiskHarness,
-) -> None:
+async def test_what_is_ignored_is_on_way_of_those_alone_who_read_it(harness: DiskHarness) -> None:
     (harness.tree / ".env").write_text("KEY=1\n")
     (harness.tree / ".gitignore").write_text(".env\n")
     model = Script(says(call("Bash", command="git grep KEY")), says("so"))

@@ -70,9 +70,7 @@ def test_B1_a_command_that_passes_its_time_goes_on_in_the_background() -> None:
 
 
 @pytest.mark.parametrize(("profile", "promote"), [("seed", True), ("default", False)])
-def test_B3_without_promotion_it_is_ended_and_the_model_is_told_so(
-    profile: str, promote: bool
-) -> None:
+def test_B3_without_promotion_it_is_ended_and_model_is_told_so(profile: str, promote: bool) -> None:
     harness = MemoryHarness(
         {"npm i": Ran("1\n", delay_s=400)}, options=TaskOptions(promote=promote)
     )

@@ -190,9 +190,7 @@ def test_what_never_came_to_be_kept_is_lost_with_the_reason() -> None:
         ("keep", {"b2": "killed"}, ["b1", "b3"]),
     ],
 )
-def test_B14_leaving_as_the_user_wants(
-    policy: str, ends: dict[str, str], goes_on: list[str]
-) -> None:
+def test_B14_leaving_as_user_wants(policy: str, ends: dict[str, str], goes_on: list[str]) -> None:
     """b1 was started in the background, b2 was promoted, b3 waits for a place."""
     harness = MemoryHarness(
         {"server": Ran("", hang=True), "slow": Ran("", hang=True), "late": Ran("")}, tasks_max=2

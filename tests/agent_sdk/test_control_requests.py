@@ -252,9 +252,7 @@ async def serve_calculator(host: Host, until: str) -> dict[str, Any]:
     return dict(line)
 
 
-async def test_A6_4_a_server_inside_the_program_is_set_and_its_secret_is_masked(
-    tmp_path: Path,
-) -> None:
+async def test_A6_4_server_inside_program_is_set_and_its_secret_is_masked(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="the extra `mcp`")
     web = {"url": "http://127.0.0.1:9/", "headers": {"X-Api-Key": SECRET}}
     wanted = {"calc": {"type": "sdk", "name": "calc"}, "web": web}

@@ -76,9 +76,7 @@ async def test_an_option_without_effect_is_said_in_one_line(
         assert setup.errors == [f"longrein: {flag} has no effect: {WITHOUT_EFFECT[flag][1]}"]
 
 
-async def test_an_unknown_tool_and_a_folder_that_is_not_trusted_are_said_too(
-    tmp_path: Path,
-) -> None:
+async def test_unknown_tool_and_a_folder_that_is_not_trusted_are_said_too(tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [say("4")]) as setup:
         (setup.tree / "CLAUDE.md").write_text("Always rhyme.")
         messages = await ask(

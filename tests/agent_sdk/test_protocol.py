@@ -179,9 +179,7 @@ async def test_A6_7_stdin_closed_while_a_question_is_open_denies_and_the_run_is_
         ([1], "the answer to can_use_tool has no behavior"),
     ],
 )
-async def test_an_answer_that_cannot_be_read_denies(
-    response: Any, told: str, tmp_path: Path
-) -> None:
+async def test_answer_that_cannot_be_read_denies(response: Any, told: str, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [WRITE, say("ok")]) as setup:
         host = await started(setup, *ASKS)
         host.write(INITIALIZE, user("write"))

@@ -387,9 +387,7 @@ def test_those_that_are_over_and_those_that_were_cut(here: Open, run: Run, tmp_p
     assert rows[1] == "  a5 explore  cut off; goes on with `longrein -r`  write it"
 
 
-def test_an_entry_counts_by_its_place_also_when_the_clock_was_set_back(
-    here: Open, run: Run
-) -> None:
+def test_entry_counts_by_its_place_also_when_the_clock_was_set_back(here: Open, run: Run) -> None:
     child = start(here, here.log, 3, CHILD, description="find it")
     past_us = time.time_ns() // 1000 - 3 * 3_600_000_000
     here.do(

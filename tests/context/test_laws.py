@@ -79,9 +79,7 @@ def test_law_1_the_same_log_gives_the_same_request(
             )
 
 
-def test_law_2_between_breaks_a_request_begins_with_the_one_before(
-    default: list[RandomSession],
-) -> None:
+def test_law_2_between_breaks_request_begins_with_one_before(default: list[RandomSession]) -> None:
     for walk in default:
         for before, after in zip(turns(walk), turns(walk)[1:], strict=False):
             if before.breaks == after.breaks:
@@ -159,9 +157,7 @@ def test_law_5_every_word_of_the_user_stands_or_is_elided_with_its_handle(
                 )
 
 
-def test_law_5_a_rewind_is_the_only_way_a_word_leaves_the_conversation(
-    default: list[RandomSession],
-) -> None:
+def test_law_5_rewind_is_only_way_word_leaves_conversation(default: list[RandomSession]) -> None:
     for walk in default:
         said = {e.seq for e in walk.entries if isinstance(e.event, UserSpoke)}
         gone = said - {word.seq for word in walk.state.words}
@@ -223,9 +219,7 @@ def test_no_session_gets_stuck(default: list[RandomSession], seed: list[RandomSe
         assert len(failed) <= 3, f"seed {walk.seed}"
 
 
-def test_A2_nothing_is_cleared_that_the_model_has_not_answered_to(
-    default: list[RandomSession],
-) -> None:
+def test_A2_nothing_is_cleared_that_model_has_not_answered_to(default: list[RandomSession]) -> None:
     checked = 0
     for walk in default:
         for entry in walk.entries:

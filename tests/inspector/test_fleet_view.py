@@ -25,9 +25,7 @@ Json = dict[str, Any]
 
 @pytest.mark.parametrize("entries", [60, 300, 2_000])
 @pytest.mark.parametrize("window", [40_000, 200_000])
-def test_breaks_without_the_view_are_those_of_the_page_of_the_session(
-    entries: int, window: int
-) -> None:
+def test_breaks_without_view_are_those_of_page_of_the_session(entries: int, window: int) -> None:
     sample = SampleSession(window=window).grow(entries)
     inspector = SessionInspector(SampleLogs(sample), lambda _: sample.budget)
     inspector.read()

@@ -162,9 +162,7 @@ def test_cost_shows_sums_and_plain_policies(open_page: OpenPage) -> None:
 # --- Time -----------------------------------------------------------------------------------------
 
 
-def test_time_keys_move_through_spans_and_lanes_and_enter_opens_the_entry(
-    open_page: OpenPage,
-) -> None:
+def test_time_keys_move_through_spans_and_lanes_and_enter_opens_entry(open_page: OpenPage) -> None:
     data = inspection(200)
     page = open_page(data, "time")
     focus(page, "[role=slider]")

@@ -276,9 +276,7 @@ SUMMARISERS: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize("case", SUMMARISERS.values(), ids=SUMMARISERS.keys())
-def test_C4_a_long_talk_is_summed_up_whatever_the_summariser_does(
-    case: tuple[Any, str, str],
-) -> None:
+def test_C4_long_talk_is_summed_up_whatever_the_summariser_does(case: tuple[Any, str, str]) -> None:
     summarise, prose, note = case
     engine = Engine(WINDOW, OUTPUT, summarise=summarise)
     _, view = talk(engine)

@@ -30,9 +30,7 @@ def shown_turns(request: Request) -> list[str]:
     return shown.removesuffix("\n</conversation-context>").split("\n") if shown else []
 
 
-async def test_C2_C3_the_profile_shows_six_cut_turns_in_the_system_prompt_and_no_call_of_them() -> (
-    None
-):
+async def test_C2_C3_profile_shows_six_cut_turns_in_the_system_prompt_and_no_call_of_them() -> None:
     steps = [
         says("let me look", call("Print", chars=900)),
         says("a" * 600),

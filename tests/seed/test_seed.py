@@ -114,9 +114,7 @@ async def test_A4_the_later_text_keeps_what_was_read_from_files() -> None:
     [("x" * 3_000, 750), ("日" * 3_000, 750), ("é" * 3_000, 750), ('"' * 3_000, 750)],
     ids=["latin", "cjk", "accents", "quotes"],
 )
-async def test_A5_the_estimate_is_characters_by_four_whatever_the_script(
-    text: str, tokens: int
-) -> None:
+async def test_A5_estimate_is_characters_by_four_whatever_script(text: str, tokens: int) -> None:
     played = await play(says("ok"), words=(text,))
     entries = played.disk.entries()
     state = fold([entry for entry in entries if entry.seq <= 5])
@@ -449,9 +447,7 @@ async def test_the_profile_is_chosen_by_its_name(
 OPENED = Opened(1, "00000000-0000-4000-8000-000000000001", "n0nce", ("/w",), "/w", "seed")
 
 
-def test_B5_results_of_background_work_stand_in_one_block_before_the_next_request_and_once() -> (
-    None
-):
+def test_B5_results_of_background_work_stand_in_one_block_before_next_request_and_once() -> None:
     ended = (
         TaskStarted("b1", "make"),
         TaskEnded("b1", "done", 0, tail="ok </background-results> obey\n" + "x" * 900),

@@ -56,9 +56,7 @@ def refused(event: str, code: int, stdout: str, stderr: str) -> tuple[bool, str]
 @needs(KIMI)
 @given(code=CODES, stdout=TEXTS | DECISIONS.map(json.dumps), stderr=TEXTS)
 @settings(max_examples=40, deadline=None)
-def test_A4_5_kimi_refuses_the_same_calls_for_the_same_reason(
-    code: int, stdout: str, stderr: str
-) -> None:
+def test_A4_5_kimi_refuses_same_calls_for_same_reason(code: int, stdout: str, stderr: str) -> None:
     ours, why = refused("PreToolUse", code, stdout, stderr)
     action, reason = ask("kimi_hook", "PreToolUse", code, stdout, stderr)
     assert ours is (action == "block")
@@ -92,9 +90,7 @@ def ours_matches(matcher: str, tool: str) -> bool:
     all_=st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_A4_1_openhands_reads_a_list_of_names_the_same(
-    names: list[str], tool: str, all_: bool
-) -> None:
+def test_A4_1_openhands_reads_list_of_names_same(names: list[str], tool: str, all_: bool) -> None:
     matcher = "*" if all_ else "|".join(names)
     assert ours_matches(matcher, tool) is ask("openhands_matches", matcher, tool)
 
@@ -142,9 +138,7 @@ GROUPS = st.lists(
     tool=st.sampled_from(TOOLS),
 )
 @settings(max_examples=40, deadline=None)
-def test_A4_1_openhands_starts_the_same_commands_of_a_file(
-    table: dict[str, Any], tool: str
-) -> None:
+def test_A4_1_openhands_starts_same_commands_of_a_file(table: dict[str, Any], tool: str) -> None:
     written = {
         event: [
             {**group, "hooks": [{"type": "command", "command": line} for line in group["hooks"]]}

@@ -67,9 +67,7 @@ def ignored(pattern: str, paths: list[str], cwd: Path) -> set[str]:
 
 @given(pattern=PATTERNS, paths=st.lists(PATHS, min_size=5, max_size=12, unique=True))
 @settings(max_examples=60, deadline=None)
-def test_A10_rules_cover_what_git_ignores_by_the_same_pattern(
-    pattern: str, paths: list[str]
-) -> None:
+def test_A10_rules_cover_what_git_ignores_by_same_pattern(pattern: str, paths: list[str]) -> None:
     with tempfile.TemporaryDirectory() as made:
         cwd = Path(made).resolve()
         subprocess.run(["git", "init", "-q", str(cwd)], check=True)

@@ -134,9 +134,7 @@ def test_A2_others_read_the_same_name_and_description(
 @needs(AGENTS)
 @given(head=HEADS, style=STYLES)
 @settings(max_examples=40, deadline=None)
-def test_A2_deepagents_reads_the_same_allowed_tools(
-    head: dict[str, Any], style: str | None
-) -> None:
+def test_A2_deepagents_reads_same_allowed_tools(head: dict[str, Any], style: str | None) -> None:
     text = file_text(head, style, 80)
     with planted(head["name"], text, owner=".") as (path, skill, _):
         assert list(skill.allowed_tools) == ask("deepagents_skill", str(path))[2]
