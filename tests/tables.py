@@ -1,6 +1,13 @@
-"""Tables of tests that are written as text, and rows of calls."""
+"""Tables of tests: rows of a test function, and tables that are written as text."""
 
 from typing import Any
+
+import pytest
+
+
+def cases(names: str, *rows: Any) -> pytest.MarkDecorator:
+    """Return `parametrize` of the names, which stand in one text, with the rows."""
+    return pytest.mark.parametrize(names.replace(" ", ","), rows)
 
 
 def row(*fields: Any) -> tuple[Any, ...]:

@@ -23,6 +23,7 @@ from longrein.models import Failure
 from longrein.sdk import library_words
 from longrein.testing.loopback import LoopbackProvider, Turn
 from longrein.testing.scripted_model import ScriptedModel, call, says
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -205,13 +206,11 @@ async def Read(file: str) -> str:
     return file
 
 
-@pytest.mark.parametrize(
-    ("chosen", "sent"),
-    [
-        ((), ["Double"]),
-        (("Read",), ["Read", "Double"]),
-        (("Grep", "Read"), ["Read", "Grep", "Double"]),
-    ],
+@cases(
+    "chosen sent",
+    ((), ["Double"]),
+    (("Read",), ["Read", "Double"]),
+    (("Grep", "Read"), ["Read", "Grep", "Double"]),
 )
 async def test_tools_are_chosen_by_name_also_after_a_resume(
     chosen: tuple[str, ...], sent: list[str], here: dict[str, Any]
@@ -243,40 +242,35 @@ async def test_instructions_come_after_system_prompt_or_in_its_place(here: dict[
     assert model.requests[-1].prefix.system == "You are a sailor."
 
 
-@pytest.mark.parametrize(
-    ("wrong", "line"),
-    [
-        ({"allow": "Read"}, "allow is a list of texts, not a text: write allow=['Read']"),
-        ({"builtin_tools": ["Reed"]}, "there is no built-in tool 'Reed'; there are Read, "),
-        (
-            {"builtin_tools": "Read"},
-            "builtin_tools is a list of texts, not a text: write builtin_tools=['Read']",
-        ),
-        (
-            {"window": 100_000},
-            (
-                "window and max_output go with the name of a model: a model object has its own "
-                "`budget`"
-            ),
-        ),
-        (
-            {"model": "openai/gpt-5", "window": 1000, "max_output": 2000},
-            "window 1000 must be larger than max_output 2000",
-        ),
-        ({"folder": "/nowhere"}, "folder: /nowhere is not a folder"),
-        ({"model": 123}, "model is 'PROVIDER/MODEL' or a longrein.models.Model, not 123"),
-        ({"tools": len}, "tools is a list of tools, not builtin_function_or_method"),
-        (
-            {"tools": [read_number]},
-            "tools: read_number is a function, not a tool: write @longrein.tool above",
-        ),
-        ({"tools": [lambda: 1]}, "tools: <lambda> is a function, not a tool"),
-        ({"tools": [Double, Double]}, "tools: there are two tools 'Double': rename one"),
-        (
-            {"tools": [Read]},
-            "tools: there are two tools 'Read': rename one, or leave the built-in one out of",
-        ),
-    ],
+@cases(
+    "wrong line",
+    ({"allow": "Read"}, "allow is a list of texts, not a text: write allow=['Read']"),
+    ({"builtin_tools": ["Reed"]}, "there is no built-in tool 'Reed'; there are Read, "),
+    (
+        {"builtin_tools": "Read"},
+        "builtin_tools is a list of texts, not a text: write builtin_tools=['Read']",
+    ),
+    (
+        {"window": 100_000},
+        ("window and max_output go with the name of a model: a model object has its own `budget`"),
+    ),
+    (
+        {"model": "openai/gpt-5", "window": 1000, "max_output": 2000},
+        "window 1000 must be larger than max_output 2000",
+    ),
+    ({"folder": "/nowhere"}, "folder: /nowhere is not a folder"),
+    ({"model": 123}, "model is 'PROVIDER/MODEL' or a longrein.models.Model, not 123"),
+    ({"tools": len}, "tools is a list of tools, not builtin_function_or_method"),
+    (
+        {"tools": [read_number]},
+        "tools: read_number is a function, not a tool: write @longrein.tool above",
+    ),
+    ({"tools": [lambda: 1]}, "tools: <lambda> is a function, not a tool"),
+    ({"tools": [Double, Double]}, "tools: there are two tools 'Double': rename one"),
+    (
+        {"tools": [Read]},
+        "tools: there are two tools 'Read': rename one, or leave the built-in one out of",
+    ),
 )
 async def test_an_argument_that_cannot_be_is_refused(
     wrong: dict[str, Any], line: str, here: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -316,15 +310,13 @@ async def test_a_missing_await_is_named(here: dict[str, Any]) -> None:
         await Session.open(ScriptedModel(), tools=[read_number()], **here)  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ({"allow": ["Bsh(x)"]}, "no tool is called Bsh: did you mean Bash? The rule has no"),
-        (
-            {"mcp_servers": {"gone": {"command": "/nowhere/server"}}},
-            "MCP server gone: it cannot be started: /nowhere/server: no such file",
-        ),
-    ],
+@cases(
+    "arguments line",
+    ({"allow": ["Bsh(x)"]}, "no tool is called Bsh: did you mean Bash? The rule has no"),
+    (
+        {"mcp_servers": {"gone": {"command": "/nowhere/server"}}},
+        "MCP server gone: it cannot be started: /nowhere/server: no such file",
+    ),
 )
 async def test_notes_hold_what_the_terminal_would_show(
     arguments: dict[str, Any], line: str, here: dict[str, Any]
@@ -556,12 +548,10 @@ async def test_close_ends_an_ask_whose_approval_waits(here: dict[str, Any]) -> N
         await waiting
 
 
-@pytest.mark.parametrize(
-    ("approve", "error", "line"),
-    [
-        (lambda _: "deny", UsageError, "`approve` returned 'deny' for Write: return True"),
-        (lambda _: 1 / 0, ZeroDivisionError, "division by zero"),
-    ],
+@cases(
+    "approve error line",
+    (lambda _: "deny", UsageError, "`approve` returned 'deny' for Write: return True"),
+    (lambda _: 1 / 0, ZeroDivisionError, "division by zero"),
 )
 async def test_a_broken_approval_interrupts_its_turn(
     approve: Any, error: type[Exception], line: str, here: dict[str, Any]

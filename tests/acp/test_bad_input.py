@@ -16,6 +16,7 @@ from longrein.extensions.acp import acp_command as command
 from longrein.extensions.acp.json_lines import LINE_BYTES_MAX
 from tests.acp.harness import RawAgent, file, raw_agent
 from tests.e2e.harness import CliHarness, call, calls, of, says
+from tests.tables import cases
 
 HELLO = [{"type": "text", "text": "go"}]
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -249,8 +250,8 @@ def test_a_question_that_is_answered_twice_counts_once(cli: CliHarness) -> None:
     assert path.read_text() == "one\n"
 
 
-@pytest.mark.parametrize(
-    "answer", [{"error": {"code": -32603, "message": "no"}}, {"result": None}, {"result": {"a": 1}}]
+@cases(
+    "answer", {"error": {"code": -32603, "message": "no"}}, {"result": None}, {"result": {"a": 1}}
 )
 def test_a_question_without_a_usable_answer_is_denied(cli: CliHarness, answer: Any) -> None:
     file(cli, "app.py", "one\n")

@@ -12,6 +12,7 @@ import pytest
 from longrein.events import PermissionAnswered, UserSpoke
 from tests.acp.harness import Agent, RequestError, acp, agent, file, raw_agent
 from tests.e2e.harness import CliHarness, background, bash, call, calls, fails, of, says
+from tests.tables import cases
 
 Work = Callable[[Agent, str], Awaitable[Any]]
 
@@ -88,17 +89,15 @@ def test_a19_a_turn_with_thinking_plan_question_and_usage(cli: CliHarness) -> No
     assert "[linked by the user: " + str(path) in str(of(cli, UserSpoke)[0].parts)
 
 
-@pytest.mark.parametrize(
-    ("option", "left", "answer"),
-    [
-        ("once", "one\n2\n", ("allow", "once")),
-        ("session", "one\n2\n", ("allow", "session")),
-        ("always", "one\n2\n", ("allow", "always")),
-        ("all_edits", "one\n2\n", ("allow", "once")),
-        ("no", "one\ntwo\n", ("deny", "once")),
-        ("made up", "one\ntwo\n", ("deny", "once")),
-        (None, "one\ntwo\n", ("deny", "once")),
-    ],
+@cases(
+    "option left answer",
+    ("once", "one\n2\n", ("allow", "once")),
+    ("session", "one\n2\n", ("allow", "session")),
+    ("always", "one\n2\n", ("allow", "always")),
+    ("all_edits", "one\n2\n", ("allow", "once")),
+    ("no", "one\ntwo\n", ("deny", "once")),
+    ("made up", "one\ntwo\n", ("deny", "once")),
+    (None, "one\ntwo\n", ("deny", "once")),
 )
 def test_each_answer_to_a_question(
     cli: CliHarness, option: str, left: str, answer: tuple[str, str]
@@ -254,10 +253,7 @@ def test_a18_14_stdout_holds_only_json_when_library_prints(cli: CliHarness, tmp_
     assert b"a library says something" in err[0]
 
 
-@pytest.mark.parametrize(
-    ("reply", "stop"),
-    [(says("I will not.", stop="refusal"), "refusal"), (says("Fine."), "end_turn")],
-)
+@cases("reply stop", (says("I will not.", stop="refusal"), "refusal"), (says("Fine."), "end_turn"))
 def test_stop_reasons(cli: CliHarness, reply: Any, stop: str) -> None:
     cli.plays(reply)
 

@@ -16,6 +16,7 @@ from longrein.settings_schema import SandboxOptions
 from longrein.tools import make_tool
 from longrein.workspace.sandbox import SessionSandbox
 from tests.agent.disk_harness import DiskHarness, Script, call, question, results, says, turn
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -39,16 +40,14 @@ async def outcome_of(harness: DiskHarness, made: ToolCall) -> tuple[str, int]:
     )
 
 
-@pytest.mark.parametrize(
-    ("made", "refusal"),
-    [
-        (edit(KNOWN, "three"), "[no-match] "),
-        (edit(KNOWN, "two"), "[not-unique] "),
-        (edit(KNOWN, "one", "one"), "[same] "),
-        (edit("unread.txt", "one"), "[not-read] "),
-        (edit("missing.txt", "one"), "[not-found] "),
-        (edit(".", "one"), "[not-a-file] "),
-    ],
+@cases(
+    "made refusal",
+    (edit(KNOWN, "three"), "[no-match] "),
+    (edit(KNOWN, "two"), "[not-unique] "),
+    (edit(KNOWN, "one", "one"), "[same] "),
+    (edit("unread.txt", "one"), "[not-read] "),
+    (edit("missing.txt", "one"), "[not-found] "),
+    (edit(".", "one"), "[not-a-file] "),
 )
 async def test_an_edit_that_cannot_succeed_asks_nothing(
     harness: DiskHarness, made: ToolCall, refusal: str
@@ -128,15 +127,13 @@ async def mcp__a__run(outside_sandbox: str = "") -> str:
     return "ran"
 
 
-@pytest.mark.parametrize(
-    ("made", "accepted"),
-    [
-        (call("Bash", command="true"), []),
-        (call("Bash", command="true", outside_sandbox="why"), [[""]]),
-        (call("Write", file_path="new", content=""), [["new"]]),
-        (call("mcp__a__run"), []),
-        (call("mcp__a__run", outside_sandbox="not a command of the session's"), []),
-    ],
+@cases(
+    "made accepted",
+    (call("Bash", command="true"), []),
+    (call("Bash", command="true", outside_sandbox="why"), [[""]]),
+    (call("Write", file_path="new", content=""), [["new"]]),
+    (call("mcp__a__run"), []),
+    (call("mcp__a__run", outside_sandbox="not a command of the session's"), []),
 )
 async def test_the_sandbox_accepts_what_an_allowed_call_may_have_written(
     harness: DiskHarness, made: ToolCall, accepted: list[list[str]]

@@ -27,6 +27,7 @@ from longrein.events import (
 from longrein.models import Delta
 from tests.agent.disk_harness import DiskHarness, Script, call, said, says, turn
 from tests.store.fixtures import store
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -130,9 +131,8 @@ async def test_nobody_waits_when_window_fills_before_summary_comes(harness: Disk
     assert [e.event.reason for e in of(entries, TurnEnded)] == ["done"]
 
 
-@pytest.mark.parametrize(
-    ("summary", "problem"),
-    [(call("Bash", command="touch evil"), "called a tool"), ("", "it is empty")],
+@cases(
+    "summary problem", (call("Bash", command="touch evil"), "called a tool"), ("", "it is empty")
 )
 async def test_A16_a_summariser_that_calls_tools_or_says_nothing_has_failed_and_the_work_goes_on(
     harness: DiskHarness, summary: str | ToolCall, problem: str

@@ -36,6 +36,7 @@ from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import Tool
 from tests.agent.disk_harness import question, turn
+from tests.tables import cases
 from tests.tools.servers import server_tools
 
 pytestmark = pytest.mark.anyio
@@ -164,23 +165,21 @@ async def test_E5_view_has_the_call_as_the_model_wrote_it_and_people_see_the_rea
 # --- who sees the real name -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("rules", "status", "told"),
-    [
-        (Rules(allow=(FIND,)), "ok", "crm.find_customer"),
-        (Rules(allow=("mcp__crm",)), "ok", "crm.find_customer"),
-        (Rules(allow=("mcp__crm__*",)), "ok", "crm.find_customer"),
-        (
-            Rules(deny=(FIND,), allow=("mcp__crm",)),
-            "denied",
-            f"Denied: the user's rule {FIND} forbids this",
-        ),
-        (
-            Rules(deny=("mcp__crm",), allow=("CallTool",)),
-            "denied",
-            "Denied: the user's rule mcp__crm forbids this",
-        ),
-    ],
+@cases(
+    "rules status told",
+    (Rules(allow=(FIND,)), "ok", "crm.find_customer"),
+    (Rules(allow=("mcp__crm",)), "ok", "crm.find_customer"),
+    (Rules(allow=("mcp__crm__*",)), "ok", "crm.find_customer"),
+    (
+        Rules(deny=(FIND,), allow=("mcp__crm",)),
+        "denied",
+        f"Denied: the user's rule {FIND} forbids this",
+    ),
+    (
+        Rules(deny=("mcp__crm",), allow=("CallTool",)),
+        "denied",
+        "Denied: the user's rule mcp__crm forbids this",
+    ),
 )
 async def test_E5_permission_rules_speak_of_real_tool(rules: Rules, status: str, told: str) -> None:
     model = model_of(says(finds()), says("done"))
@@ -206,28 +205,23 @@ async def test_E5_allowing_CallTool_allows_no_tool_behind_it() -> None:
 # --- what does not fit ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (
-            {"name": "mcp__crm__find_custmer", "args": {}},
-            '[unknown-tool] There is no tool "mcp__crm__find_custmer".',
-        ),
-        ({"name": "mcp__crm__find_custmer", "args": {}}, f"Did you mean {FIND}?"),
-        (
-            {"name": FIND, "args": {"qwery": "Ada"}},
-            f'[bad-arguments] {FIND}: unknown argument "qwery" (did you mean "query"?)',
-        ),
-        ({"name": FIND, "args": {"qwery": "Ada"}}, '"required":["query"]'),
-        (
-            {"name": "Read", "args": {"file_path": "gone.txt"}},
-            "[not-found] No such file: /w/gone.txt.",
-        ),
-        ({"name": FIND, "query": "Ada"}, '[bad-arguments] CallTool: unknown argument "query"'),
-        ({"args": {}}, '[bad-arguments] CallTool: missing "name" (a string)'),
-        ({"name": FIND, "args": 3}, '[bad-arguments] CallTool: "args" must be an object'),
-        ({"name": ""}, '[unknown-tool] There is no tool ""; find one with ToolSearch.'),
-    ],
+@cases(
+    "arguments told",
+    (
+        {"name": "mcp__crm__find_custmer", "args": {}},
+        '[unknown-tool] There is no tool "mcp__crm__find_custmer".',
+    ),
+    ({"name": "mcp__crm__find_custmer", "args": {}}, f"Did you mean {FIND}?"),
+    (
+        {"name": FIND, "args": {"qwery": "Ada"}},
+        f'[bad-arguments] {FIND}: unknown argument "qwery" (did you mean "query"?)',
+    ),
+    ({"name": FIND, "args": {"qwery": "Ada"}}, '"required":["query"]'),
+    ({"name": "Read", "args": {"file_path": "gone.txt"}}, "[not-found] No such file: /w/gone.txt."),
+    ({"name": FIND, "query": "Ada"}, '[bad-arguments] CallTool: unknown argument "query"'),
+    ({"args": {}}, '[bad-arguments] CallTool: missing "name" (a string)'),
+    ({"name": FIND, "args": 3}, '[bad-arguments] CallTool: "args" must be an object'),
+    ({"name": ""}, '[unknown-tool] There is no tool ""; find one with ToolSearch.'),
 )
 async def test_E5_a_wrapping_that_does_not_fit_is_refused(
     arguments: dict[str, object], told: str

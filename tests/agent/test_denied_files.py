@@ -13,6 +13,7 @@ from longrein.workspace.files import find_program
 from tests.agent.disk_harness import DiskHarness, Script, turn
 from tests.agent.test_what_is_asked import new_harness, opened, outcome
 from tests.load.harmless_commands import TEMPLATES, harmless_commands
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -39,9 +40,10 @@ def new_project(folder: Path) -> DiskHarness:
     return harness
 
 
-@pytest.mark.parametrize(
-    ("where", "guessed", "named"),
-    [("sandbox", {"runs"}, {"refused"}), ("landlock", {"runs", "refused"}, {"refused"})],
+@cases(
+    "where guessed named",
+    ("sandbox", {"runs"}, {"refused"}),
+    ("landlock", {"runs", "refused"}, {"refused"}),
 )
 async def test_the_mask_decides_where_a_command_only_might_read_a_denied_file(
     tmp_path: Path, where: str, guessed: set[str], named: set[str]

@@ -15,6 +15,7 @@ from longrein.events import FileChanged, PrefixSet, Reminded, Text
 from longrein.models import Failure, Reply
 from longrein.tools import change_of
 from tests.agent.disk_harness import DiskHarness, Script, call, results, said, says, turn
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -332,16 +333,14 @@ def test_what_is_shown_and_what_was_known_give_new_content(old: list[str], new: 
         assert kept == [text for number, text in enumerate(old, 1) if number not in removed]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "note"),
-    [
-        (b"a\r\nb\r\n", b"a\nb", "only its line ends changed"),
-        (b"a", b"\xff\xfe", "its content is not plain text, now 2 bytes"),
-        (b"a", b"a\x1b[31m", "its content is not plain text, now 6 bytes"),
-        (None, b"a", "its old content was not kept"),
-        (b"", b"x" * 6_000, "changed in lines 1-1 of 1"),
-        (b"a\n" * 5_000, b"b\n" * 4_000, "changed in lines 1-4000 of 4000"),
-    ],
+@cases(
+    "old new note",
+    (b"a\r\nb\r\n", b"a\nb", "only its line ends changed"),
+    (b"a", b"\xff\xfe", "its content is not plain text, now 2 bytes"),
+    (b"a", b"a\x1b[31m", "its content is not plain text, now 6 bytes"),
+    (None, b"a", "its old content was not kept"),
+    (b"", b"x" * 6_000, "changed in lines 1-1 of 1"),
+    (b"a\n" * 5_000, b"b\n" * 4_000, "changed in lines 1-4000 of 4000"),
 )
 def test_what_cannot_be_shown_is_said(old: bytes | None, new: bytes, note: str) -> None:
     assert change_of(old, new) == ("", note)

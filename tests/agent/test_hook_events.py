@@ -20,6 +20,7 @@ from longrein.testing.scripted_model import call, says
 from longrein.tools import agent_tool
 from tests.agent.disk_harness import DiskHarness
 from tests.agent.hook_tables import command, joined
+from tests.tables import cases
 from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
@@ -111,14 +112,12 @@ async def test_A4_3_the_end_of_a_session_says_why(harness: DiskHarness, reason: 
 # --- Digests: compactions without a model ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("reason", "trigger", "refused", "made"),
-    [
-        ("watermark", "auto", False, True),
-        ("watermark", "auto", True, True),
-        ("request", "manual", False, True),
-        ("request", "manual", True, False),
-    ],
+@cases(
+    "reason trigger refused made",
+    ("watermark", "auto", False, True),
+    ("watermark", "auto", True, True),
+    ("request", "manual", False, True),
+    ("request", "manual", True, False),
 )
 async def test_A4_3_compactions_without_a_model_are_told_too(
     harness: DiskHarness, reason: str, trigger: str, refused: bool, made: bool

@@ -14,6 +14,7 @@ from longrein.permissions import Rules
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 from tests.agent.disk_harness import TOUCH, DiskHarness
+from tests.tables import cases
 
 from .disk_harness import said
 
@@ -30,18 +31,16 @@ def asking(event: str, prompt: str, kind: str = "prompt", **more: Any) -> dict[s
     return {event: [{"hooks": [{"type": kind, "prompt": prompt, **more}]}]}
 
 
-@pytest.mark.parametrize(
-    ("answer", "runs", "line"),
-    [
-        (says('{"ok": true}'), True, ""),
-        (says('{"ok": false, "reason": "it touches"}'), False, ""),
-        (says('Sure.\n```json\n{"ok": false, "reason": "it touches"}\n```'), False, ""),
-        (says('{"ok": false}'), False, ""),
-        (says('{"ok": "no"}'), True, "the model did not answer"),
-        (says("No!"), True, "the model did not answer"),
-        (says("[" * 5_000), True, "the model did not answer"),
-        (Failure("overload", "busy"), True, "the model gave no answer: busy"),
-    ],
+@cases(
+    "answer runs line",
+    (says('{"ok": true}'), True, ""),
+    (says('{"ok": false, "reason": "it touches"}'), False, ""),
+    (says('Sure.\n```json\n{"ok": false, "reason": "it touches"}\n```'), False, ""),
+    (says('{"ok": false}'), False, ""),
+    (says('{"ok": "no"}'), True, "the model did not answer"),
+    (says("No!"), True, "the model did not answer"),
+    (says("[" * 5_000), True, "the model did not answer"),
+    (Failure("overload", "busy"), True, "the model gave no answer: busy"),
 )
 async def test_what_the_model_says_decides(
     harness: DiskHarness, answer: Any, runs: bool, line: str

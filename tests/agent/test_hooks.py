@@ -17,6 +17,7 @@ from longrein.testing.scripted_model import call, says
 from longrein.tools import agent_tool
 from tests.agent.disk_harness import ALLOW, DiskHarness
 from tests.agent.hook_tables import command, joined
+from tests.tables import cases
 from tests.timeouts import HANG_S
 
 from .disk_harness import said
@@ -175,15 +176,13 @@ async def test_a_hook_that_asks_asks_although_a_rule_allows(harness: DiskHarness
 ALLOWING = command(PRE, answer(permissionDecision="allow"))
 
 
-@pytest.mark.parametrize(
-    ("may_allow", "is_own", "rules", "asked", "ran"),
-    [
-        (False, True, Rules(), 1, False),  # a hook can only narrow
-        (True, True, Rules(), 0, True),  # unless the user has said otherwise
-        (True, False, Rules(), 1, False),  # a project's hook never
-        (True, True, Rules(ask=("Bash(echo *)",)), 1, False),  # never past a rule that asks
-        (True, True, Rules(deny=("Bash(echo *)",)), 0, False),  # nor one that denies
-    ],
+@cases(
+    "may_allow is_own rules asked ran",
+    (False, True, Rules(), 1, False),  # a hook can only narrow
+    (True, True, Rules(), 0, True),  # unless the user has said otherwise
+    (True, False, Rules(), 1, False),  # a project's hook never
+    (True, True, Rules(ask=("Bash(echo *)",)), 1, False),  # never past a rule that asks
+    (True, True, Rules(deny=("Bash(echo *)",)), 0, False),  # nor one that denies
 )
 async def test_what_a_hook_allows(
     harness: DiskHarness, may_allow: bool, is_own: bool, rules: Rules, asked: int, ran: bool
@@ -457,13 +456,11 @@ KEEPS = 'grep -q \'"file_path": *"keep/\' && { echo it is kept >&2; exit 2; }; e
 ALLOWS_A = f'grep -q \'"file_path": *"a.py"\' && {answer(permissionDecision="allow")}; exit 0'
 
 
-@pytest.mark.parametrize(
-    ("line", "made", "said"),
-    [
-        (KEEPS, False, "it is kept"),
-        ("exit 0", True, "Created"),
-        (ALLOWS_A, False, "Denied"),  # what is allowed for one file is not allowed for the other
-    ],
+@cases(
+    "line made said",
+    (KEEPS, False, "it is kept"),
+    ("exit 0", True, "Created"),
+    (ALLOWS_A, False, "Denied"),  # what is allowed for one file is not allowed for the other
 )
 async def test_a_hook_for_edits_sees_each_file_of_a_patch(
     harness: DiskHarness, line: str, made: bool, said: str

@@ -11,6 +11,7 @@ from longrein.events import PermissionAnswered, PermissionAsked, SettingsError, 
 from longrein.permissions import Rules
 from longrein.testing.harness import Approver
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -93,12 +94,10 @@ async def test_questions_of_model_reach_the_user_in_every_mode(tmp_path: Path, m
     assert last_result(harness) == "The user answered:\n\nWhich?\nb"
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("AskUserQuestion", {"questions": [QUESTION], "answers": {"Which?": "a"}}),
-        ("ExitPlanMode", {"plan": "1.", "mode": "acceptEdits"}),
-    ],
+@cases(
+    "name arguments",
+    ("AskUserQuestion", {"questions": [QUESTION], "answers": {"Which?": "a"}}),
+    ("ExitPlanMode", {"plan": "1.", "mode": "acceptEdits"}),
 )
 async def test_the_model_cannot_answer_for_the_user(
     tmp_path: Path, name: str, arguments: dict[str, object]
@@ -150,9 +149,7 @@ async def questions(
     return answers.asked, stored
 
 
-@pytest.mark.parametrize(
-    ("word", "asked", "stored"), [("always", 1, [RULES]), ("session", 1, []), ("allow", 2, [])]
-)
+@cases("word asked stored", ("always", 1, [RULES]), ("session", 1, []), ("allow", 2, []))
 async def test_an_answer_grants_all_rules_that_were_shown(
     tmp_path: Path, word: str, asked: int, stored: list[str]
 ) -> None:
@@ -161,9 +158,7 @@ async def test_an_answer_grants_all_rules_that_were_shown(
     assert {one.suggestion for one in found} == {RULES}
 
 
-@pytest.mark.parametrize(
-    "rule", ["Bash", "Bash(frob:*)", f"{RULES}\nWrite", "Bash(frob one:*)\nBash"]
-)
+@cases("rule", "Bash", "Bash(frob:*)", f"{RULES}\nWrite", "Bash(frob one:*)\nBash")
 async def test_a_rule_that_was_not_proposed_is_not_granted(tmp_path: Path, rule: str) -> None:
     harness = new_harness(tmp_path)
     found, kept = await questions(

@@ -10,6 +10,7 @@ from longrein.agent import Compact
 from longrein.context import Budget, analyse, analysis_lines
 from longrein.models import Reply
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -27,27 +28,19 @@ def read(**more: object) -> Reply:
     return says(call("Read", file_path="a.txt", **more))
 
 
-@pytest.mark.parametrize(
-    ("steps", "begins"),
-    [
-        ([read(), read()], "[unchanged since r9: lines 1-100 of "),
-        ([read(), read(offset=20, limit=10)], "[unchanged since r9: lines 20-29 of "),
-        ([read(offset=20, limit=10), read()], "1\tline 1 of the file"),
-        (
-            [read(offset=20, limit=10), read(offset=25, limit=3)],
-            "[unchanged since r9: lines 25-27 of ",
-        ),
-        ([read(offset=20, limit=10), read(offset=25, limit=10)], "25\tline 25 of the file"),
-        (
-            [read(), says(call("Bash", command="echo more >> a.txt")), read()],
-            "1\tline 1 of the file",
-        ),
-        (
-            [read(), says(call("Bash", command="touch a.txt")), read()],
-            "[unchanged since r9: lines 1-100 of ",
-        ),
-        ([read(), read(), read()], "1\tline 1 of the file"),
-    ],
+@cases(
+    "steps begins",
+    ([read(), read()], "[unchanged since r9: lines 1-100 of "),
+    ([read(), read(offset=20, limit=10)], "[unchanged since r9: lines 20-29 of "),
+    ([read(offset=20, limit=10), read()], "1\tline 1 of the file"),
+    ([read(offset=20, limit=10), read(offset=25, limit=3)], "[unchanged since r9: lines 25-27 of "),
+    ([read(offset=20, limit=10), read(offset=25, limit=10)], "25\tline 25 of the file"),
+    ([read(), says(call("Bash", command="echo more >> a.txt")), read()], "1\tline 1 of the file"),
+    (
+        [read(), says(call("Bash", command="touch a.txt")), read()],
+        "[unchanged since r9: lines 1-100 of ",
+    ),
+    ([read(), read(), read()], "1\tline 1 of the file"),
 )
 async def test_A4_a_reading_that_stands_is_pointed_at(
     harness: DiskHarness, steps: list[Reply], begins: str

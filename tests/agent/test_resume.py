@@ -22,6 +22,7 @@ from longrein.models import Reply
 from longrein.permissions import Rules
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 from tests.store.fixtures import store
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -138,16 +139,14 @@ async def test_law_10_resuming_twice_changes_nothing(tmp_path: Path) -> None:
     assert harness.entries() == before
 
 
-@pytest.mark.parametrize(
-    ("modes", "then"),
-    [
-        (("bypassPermissions",), "default"),
-        (("plan", "bypassPermissions"), "plan"),
-        (("bypassPermissions", "plan"), "plan"),
-        (("acceptEdits", "bypassPermissions"), "acceptEdits"),
-        (("auto",), "default"),
-        (("dontAsk",), "dontAsk"),
-    ],
+@cases(
+    "modes then",
+    (("bypassPermissions",), "default"),
+    (("plan", "bypassPermissions"), "plan"),
+    (("bypassPermissions", "plan"), "plan"),
+    (("acceptEdits", "bypassPermissions"), "acceptEdits"),
+    (("auto",), "default"),
+    (("dontAsk",), "dontAsk"),
 )
 async def test_a_mode_that_was_asked_for_just_before_a_kill_allows_nothing_afterwards(
     tmp_path: Path, modes: tuple[str, ...], then: str

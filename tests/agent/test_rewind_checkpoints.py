@@ -33,6 +33,7 @@ from longrein.workspace.tree_records import CheckpointError
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
 from tests.agent.test_rewind_commands import back, turns
 from tests.support.tree_operations import picture, user_git
+from tests.tables import cases
 from tests.timeouts import until
 
 pytestmark = pytest.mark.anyio
@@ -155,20 +156,13 @@ async def test_only_calls_that_may_change_files_have_checkpoints(tmp_path: Path)
     assert not any(one.problem for one in events)
 
 
-@pytest.mark.parametrize(
-    ("command", "users_rules", "left", "kept"),
-    [
-        ("rm .gitignore", "", ".gitignore secret", "secret"),
-        ("echo > .gitignore", "mine\n", ".gitignore secret", ".gitignore secret"),
-        ("git add -f secret", "", ".gitignore secret", "secret"),
-        ("git add -f secret; echo 2 > secret", "", ".gitignore secret", "secret"),
-        (
-            "echo new > .gitignore; echo 1 > new.c; echo 1 > new",
-            "",
-            ".gitignore new secret",
-            "secret",
-        ),
-    ],
+@cases(
+    "command users_rules left kept",
+    ("rm .gitignore", "", ".gitignore secret", "secret"),
+    ("echo > .gitignore", "mine\n", ".gitignore secret", ".gitignore secret"),
+    ("git add -f secret", "", ".gitignore secret", "secret"),
+    ("git add -f secret; echo 2 > secret", "", ".gitignore secret", "secret"),
+    ("echo new > .gitignore; echo 1 > new.c; echo 1 > new", "", ".gitignore new secret", "secret"),
 )
 async def test_files_that_were_ignored_then_are_not_removed(
     tmp_path: Path, command: str, users_rules: str, left: str, kept: str
@@ -229,13 +223,11 @@ async def test_large_files_and_repositories_inside_are_skipped_and_named(tmp_pat
     assert records[str(harness.tree)].skipped == {"inner": "a git repository of its own"}
 
 
-@pytest.mark.parametrize(
-    ("commands", "named"),
-    [
-        (2, "`echo 1 > a`, `echo 2 > a`"),
-        (3, "`echo 1 > a`, `echo 2 > a`, `echo 3 > a`"),
-        (5, "`echo 1 > a`, `echo 2 > a`, `echo 3 > a` and 2 more"),
-    ],
+@cases(
+    "commands named",
+    (2, "`echo 1 > a`, `echo 2 > a`"),
+    (3, "`echo 1 > a`, `echo 2 > a`, `echo 3 > a`"),
+    (5, "`echo 1 > a`, `echo 2 > a`, `echo 3 > a` and 2 more"),
 )
 async def test_without_git_edits_are_undone_and_the_rest_is_said_once(
     tmp_path: Path, commands: int, named: str
@@ -559,13 +551,11 @@ class BrokenStore(CheckpointStore):
 UNKNOWN = "it changed while a command without a checkpoint was running"
 
 
-@pytest.mark.parametrize(
-    ("failing", "command", "kept"),
-    [
-        ("before", "rm {broken}", {"mine": UNKNOWN, "rest": UNKNOWN}),
-        ("after", "touch {broken}", {}),
-        ("before and after", "true", {"mine": UNKNOWN}),
-    ],
+@cases(
+    "failing command kept",
+    ("before", "rm {broken}", {"mine": UNKNOWN, "rest": UNKNOWN}),
+    ("after", "touch {broken}", {}),
+    ("before and after", "true", {"mine": UNKNOWN}),
 )
 async def test_what_a_call_without_a_checkpoint_changed_is_not_called_somebody_elses(
     tmp_path: Path, failing: str, command: str, kept: dict[str, str]

@@ -16,6 +16,7 @@ from tests.agent.disk_harness import DiskHarness, Script, turn
 from tests.agent.test_rewind_checkpoints import BrokenStore
 from tests.agent.test_rewind_commands import back, turns
 from tests.seeds import seeds
+from tests.tables import cases
 from tests.timeouts import until
 
 pytestmark = [
@@ -33,20 +34,18 @@ def held(*commands: str) -> str:
     return "; ".join(step.format(n, command) for n, command in enumerate(commands))
 
 
-@pytest.mark.parametrize(
-    ("command", "user", "kept", "left"),
-    [
-        ("echo 1 > mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
-        ("echo 1 > mine", "new", ["new"], {"mine": "0", "new": "of the user"}),
-        ("rm mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
-        ("mkdir -p d; mv mine d/x", "d2", ["d2"], {"mine": "0", "d2": "of the user"}),
-        ("mv folder moved", "notes", ["notes"], {"folder/a": "0", "notes": "of the user"}),
-        ("sed -i s/0/1/ mine notes", "mine2", ["mine2"], {"mine": "0", "notes": "0"}),
-        ("true", "mine", ["mine"], {"mine": "of the user"}),
-        ("rm mine; mkdir mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
-        ("rm mine; mkdir mine; echo 1 > mine/x", "notes", ["notes"], {"mine": "0"}),
-        ("cp -r folder new; rm -r folder; ln -s new folder", "d2", ["d2"], {"folder/a": "0"}),
-    ],
+@cases(
+    "command user kept left",
+    ("echo 1 > mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
+    ("echo 1 > mine", "new", ["new"], {"mine": "0", "new": "of the user"}),
+    ("rm mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
+    ("mkdir -p d; mv mine d/x", "d2", ["d2"], {"mine": "0", "d2": "of the user"}),
+    ("mv folder moved", "notes", ["notes"], {"folder/a": "0", "notes": "of the user"}),
+    ("sed -i s/0/1/ mine notes", "mine2", ["mine2"], {"mine": "0", "notes": "0"}),
+    ("true", "mine", ["mine"], {"mine": "of the user"}),
+    ("rm mine; mkdir mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
+    ("rm mine; mkdir mine; echo 1 > mine/x", "notes", ["notes"], {"mine": "0"}),
+    ("cp -r folder new; rm -r folder; ln -s new folder", "d2", ["d2"], {"folder/a": "0"}),
 )
 async def test_only_what_the_command_wrote_is_undone(
     tmp_path: Path, command: str, user: str, kept: list[str], left: dict[str, str]

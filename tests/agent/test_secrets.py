@@ -33,6 +33,7 @@ from longrein.events.redact_stream import StreamRedactor
 from longrein.models import CallDelta, Failure, Reply, TextDelta
 from longrein.testing.store import MemoryBlob
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
+from tests.tables import cases
 from tests.workspace.test_spooling import KNOWN, REDACT, cut, streams
 
 pytestmark = pytest.mark.anyio
@@ -47,13 +48,11 @@ def guard() -> dict[str, object]:
     return {"redact": redactor((SECRET,), "n0nce"), "secrets": (SECRET,)}
 
 
-@pytest.mark.parametrize(
+@cases(
     "command",
-    [
-        f"echo {SECRET}",
-        f"printf '{SECRET[:9]}'; sleep 0.05; echo '{SECRET[9:]}'",
-        f"seq 1 40000; echo {SECRET}; seq 1 40000",
-    ],
+    f"echo {SECRET}",
+    f"printf '{SECRET[:9]}'; sleep 0.05; echo '{SECRET[9:]}'",
+    f"seq 1 40000; echo {SECRET}; seq 1 40000",
 )
 async def test_a_command_that_prints_it(tmp_path: Path, command: str) -> None:
     harness = DiskHarness(tmp_path)
@@ -288,9 +287,7 @@ def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
     )
 
 
-@pytest.mark.parametrize(
-    "line", [b"x " * 40_000, b"x" * 80_000, b"-----BEGIN it never ends\n" + b"y\n" * 40_000]
-)
+@cases("line", b"x " * 40_000, b"x" * 80_000, b"-----BEGIN it never ends\n" + b"y\n" * 40_000)
 def test_no_more_of_a_long_line_is_held_back_than_a_secret_may_be_long(line: bytes) -> None:
     kept = MemoryBlob(lambda _: "")
     log = SimpleNamespace(new_blob=lambda: kept)

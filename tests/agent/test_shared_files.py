@@ -32,7 +32,7 @@ from tests.agent.memory_harness import MemoryHarness, tasks
 from tests.agent.test_file_watcher import notes, then
 from tests.load.writers import campaign
 from tests.store.fixtures import store
-from tests.tables import row
+from tests.tables import cases, row
 from tests.timeouts import until
 from tests.work_counters import files_opened
 
@@ -579,17 +579,15 @@ async def test_compound_commands_of_one_reply_run_side_by_side(harness: DiskHarn
     assert await ends_with(harness, *calls) == [f"met {n}" for n in range(4)]
 
 
-@pytest.mark.parametrize(
-    ("commands", "expected"),
-    [
-        (["sleep 0.1; echo a > f", "cat f"], ["(no output)", "a"]),
-        (["cat f; sleep 0.1; cat f", "echo b > f"], ["0\n0", "(no output)"]),
-        (["sleep 0.1; cd sub", "pwd"], ["[current folder is now {}/sub]", "{}/sub"]),
-        (
-            ["mkdir -p new && cd new", "cd {} && cat f"],
-            ["[current folder is now {}/new]", "0\n[current folder is now {}]"],
-        ),
-    ],
+@cases(
+    "commands expected",
+    (["sleep 0.1; echo a > f", "cat f"], ["(no output)", "a"]),
+    (["cat f; sleep 0.1; cat f", "echo b > f"], ["0\n0", "(no output)"]),
+    (["sleep 0.1; cd sub", "pwd"], ["[current folder is now {}/sub]", "{}/sub"]),
+    (
+        ["mkdir -p new && cd new", "cd {} && cat f"],
+        ["[current folder is now {}/new]", "0\n[current folder is now {}]"],
+    ),
 )
 async def test_a_command_that_depends_on_one_before_it_waits(
     harness: DiskHarness, commands: list[str], expected: list[str]

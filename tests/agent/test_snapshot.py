@@ -13,6 +13,7 @@ from longrein.context import Budget, Price, State, decode_state, encode_state, f
 from longrein.store import open_log
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says
 from tests.context.random_session import RandomSession, content
+from tests.tables import cases
 
 BUDGET = Budget(20_000, 4_000, Price(3, 15, 0.3, 3.75))
 
@@ -37,17 +38,15 @@ def test_a_state_from_a_snapshot_is_the_fold_of_its_log_and_goes_on_like_it(seed
         walk.state = resumed if luck.random() < 0.5 else live
 
 
-@pytest.mark.parametrize(
-    ("what", "data"),
-    [
-        ("nothing", b""),
-        ("no state", b"\x92\x01\x02"),
-        ("cut", encode_state(RandomSession(1).run(20).state)[:-200]),
-        (
-            "another form",
-            encode_state(RandomSession(1).run(20).state).replace(b"profile", b"porfile")[1:],
-        ),
-    ],
+@cases(
+    "what data",
+    ("nothing", b""),
+    ("no state", b"\x92\x01\x02"),
+    ("cut", encode_state(RandomSession(1).run(20).state)[:-200]),
+    (
+        "another form",
+        encode_state(RandomSession(1).run(20).state).replace(b"profile", b"porfile")[1:],
+    ),
 )
 def test_bytes_that_are_no_state_are_none(what: str, data: bytes) -> None:
     assert decode_state(data) is None, what

@@ -35,6 +35,7 @@ from longrein.testing.scripted_model import call, says
 from longrein.testing.workspace import Ran
 from longrein.tools import SubagentType
 from tests.agent.memory_harness import MemoryHarness, agent, tasks
+from tests.tables import cases
 
 
 def test_E17_an_interrupt_ends_the_whole_tree_and_each_keeps_what_it_had() -> None:
@@ -290,14 +291,12 @@ def kind(name: str, **more: Any) -> SubagentType:
     return SubagentType(name, "for a test", **more)
 
 
-@pytest.mark.parametrize(
-    ("parent", "wanted", "holds"),
-    [
-        ("default", "bypassPermissions", "default"),
-        ("acceptEdits", "", "acceptEdits"),
-        ("bypassPermissions", "plan", "plan"),
-        ("plan", "acceptEdits", "plan"),
-    ],
+@cases(
+    "parent wanted holds",
+    ("default", "bypassPermissions", "default"),
+    ("acceptEdits", "", "acceptEdits"),
+    ("bypassPermissions", "plan", "plan"),
+    ("plan", "acceptEdits", "plan"),
 )
 def test_a_type_narrows_the_mode_and_never_widens_it(parent: str, wanted: str, holds: str) -> None:
     harness = MemoryHarness(
@@ -310,9 +309,7 @@ def test_a_type_narrows_the_mode_and_never_widens_it(parent: str, wanted: str, h
     assert (modes or ["default"])[-1] == holds
 
 
-@pytest.mark.parametrize(
-    ("parent", "wanted"), [("plan", ""), ("default", "plan"), ("bypassPermissions", "plan")]
-)
+@cases("parent wanted", ("plan", ""), ("default", "plan"), ("bypassPermissions", "plan"))
 def test_only_the_agent_that_the_user_speaks_with_ends_plan_mode(parent: str, wanted: str) -> None:
     harness = MemoryHarness(
         main=[says(agent("ALPHA", subagent_type="odd")), says("done")],

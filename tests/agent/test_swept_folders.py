@@ -7,6 +7,7 @@ import pytest
 from longrein.agent import Answer
 from longrein.permissions import Rules
 from tests.agent.disk_harness import DiskHarness, Script, call, question, results, says, turn
+from tests.tables import cases
 
 GREP = call("Bash", command="grep -r KEY .")
 
@@ -17,9 +18,7 @@ def rules(harness: DiskHarness, deny: str) -> Rules:
     return Rules(allow=("Bash(*)",), deny=(deny,) if deny else (), base=str(harness.tree))
 
 
-@pytest.mark.parametrize(
-    ("deny", "status"), [("Read(.env)", "denied"), ("Read(other)", "ok"), ("Edit(.env)", "ok")]
-)
+@cases("deny status", ("Read(.env)", "denied"), ("Read(other)", "ok"), ("Edit(.env)", "ok"))
 async def test_a_command_is_judged_by_what_lies_on_its_way(
     harness: DiskHarness, deny: str, status: str
 ) -> None:

@@ -20,6 +20,7 @@ from longrein.workspace import CommandExit
 from tests.agent.disk_harness import turn
 from tests.agent.memory_harness import MemoryHarness, background, one_turn, take_steps, talk, words
 from tests.support.supervision import MemoryProcess, MemorySupervision
+from tests.tables import cases
 
 
 def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
@@ -152,12 +153,10 @@ class SlowStart(MemorySupervision):
         return await super().start(command, **more)
 
 
-@pytest.mark.parametrize(
-    ("at_s", "lines"),
-    [
-        (4.5, ["b1 queued", "b2 running", "b2 done", "b1 killed"]),
-        (7, ["b1 queued", "b2 running", "b2 done", "b1 running", "b1 killed"]),
-    ],
+@cases(
+    "at_s lines",
+    (4.5, ["b1 queued", "b2 running", "b2 done", "b1 killed"]),
+    (7, ["b1 queued", "b2 running", "b2 done", "b1 running", "b1 killed"]),
 )
 def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(
     at_s: float, lines: list[str]
@@ -190,14 +189,12 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(
     assert [e.task for e in harness.of(TaskEnded)] == ["b2", "b1"]
 
 
-@pytest.mark.parametrize(
-    ("mode", "allow", "near"),
-    [
-        ("bypassPermissions", (), True),
-        ("default", ("Bash(make *)",), True),
-        ("default", ("Read", "Write"), False),  # somebody is asked first: there is time enough then
-        ("plan", ("Bash",), False),
-    ],
+@cases(
+    "mode allow near",
+    ("bypassPermissions", (), True),
+    ("default", ("Bash(make *)",), True),
+    ("default", ("Read", "Write"), False),  # somebody is asked first: there is time enough then
+    ("plan", ("Bash",), False),
 )
 def test_what_starts_commands_is_started_beside_a_request_where_one_may_run_unasked(
     mode: str, allow: tuple[str, ...], near: bool

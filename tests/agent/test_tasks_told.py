@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from longrein.agent import OpenSession, Rewind, StopTask, TaskOptions, TaskOver
 from longrein.events import Reminded, TaskEnded, ToolCall, TurnEnded, UserSpoke
 from longrein.testing.harness import results, said, story
@@ -18,6 +16,7 @@ from tests.agent.memory_harness import (
     talk,
     words,
 )
+from tests.tables import cases
 
 
 def notices(model: ScriptedModel, kind: str = "bg_done") -> list[str]:
@@ -109,25 +108,23 @@ def test_a_rewind_wakes_nobody() -> None:
 # --- by whom --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("command", "arguments", "told"),
-    [
-        (
-            Ran("built\n", delay_s=5, code=2),
-            call("TaskOutput", task_id="b1", wait=60_000),
-            "TaskOutput ok: b1 failed, exit code 2, after 5.0 s; 6 bytes of output: `run`\nbuilt",
-        ),
-        (
-            Ran("up\n", hang=True),
-            call("TaskStop", task_id="b1"),
-            "TaskStop ok: b1 killed, stopped by TaskStop; 3 bytes of output: `run`",
-        ),
-        (
-            Ran("built\n", delay_s=5),
-            call("TaskOutput", task_id="b7"),
-            "TaskOutput failed: [unknown-task] There is no task 'b7'; there are b1.",
-        ),
-    ],
+@cases(
+    "command arguments told",
+    (
+        Ran("built\n", delay_s=5, code=2),
+        call("TaskOutput", task_id="b1", wait=60_000),
+        "TaskOutput ok: b1 failed, exit code 2, after 5.0 s; 6 bytes of output: `run`\nbuilt",
+    ),
+    (
+        Ran("up\n", hang=True),
+        call("TaskStop", task_id="b1"),
+        "TaskStop ok: b1 killed, stopped by TaskStop; 3 bytes of output: `run`",
+    ),
+    (
+        Ran("built\n", delay_s=5),
+        call("TaskOutput", task_id="b7"),
+        "TaskOutput failed: [unknown-task] There is no task 'b7'; there are b1.",
+    ),
 )
 def test_B6_a_call_that_waits_or_stops_tells_the_end_and_nobody_else_does(
     command: Ran, arguments: ToolCall, told: str

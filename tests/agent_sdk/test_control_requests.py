@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from longrein.frontends.headless.control_requests import REFUSED, SENT_ONLY
+from tests.tables import cases
 
 from .harness import CLI, NODE_SDK, answers, call, of, say, sdk_setup
 from .test_mcp import HANDSHAKE
@@ -357,13 +358,11 @@ async def test_A6_4_a_question_of_the_model_is_answered_by_the_program(tmp_path:
 FAULT = Path(__file__).parent.parent / "mcp_servers" / "fault_server.py"
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
-        ({"action": "accept", "content": {"name": "Ada"}}, "accept"),
-        ({"action": "perhaps"}, "decline"),
-        (None, "decline"),
-    ],
+@cases(
+    "answer told",
+    ({"action": "accept", "content": {"name": "Ada"}}, "accept"),
+    ({"action": "perhaps"}, "decline"),
+    (None, "decline"),
 )
 async def test_A6_4_a_question_of_a_server_goes_to_the_program(
     answer: Any, told: str, tmp_path: Path

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from longrein.frontends.subcommands import WITHOUT_EFFECT
+from tests.tables import cases
 
 from .harness import CLI, answers, ask, call, of, say, sdk_setup
 
@@ -20,30 +21,28 @@ pytestmark = [
 OWN_PROMPT = "You are longrein"
 
 
-@pytest.mark.parametrize(
-    ("options", "has", "lacks"),
-    [
-        ({}, "", OWN_PROMPT),  # the SDK passes --system-prompt ""
-        ({"system_prompt": "Be a pirate."}, "Be a pirate.", OWN_PROMPT),
-        ({"system_prompt": {"type": "preset", "preset": "claude_code"}}, OWN_PROMPT, "pirate"),
-        (
-            {"system_prompt": {"type": "preset", "preset": "claude_code", "append": "Rhyme."}},
-            "Rhyme.",
-            "pirate",
-        ),
-        ({"system_prompt": {"type": "file", "path": "prompt.txt"}}, "From a file.", OWN_PROMPT),
-        ({"tools": []}, "", '"name":"Bash"'),
-        ({"tools": ["Read", "Grep"]}, '"name":"Grep"', '"name":"Bash"'),
-        ({"tools": {"type": "preset", "preset": "claude_code"}}, '"name":"Bash"', "pirate"),
-        ({"model": "claude-opus-4-1-20250805"}, '"model":"claude-opus-4-1-20250805"', "sonnet-4-5"),
-        ({"effort": "high"}, '"thinking":{"type":"enabled","budget_tokens":16000}', "pirate"),
-        ({"effort": "xhigh"}, '"thinking":{"type":"enabled"', "pirate"),
-        ({"max_thinking_tokens": 2000}, '"budget_tokens":2048', "pirate"),
-        ({"thinking": {"type": "disabled"}}, "", '"thinking":{'),
-        ({"thinking": {"type": "adaptive"}}, "", '"thinking":{'),
-        ({"setting_sources": []}, "", "Always rhyme"),
-        ({"setting_sources": ["user", "project"]}, "Always rhyme", "pirate"),
-    ],
+@cases(
+    "options has lacks",
+    ({}, "", OWN_PROMPT),  # the SDK passes --system-prompt ""
+    ({"system_prompt": "Be a pirate."}, "Be a pirate.", OWN_PROMPT),
+    ({"system_prompt": {"type": "preset", "preset": "claude_code"}}, OWN_PROMPT, "pirate"),
+    (
+        {"system_prompt": {"type": "preset", "preset": "claude_code", "append": "Rhyme."}},
+        "Rhyme.",
+        "pirate",
+    ),
+    ({"system_prompt": {"type": "file", "path": "prompt.txt"}}, "From a file.", OWN_PROMPT),
+    ({"tools": []}, "", '"name":"Bash"'),
+    ({"tools": ["Read", "Grep"]}, '"name":"Grep"', '"name":"Bash"'),
+    ({"tools": {"type": "preset", "preset": "claude_code"}}, '"name":"Bash"', "pirate"),
+    ({"model": "claude-opus-4-1-20250805"}, '"model":"claude-opus-4-1-20250805"', "sonnet-4-5"),
+    ({"effort": "high"}, '"thinking":{"type":"enabled","budget_tokens":16000}', "pirate"),
+    ({"effort": "xhigh"}, '"thinking":{"type":"enabled"', "pirate"),
+    ({"max_thinking_tokens": 2000}, '"budget_tokens":2048', "pirate"),
+    ({"thinking": {"type": "disabled"}}, "", '"thinking":{'),
+    ({"thinking": {"type": "adaptive"}}, "", '"thinking":{'),
+    ({"setting_sources": []}, "", "Always rhyme"),
+    ({"setting_sources": ["user", "project"]}, "Always rhyme", "pirate"),
 )
 async def test_A6_1_an_option_changes_the_request(
     options: dict[str, Any], has: str, lacks: str, tmp_path: Path
@@ -59,14 +58,12 @@ async def test_A6_1_an_option_changes_the_request(
         assert setup.errors == []
 
 
-@pytest.mark.parametrize(
-    ("options", "flag"),
-    [
-        ({"betas": ["context-1m-2025-08-07"]}, "--betas"),
-        ({"task_budget": {"total": 1000}}, "--task-budget"),
-        ({"extra_args": {"no-session-persistence": None}}, "--no-session-persistence"),
-        ({"thinking": {"type": "adaptive", "display": "omitted"}}, "--thinking-display"),
-    ],
+@cases(
+    "options flag",
+    ({"betas": ["context-1m-2025-08-07"]}, "--betas"),
+    ({"task_budget": {"total": 1000}}, "--task-budget"),
+    ({"extra_args": {"no-session-persistence": None}}, "--no-session-persistence"),
+    ({"thinking": {"type": "adaptive", "display": "omitted"}}, "--thinking-display"),
 )
 async def test_an_option_without_effect_is_said_in_one_line(
     options: Any, flag: str, tmp_path: Path
@@ -118,9 +115,12 @@ def plant_skills(home: Path, *names: str) -> None:
         (folder / "SKILL.md").write_text(SKILL.format(name))
 
 
-@pytest.mark.parametrize(
-    ("skills", "listed"),
-    [(None, "deploy review"), ("all", "deploy review"), (["review"], "review"), ([], "")],
+@cases(
+    "skills listed",
+    (None, "deploy review"),
+    ("all", "deploy review"),
+    (["review"], "review"),
+    ([], ""),
 )
 async def test_skills_are_chosen(skills: Any, listed: str, tmp_path: Path) -> None:
     turns = [call("Skill", skill="deploy"), say("ok")]

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.tables import cases
+
 from .harness import CLI, SdkSetup, call, say, sdk_setup
 
 pytestmark = [
@@ -128,18 +130,16 @@ async def test_A6_4_a_start_that_fails_is_an_error_response(tmp_path: Path) -> N
         assert "Unknown provider 'nobody'" in err[0]
 
 
-@pytest.mark.parametrize(
-    ("request_", "says"),
-    [
-        ({"systemPrompt": 1}, "initialize: systemPrompt must be a text"),
-        ({"agents": []}, ""),
-        ({"agents": [1]}, "initialize: agents must be an object of name -> fields"),
-        ({"jsonSchema": {"type": "array"}}, "--json-schema must describe an object"),
-        (
-            {"jsonSchema": {"type": "object", "properties": {"a": {"type": "colour"}}}},
-            "--json-schema is no JSON schema",
-        ),
-    ],
+@cases(
+    "request_ says",
+    ({"systemPrompt": 1}, "initialize: systemPrompt must be a text"),
+    ({"agents": []}, ""),
+    ({"agents": [1]}, "initialize: agents must be an object of name -> fields"),
+    ({"jsonSchema": {"type": "array"}}, "--json-schema must describe an object"),
+    (
+        {"jsonSchema": {"type": "object", "properties": {"a": {"type": "colour"}}}},
+        "--json-schema is no JSON schema",
+    ),
 )
 async def test_A6_4_a_wrong_initialize_is_refused(
     request_: dict[str, Any], says: str, tmp_path: Path
@@ -169,15 +169,13 @@ async def test_A6_7_stdin_closed_while_a_question_is_open_denies_and_the_run_is_
         assert not list(setup.tree.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("response", "told"),
-    [
-        ({}, "the answer to can_use_tool has no behavior"),
-        ({"behavior": "perhaps"}, "the answer to can_use_tool has no behavior"),
-        ({"behavior": "allow", "updatedInput": "all"}, "has an updatedInput that is no object"),
-        ({"behavior": "deny"}, "the user denied this call"),
-        ([1], "the answer to can_use_tool has no behavior"),
-    ],
+@cases(
+    "response told",
+    ({}, "the answer to can_use_tool has no behavior"),
+    ({"behavior": "perhaps"}, "the answer to can_use_tool has no behavior"),
+    ({"behavior": "allow", "updatedInput": "all"}, "has an updatedInput that is no object"),
+    ({"behavior": "deny"}, "the user denied this call"),
+    ([1], "the answer to can_use_tool has no behavior"),
 )
 async def test_answer_that_cannot_be_read_denies(response: Any, told: str, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [WRITE, say("ok")]) as setup:

@@ -38,6 +38,7 @@ from longrein.workspace import (
     SupervisionOptions,
 )
 from tests.store.fixtures import ID, child_opened, done, opened, said, wall_us
+from tests.tables import cases
 
 OTHER = "70000000-0000-4000-8000-000000000003"
 CHILD = "c0000000-0000-4000-8000-000000000001"
@@ -158,9 +159,7 @@ def good(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[" * 100_000, "[]", "5", "{}", '{"command": "\\udcff"}', "\0" * 100]
-)
+@cases("text", "", "{", "[" * 100_000, "[]", "5", "{}", '{"command": "\\udcff"}', "\0" * 100)
 @pytest.mark.parametrize("name", ["b1.json", "b2.end", "v3.json"])
 def test_a_file_that_is_no_record_hides_no_task(run: Run, good: Path, name: str, text: str) -> None:
     (good / name).write_text(text)
@@ -190,14 +189,12 @@ def test_a_record_with_any_odd_field_hides_no_task(run: Run, good: Path, file: s
 # --- nothing --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("argv", "out"),
-    [
-        (["tasks"], "no background tasks\n"),
-        (["tasks", "--json"], "[]\n"),
-        (["agents"], "no subagents work now\n"),
-        (["agents", "--json"], "[]\n"),
-    ],
+@cases(
+    "argv out",
+    (["tasks"], "no background tasks\n"),
+    (["tasks", "--json"], "[]\n"),
+    (["agents"], "no subagents work now\n"),
+    (["agents", "--json"], "[]\n"),
 )
 def test_nothing_is_answered_cleanly(run: Run, argv: list[str], out: str) -> None:
     assert run(*argv) == (0, out, "")

@@ -12,6 +12,7 @@ import pytest
 from longrein import entry_points
 from longrein.cli import main
 from longrein.workspace import PlainSpawner, Worktree, make_worktree, open_workspace
+from tests.tables import cases
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -110,20 +111,18 @@ def test_a_conflict_touches_nothing(run: Run, repo: Path) -> None:
     assert (repo / "a.txt").read_text() == "ours\n"
 
 
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
+@cases(
+    "argv said",
+    (
+        ["merge"],
         (
-            ["merge"],
-            (
-                "what is to be done with merge? longrein worktrees [merge NAME | remove NAME "
-                "[--unmerged]]"
-            ),
+            "what is to be done with merge? longrein worktrees [merge NAME | remove NAME "
+            "[--unmerged]]"
         ),
-        (["burn", "s-1"], "what is to be done with burn s-1?"),
-        (["merge", "x"], "x: there is no worktree of that name; there are s-1, s-2"),
-        (["merge", "s-"], "s-: several worktrees begin so; there are s-1, s-2"),
-    ],
+    ),
+    (["burn", "s-1"], "what is to be done with burn s-1?"),
+    (["merge", "x"], "x: there is no worktree of that name; there are s-1, s-2"),
+    (["merge", "s-"], "s-: several worktrees begin so; there are s-1, s-2"),
 )
 def test_bad_input(run: Run, repo: Path, argv: list[str], said: str) -> None:
     left(repo, "s-1")

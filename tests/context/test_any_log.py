@@ -42,6 +42,7 @@ from longrein.testing.store import MemoryDisk, Write
 from longrein.tools import malformed_arguments_message
 from tests.agent.disk_harness import UncheckedModel, says
 from tests.context.random_session import SESSION, RandomSession
+from tests.tables import cases
 
 DEEP: Any = "bottom"
 for _ in range(300):
@@ -199,62 +200,48 @@ HELLO = UserSpoke((Text("hello"),))
 ASKED = Asked("turn", 3, 2)
 
 
-@pytest.mark.parametrize(
-    ("what", "events"),
-    [
-        ("only the first entry was kept", (OPENED,)),
-        ("nothing was kept", ()),
+@cases(
+    "what events",
+    ("only the first entry was kept", (OPENED,)),
+    ("nothing was kept", ()),
+    (
+        "the first entry is gone",
+        (PREFIX, HELLO, Asked("turn", 2, 1), Replied(3, (Text("hi"),), "end")),
+    ),
+    (
+        "the prefix is gone",
+        (OPENED, HELLO, Asked("turn", 2, 2), Replied(3, (Text("hi"),), "end"), TurnEnded("done")),
+    ),
+    (
+        "a result without its call",
+        (OPENED, PREFIX, HELLO, ToolStarted("c4.0", "Read"), ToolEnded("c4.0", "Read", "ok", ())),
+    ),
+    (
+        "an approval without its call",
+        (OPENED, PREFIX, HELLO, PermissionAsked("c4.0", "Bash", "ls", "why")),
+    ),
+    (
+        "a call that waits, nested deep",
         (
-            "the first entry is gone",
-            (PREFIX, HELLO, Asked("turn", 2, 1), Replied(3, (Text("hi"),), "end")),
+            OPENED,
+            PREFIX,
+            HELLO,
+            ASKED,
+            Replied(4, (ToolCall("c4.0", "Read", {"a": DEEP}),), "calls"),
         ),
+    ),
+    ("a rewind to nowhere", (OPENED, PREFIX, HELLO, Rewound(99), Rewound(0), Restored(77))),
+    (
+        "arguments cleared to no JSON",
         (
-            "the prefix is gone",
-            (
-                OPENED,
-                HELLO,
-                Asked("turn", 2, 2),
-                Replied(3, (Text("hi"),), "end"),
-                TurnEnded("done"),
-            ),
+            OPENED,
+            PREFIX,
+            HELLO,
+            ASKED,
+            Replied(4, (ToolCall("c4.0", "Read", {}),), "calls"),
+            Cleared((Form("r5.1", "trimmed", "{oops"),), "rent"),
         ),
-        (
-            "a result without its call",
-            (
-                OPENED,
-                PREFIX,
-                HELLO,
-                ToolStarted("c4.0", "Read"),
-                ToolEnded("c4.0", "Read", "ok", ()),
-            ),
-        ),
-        (
-            "an approval without its call",
-            (OPENED, PREFIX, HELLO, PermissionAsked("c4.0", "Bash", "ls", "why")),
-        ),
-        (
-            "a call that waits, nested deep",
-            (
-                OPENED,
-                PREFIX,
-                HELLO,
-                ASKED,
-                Replied(4, (ToolCall("c4.0", "Read", {"a": DEEP}),), "calls"),
-            ),
-        ),
-        ("a rewind to nowhere", (OPENED, PREFIX, HELLO, Rewound(99), Rewound(0), Restored(77))),
-        (
-            "arguments cleared to no JSON",
-            (
-                OPENED,
-                PREFIX,
-                HELLO,
-                ASKED,
-                Replied(4, (ToolCall("c4.0", "Read", {}),), "calls"),
-                Cleared((Form("r5.1", "trimmed", "{oops"),), "rent"),
-            ),
-        ),
-    ],
+    ),
 )
 def test_what_is_left_of_a_damaged_log(what: str, events: tuple[AnyEvent, ...]) -> None:
     assert answered_with(*events) == "answered", what

@@ -24,6 +24,7 @@ from longrein.events import (
     call_id,
 )
 from tests.context.log_builder import LogBuilder
+from tests.tables import cases
 
 
 def check(lines: list[str], *expected: str) -> None:
@@ -154,82 +155,76 @@ def test_P_a_pipe_that_hides_the_exit_code_does_not_hide_the_failure() -> None:
     assert "it has not succeeded since" in ledger_lines.error_lines(state)[0]
 
 
-@pytest.mark.parametrize(
-    ("command", "output", "counts", "verdicts"),
-    [
+@cases(
+    "command output counts verdicts",
+    (
+        "pytest -q",
+        "..F\nFAILED t.py::test_x - assert 1\nERROR b.py\n1 failed, 2 passed, 1 error in 0.12s",
+        (2, 2),
+        {"t.py::test_x": False, "b.py": False},
+    ),
+    (
+        "python -m pytest -v",
+        ("t.py::a PASSED  [ 50%]\nt.py::b[x y] FAILED [100%]\n=== 1 failed, 1 passed in 1.2s ==="),
+        (1, 1),
+        {"t.py::a": True, "t.py::b[x y]": False},
+    ),
+    ("cd x && uv run pytest", "===== 3 passed, 1 skipped in 0.01s =====", (3, 0), {}),
+    (
+        "python -m unittest",
         (
-            "pytest -q",
-            "..F\nFAILED t.py::test_x - assert 1\nERROR b.py\n1 failed, 2 passed, 1 error in 0.12s",
-            (2, 2),
-            {"t.py::test_x": False, "b.py": False},
+            "FAIL: test_a (m.C.test_a)\n---\n\nRan 5 tests in 0.001s\n\nFAILED (failures=1, "
+            "errors=2)"
         ),
+        (2, 3),
+        {"test_a (m.C.test_a)": False},
+    ),
+    ("python manage.py test", "Ran 2 tests in 0.1s\n\nOK", (2, 0), {}),
+    (
+        "go test ./...",
         (
-            "python -m pytest -v",
-            (
-                "t.py::a PASSED  [ 50%]\nt.py::b[x y] FAILED [100%]\n=== 1 failed, 1 passed in "
-                "1.2s "
-                "==="
-            ),
-            (1, 1),
-            {"t.py::a": True, "t.py::b[x y]": False},
+            "--- FAIL: TestX (0.00s)\n--- PASS: TestY (0.0s)\nFAIL\nFAIL\ta/b\t0.01s\nok  "
+            "\ta/c\t0.02s\nFAIL"
         ),
-        ("cd x && uv run pytest", "===== 3 passed, 1 skipped in 0.01s =====", (3, 0), {}),
+        (1, 1),
+        {"TestX": False, "TestY": True},
+    ),
+    (
+        "cargo test",
         (
-            "python -m unittest",
-            (
-                "FAIL: test_a (m.C.test_a)\n---\n\nRan 5 tests in 0.001s\n\nFAILED (failures=1, "
-                "errors=2)"
-            ),
-            (2, 3),
-            {"test_a (m.C.test_a)": False},
+            "test a::b ... ok\ntest a::c ... FAILED\n\ntest result: FAILED. 1 passed; 1 "
+            "failed; 0 "
+            "ignored"
         ),
-        ("python manage.py test", "Ran 2 tests in 0.1s\n\nOK", (2, 0), {}),
+        (1, 1),
+        {"a::b": True, "a::c": False},
+    ),
+    (
+        "npx jest",
         (
-            "go test ./...",
-            (
-                "--- FAIL: TestX (0.00s)\n--- PASS: TestY (0.0s)\nFAIL\nFAIL\ta/b\t0.01s\nok  "
-                "\ta/c\t0.02s\nFAIL"
-            ),
-            (1, 1),
-            {"TestX": False, "TestY": True},
+            "FAIL src/a.test.js\n    ✓ adds (3 ms)\n    ✕ breaks (1 ms)\n\nTests:       1 "
+            "failed, "
+            "1 passed, 2 total"
         ),
-        (
-            "cargo test",
-            (
-                "test a::b ... ok\ntest a::c ... FAILED\n\ntest result: FAILED. 1 passed; 1 "
-                "failed; 0 "
-                "ignored"
-            ),
-            (1, 1),
-            {"a::b": True, "a::c": False},
-        ),
-        (
-            "npx jest",
-            (
-                "FAIL src/a.test.js\n    ✓ adds (3 ms)\n    ✕ breaks (1 ms)\n\nTests:       1 "
-                "failed, "
-                "1 passed, 2 total"
-            ),
-            (1, 1),
-            {"src/a.test.js": False, "adds": True, "breaks": False},
-        ),
-        (
-            "npx vitest run",
-            " FAIL  src/a.test.ts > sum\n Tests  1 failed | 4 passed (5)\n",
-            (4, 1),
-            {"src/a.test.ts > sum": False},
-        ),
-        ("npm test", "  3 passing (12ms)\n  1 failing\n", (3, 1), {}),
-        (
-            "node --test",
-            "ok 1 - adds\nnot ok 2 - breaks\n# pass 1\n# fail 1",
-            (1, 1),
-            {"adds": True, "breaks": False},
-        ),
-        ("cat test.log", "3 passed in 0.1s", None, {}),
-        ("echo '3 passed in 0.1s' # test", "3 passed in 0.1s", None, {}),
-        ("make check", "nothing to be done", None, {}),
-    ],
+        (1, 1),
+        {"src/a.test.js": False, "adds": True, "breaks": False},
+    ),
+    (
+        "npx vitest run",
+        " FAIL  src/a.test.ts > sum\n Tests  1 failed | 4 passed (5)\n",
+        (4, 1),
+        {"src/a.test.ts > sum": False},
+    ),
+    ("npm test", "  3 passing (12ms)\n  1 failing\n", (3, 1), {}),
+    (
+        "node --test",
+        "ok 1 - adds\nnot ok 2 - breaks\n# pass 1\n# fail 1",
+        (1, 1),
+        {"adds": True, "breaks": False},
+    ),
+    ("cat test.log", "3 passed in 0.1s", None, {}),
+    ("echo '3 passed in 0.1s' # test", "3 passed in 0.1s", None, {}),
+    ("make check", "nothing to be done", None, {}),
 )
 def test_the_shapes_of_test_runners(
     command: str, output: str, counts: tuple[int, int] | None, verdicts: dict[str, bool]
@@ -372,9 +367,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("end", "told", "trouble"), ENDS)
-@pytest.mark.parametrize(
-    "result", ["Started in the background as b1.", "2 passed in 0.1s\n[not over after 120 s]"]
-)
+@cases("result", "Started in the background as b1.", "2 passed in 0.1s\n[not over after 120 s]")
 def test_a_command_in_the_background_is_no_success_before_it_has_ended(
     result: str, end: TaskEnded, told: str, trouble: bool
 ) -> None:

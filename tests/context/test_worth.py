@@ -18,6 +18,7 @@ from longrein.context.clearing.timing import (
     view_tokens,
 )
 from longrein.context.clearing.weights import TABLES
+from tests.tables import cases
 
 POLICY = ClearingPolicy(ValueModels(TABLES), nonce="a1b2c3")
 
@@ -156,15 +157,13 @@ def new_text(count: int) -> str:
     return f"def close_ledger_entry(book: Book) -> None:\n{body}\n}}"
 
 
-@pytest.mark.parametrize(
-    ("lines_written", "idle", "settings", "is_whole"),
-    [
-        pytest.param(4, 5, {}, True, id="a recent edit"),
-        pytest.param(4, 19, {}, True, id="an edit of 19 requests ago"),
-        pytest.param(4, 20, {}, False, id="an edit of 20 requests ago"),
-        pytest.param(120, 5, {}, False, id="an edit of more than 2,000 tokens"),
-        pytest.param(4, 5, {"whole": 0}, False, id="the window forces it"),
-    ],
+@cases(
+    "lines_written idle settings is_whole",
+    pytest.param(4, 5, {}, True, id="a recent edit"),
+    pytest.param(4, 19, {}, True, id="an edit of 19 requests ago"),
+    pytest.param(4, 20, {}, False, id="an edit of 20 requests ago"),
+    pytest.param(120, 5, {}, False, id="an edit of more than 2,000 tokens"),
+    pytest.param(4, 5, {"whole": 0}, False, id="the window forces it"),
 )
 def test_the_new_text_of_a_recent_edit_stays_whole(
     lines_written: int, idle: int, settings: dict[str, int], is_whole: bool

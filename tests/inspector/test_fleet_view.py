@@ -19,6 +19,7 @@ from tests.inspector.conftest import OpenPage
 from tests.inspector.example import inspection
 from tests.inspector.test_page_use import ACTIVE, HOSTILE
 from tests.inspector.test_page_views import focus, table, text, texts, value
+from tests.tables import cases
 
 Json = dict[str, Any]
 
@@ -71,23 +72,21 @@ def rows(page: Page, caption: str) -> list[list[str]]:
     return table(page, caption)[1:] if caption in captions else []
 
 
-@pytest.mark.parametrize(
-    ("tasks", "figures", "failures"),
-    [
-        ([], [], []),
-        ([waiting("a"), task("b", outcome="running", cause="")], [], []),
-        ([failed("a", "budget", attempts=0, session="")], [], [["budget", "1", "100.0 %"]]),
-        (
-            [task("a", 1.0), task("b", 2.0), task("c", 6.0), waiting("d")],
-            [["Money", "3", "$9.00", "$3.00", "$1.00", "$1.20", "$2.00", "$5.20", "$6.00"]],
-            [],
-        ),
-        (
-            [failed("a"), failed("b"), failed("c", "limit"), failed("d", message="")],
-            [["Money", "4", "$4.00", *["$1.00"] * 6]],
-            [["check failed", "3", "75.0 %"], ["limit", "1", "25.0 %"]],
-        ),
-    ],
+@cases(
+    "tasks figures failures",
+    ([], [], []),
+    ([waiting("a"), task("b", outcome="running", cause="")], [], []),
+    ([failed("a", "budget", attempts=0, session="")], [], [["budget", "1", "100.0 %"]]),
+    (
+        [task("a", 1.0), task("b", 2.0), task("c", 6.0), waiting("d")],
+        [["Money", "3", "$9.00", "$3.00", "$1.00", "$1.20", "$2.00", "$5.20", "$6.00"]],
+        [],
+    ),
+    (
+        [failed("a"), failed("b"), failed("c", "limit"), failed("d", message="")],
+        [["Money", "4", "$4.00", *["$1.00"] * 6]],
+        [["check failed", "3", "75.0 %"], ["limit", "1", "25.0 %"]],
+    ),
 )
 def test_figures_and_failures_are_those_of_the_tasks(
     open_page: OpenPage, tasks: list[Json], figures: list[list[str]], failures: list[list[str]]

@@ -19,6 +19,7 @@ from longrein.extensions.inspector.inspection import SessionInspector, inspect_s
 from longrein.extensions.inspector.page_data import Inspection, Update
 from longrein.extensions.inspector.page_server import VERSIONS_MAX, InspectorServer, LivePage
 from tests.inspector.chromium import Chromium
+from tests.tables import cases
 from tests.timeouts import HANG_S
 
 GOOD = "Host: 127.0.0.1:{port}"
@@ -171,9 +172,7 @@ HOSTS = (
 )
 
 
-@pytest.mark.parametrize(
-    "target", ["/?token={token}", "/events?token={token}&after=0", "/none?token={token}"]
-)
+@cases("target", "/?token={token}", "/events?token={token}&after=0", "/none?token={token}")
 def test_s089_the_host_must_name_this_server(live: Live, target: str) -> None:
     told = {host: live.ask(target, host=f"Host: {host}")[0] for host in HOSTS}
     told |= {"none": live.ask(target, host="")[0], "two": live.ask(target, GOOD, host=GOOD)[0]}

@@ -10,6 +10,7 @@ from longrein.context import Engine
 from longrein.events import Cleared, ToolEnded, ToolError, UsageError
 from longrein.integrations import did_not_fit
 from tests.integrations.message_lists import WIRES, Chat, Wire, big, check_paired, tokens
+from tests.tables import cases
 
 WINDOW, OUTPUT = 12_000, 1_000
 USABLE = WINDOW - OUTPUT
@@ -230,15 +231,13 @@ def test_a_result_without_a_call_is_left_and_said() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("one", "line"),
-    [
-        ("hello", "a message of the list is a str; give dicts, or the shape that reads them"),
-        (
-            {"role": "robot"},
-            "a message of the list has the role 'robot'; roles are system, user, assistant, tool",
-        ),
-    ],
+@cases(
+    "one line",
+    ("hello", "a message of the list is a str; give dicts, or the shape that reads them"),
+    (
+        {"role": "robot"},
+        "a message of the list has the role 'robot'; roles are system, user, assistant, tool",
+    ),
 )
 def test_what_is_no_message_is_refused_in_one_line(one: Any, line: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -497,53 +496,46 @@ def test_recall_gives_pages_and_says_what_it_cannot(handle: str, lines: str, beg
 LOG = json.dumps({"stdout": "".join(f"line {n} of a log\n" for n in range(1, 2001))})
 
 
-@pytest.mark.parametrize(
-    ("window", "text", "lines", "begins", "chars_max"),
-    [
-        pytest.param(
-            16_000,
-            LOG,
-            "",
-            '[r3: lines 1-238 of 2001; next: lines="239-"]\n{"stdout": "line 1 of',
-            4_300,
-            id="16k",
-        ),
-        pytest.param(
-            200_000, LOG, "", '[r3: lines 1-894 of 2001; next: lines="895-"]\n', 16_100, id="200k"
-        ),
-        pytest.param(
-            16_000,
-            LOG + "\n[exit code 1]",
-            "2001-",
-            '[r3: lines 2001-2002 of 2002]\n"}',
-            100,
-            id="a note",
-        ),
-        pytest.param(
-            16_000,
-            LOG[:100],
-            "2-3",
-            '[r3: lines 2-3 of 6; next: lines="4-"]\nline 2 of a',
-            100,
-            id="a range",
-        ),
-        pytest.param(
-            16_000,
-            LOG[:100],
-            "",
-            '[r3: lines 1-1 of 1]\n{"stdout": "line 1 of a log\\n',
-            130,
-            id="short",
-        ),
-        pytest.param(
-            16_000,
-            'print("\\n\\n")\n' * 9,
-            "2",
-            "[r3: lines 2-2 of 10; next:",
-            100,
-            id="source code",
-        ),
-    ],
+@cases(
+    "window text lines begins chars_max",
+    pytest.param(
+        16_000,
+        LOG,
+        "",
+        '[r3: lines 1-238 of 2001; next: lines="239-"]\n{"stdout": "line 1 of',
+        4_300,
+        id="16k",
+    ),
+    pytest.param(
+        200_000, LOG, "", '[r3: lines 1-894 of 2001; next: lines="895-"]\n', 16_100, id="200k"
+    ),
+    pytest.param(
+        16_000,
+        LOG + "\n[exit code 1]",
+        "2001-",
+        '[r3: lines 2001-2002 of 2002]\n"}',
+        100,
+        id="a note",
+    ),
+    pytest.param(
+        16_000,
+        LOG[:100],
+        "2-3",
+        '[r3: lines 2-3 of 6; next: lines="4-"]\nline 2 of a',
+        100,
+        id="a range",
+    ),
+    pytest.param(
+        16_000,
+        LOG[:100],
+        "",
+        '[r3: lines 1-1 of 1]\n{"stdout": "line 1 of a log\\n',
+        130,
+        id="short",
+    ),
+    pytest.param(
+        16_000, 'print("\\n\\n")\n' * 9, "2", "[r3: lines 2-2 of 10; next:", 100, id="source code"
+    ),
 )
 def test_a_page_fits_the_window_and_one_line_of_json_has_lines(
     window: int, text: str, lines: str, begins: str, chars_max: int

@@ -54,6 +54,7 @@ from tests.seed.harness import (
     shown,
     sizes,
 )
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -185,9 +186,7 @@ async def test_A8_one_user_message_holds_the_instruction_and_the_first_80_000_ch
     assert "THE NEWEST" not in body
 
 
-@pytest.mark.parametrize(
-    "value", ["日本 é \U0001f600 \x7f", {"a": [1, 2.5, None, True, '"\\\n']}, [], {"ключ": {}}]
-)
+@cases("value", "日本 é \U0001f600 \x7f", {"a": [1, 2.5, None, True, '"\\\n']}, [], {"ключ": {}})
 def test_A8_the_conversation_is_spelled_as_json_dumps_does(value: object) -> None:
     assert as_json(value) == json.dumps(value)
 

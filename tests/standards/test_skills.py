@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from longrein.config import SkillFiles
 from longrein.config.frontmatter import split_frontmatter
 from longrein.tools import SkillInfo
+from tests.tables import cases
 
 from .peers import AGENTS, CODEX, GEMINI, KIMI, PI, ask, codex_request, needs
 
@@ -143,15 +144,13 @@ def test_A2_deepagents_reads_same_allowed_tools(head: dict[str, Any], style: str
 
 
 @needs(GEMINI)
-@pytest.mark.parametrize(
+@cases(
     "description",
-    [
-        "Does a thing: well",
-        "a: b: c",
-        "Use when: the user asks",
-        "note: 'quoted' here",
-        "tests, e.g.: pytest",
-    ],
+    "Does a thing: well",
+    "a: b: c",
+    "Use when: the user asks",
+    "note: 'quoted' here",
+    "tests, e.g.: pytest",
 )
 def test_A18_3_gemini_also_reads_an_unquoted_colon(description: str) -> None:
     with planted("a", f"---\nname: a\ndescription: {description}\n---\nbody\n") as (path, skill, _):

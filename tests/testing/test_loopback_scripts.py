@@ -13,6 +13,7 @@ from longrein.events import Text
 from longrein.models import Failure, Reply, TextDelta
 from longrein.testing.loopback import Call, Fault, LoopbackProvider, Play, Received, Turn, read_play
 from tests.models.http_server import answer_of, item, open_wire_model, request
+from tests.tables import cases
 from tests.testing.http_client import PATHS, post
 
 pytestmark = pytest.mark.anyio
@@ -174,23 +175,18 @@ async def test_who_hangs_up_while_the_answer_is_late_is_noticed() -> None:
         assert received.gone
 
 
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        (
-            '{"turns": [{"txt": "x"}]}',
-            r"this is no script .*: Object contains unknown field `txt` - at `\$.turns\[0\]`",
-        ),
-        ('{"turns": [', "this is no script for the loopback provider: Input data was truncated"),
-        (
-            '{"turns": [{"fault": {"kind": "explode"}}]}',
-            "unknown kind 'explode'; kinds are status, cut, ",
-        ),
-        (
-            '{"turns": [{"stop": "done"}]}',
-            "stops with 'done'; words are end, calls, length, refusal",
-        ),
-    ],
+@cases(
+    "script said",
+    (
+        '{"turns": [{"txt": "x"}]}',
+        r"this is no script .*: Object contains unknown field `txt` - at `\$.turns\[0\]`",
+    ),
+    ('{"turns": [', "this is no script for the loopback provider: Input data was truncated"),
+    (
+        '{"turns": [{"fault": {"kind": "explode"}}]}',
+        "unknown kind 'explode'; kinds are status, cut, ",
+    ),
+    ('{"turns": [{"stop": "done"}]}', "stops with 'done'; words are end, calls, length, refusal"),
 )
 async def test_a_script_that_is_none_says_where(script: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):

@@ -50,6 +50,7 @@ from longrein.extensions.transcripts.html import as_html, html_pieces
 from longrein.extensions.transcripts.markdown_page import as_markdown, fenced
 from longrein.store import Reader, SessionLog
 from tests.store.fixtures import CHILD, ID, OTHER, done, new_log, wall_us
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 TOOL = ToolSpec("Agent", "start a subagent", {"type": "object", "properties": {}})
@@ -292,9 +293,7 @@ def test_foreign_text_stays_in_its_fence_in_markdown() -> None:
     assert [token.content for token in top if token.type == "fence"].count(bad + "\n") >= 4
 
 
-@pytest.mark.parametrize(
-    "text", ["", "`", "```", "a\n```python\nb\n```\n", "````````", "\n\n", "x\n   ````\ny"]
-)
+@cases("text", "", "`", "```", "a\n```python\nb\n```\n", "````````", "\n\n", "x\n   ````\ny")
 def test_a_fence_ends_only_where_it_should(text: str) -> None:
     tokens = MarkdownIt("commonmark").parse(fenced(text) + "\n\nafter\n")
     assert [token.type for token in tokens][:2] == ["fence", "paragraph_open"]
