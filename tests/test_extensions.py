@@ -23,15 +23,16 @@ from longrein.extension_points import (
     load_object,
 )
 from longrein.frontends.subcommands import COMMANDS
+from tests.tables import split_words
 from tests.timeouts import HANG_S
 
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(longrein.__file__).parent
 ALL = "all of them"
-CORE_SUITE = (
-    "tests/agent/test_loop.py",
-    "tests/headless/test_run.py",
-    "tests/tools/test_tool_registry.py",
+CORE_SUITE = tuple(
+    split_words("""
+    tests/agent/test_loop.py tests/headless/test_run.py tests/tools/test_tool_registry.py
+""")
 )
 """A slice of the suite that needs no extension."""
 

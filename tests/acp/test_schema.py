@@ -16,6 +16,7 @@ from tests.acp.harness import Agent, acp, agent, file, raw_agent, schema
 from tests.e2e.harness import CliHarness, background, bash, call, calls, says
 
 from acp.meta import AGENT_METHODS, CLIENT_METHODS  # isort: skip
+from tests.tables import split_words
 
 BOTH = schema.ClientCapabilities(
     fs=schema.FileSystemCapabilities(readTextFile=True, writeTextFile=True),
@@ -63,14 +64,9 @@ QUESTIONS = [
     {"question": "Which sizes?", "multiSelect": True, "options": [{"label": "S"}, {"label": "M"}]},
 ]
 UNSTABLE = {
-    *(
-        "providers/list",
-        "providers/set",
-        "providers/disable",
-        "mcp/message",
-        "mcp/connect",
-        "mcp/disconnect",
-    ),
+    *split_words("""
+        providers/list providers/set providers/disable mcp/message mcp/connect mcp/disconnect
+    """),
     *("nes/start", "nes/suggest", "nes/accept", "nes/reject", "nes/close"),
     *(f"document/did{what}" for what in ("Open", "Change", "Close", "Save", "Focus")),
     "elicitation/complete",

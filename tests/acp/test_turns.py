@@ -12,7 +12,7 @@ import pytest
 from longrein.events import PermissionAnswered, UserSpoke
 from tests.acp.harness import Agent, RequestError, acp, agent, file, raw_agent
 from tests.e2e.harness import CliHarness, background, bash, call, calls, fails, of, says
-from tests.tables import cases
+from tests.tables import cases, split_words
 
 Work = Callable[[Agent, str], Awaitable[Any]]
 
@@ -69,13 +69,9 @@ def test_a19_a_turn_with_thinking_plan_question_and_usage(cli: CliHarness) -> No
         assert edit["rawInput"]["new_string"] == "2"
         assert edit["rawOutput"]["status"] == "ok"
         [question] = editor.questions
-        assert [one.kind for one in question.options] == [
-            "allow_once",
-            "allow_always",
-            "allow_always",
-            "allow_always",
-            "reject_once",
-        ]
+        assert [one.kind for one in question.options] == split_words(
+            "allow_once allow_always allow_always allow_always reject_once"
+        )
         assert question.tool_call.tool_call_id == edit["toolCallId"]
         assert question.tool_call.content[1].new_text == "2"
         usage = editor.of("usage_update")[-1]
@@ -185,16 +181,10 @@ def test_a18_14_load_replays_before_it_returns(cli: CliHarness) -> None:
             await raw.answer(raw.send("session/load", **where))
             replayed = [line["params"]["update"] for line in raw.lines if "method" in line]
             kinds = [update["sessionUpdate"] for update in replayed]
-            assert kinds == [
-                "session_info_update",
-                "user_message_chunk",
-                "user_message_chunk",
-                "agent_thought_chunk",
-                "tool_call",
-                "tool_call_update",
-                "tool_call_update",
-                "agent_message_chunk",
-            ]
+            assert kinds == split_words("""
+                session_info_update user_message_chunk user_message_chunk agent_thought_chunk
+                tool_call tool_call_update tool_call_update agent_message_chunk
+            """)
             assert replayed[1]["content"]["text"] == "how many lines?"
             assert replayed[2]["content"]["data"] == "iVBORw0KGgo="
             assert replayed[7]["content"]["text"] == "It has two lines."

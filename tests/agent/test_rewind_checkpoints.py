@@ -254,8 +254,7 @@ async def test_without_git_edits_are_undone_and_the_rest_is_said_once(
         assert said == [
             (
                 "a rewind cannot undo what commands change (git is not installed); it restores "
-                "what "
-                "Edit and Write did"
+                "what Edit and Write did"
             )
         ]
 

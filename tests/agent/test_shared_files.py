@@ -32,7 +32,7 @@ from tests.agent.memory_harness import MemoryHarness, tasks
 from tests.agent.test_file_watcher import notes, then
 from tests.load.writers import campaign
 from tests.store.fixtures import store
-from tests.tables import cases, row
+from tests.tables import cases, row, split_words
 from tests.timeouts import until
 from tests.work_counters import files_opened
 
@@ -201,8 +201,7 @@ async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged
     assert notes(model.requests[2]) == []
     assert results(model.requests[2])[2].endswith(
         "Since you read it your command (`sed -i s/three/3/ a.txt`) changed it too, elsewhere; "
-        "both changes stand. "
-        "Theirs:\n 1\t1\n 2\ttwo\n-3\tthree\n+3\t3"
+        "both changes stand. Theirs:\n 1\t1\n 2\ttwo\n-3\tthree\n+3\t3"
     )
     assert changes(harness) == [("command", "`sed -i s/three/3/ a.txt`"), ("agent", "")]
     merged = harness.entries()
@@ -311,11 +310,9 @@ async def test_nor_does_one_that_a_kill_held_up(harness: DiskHarness) -> None:
     shutil.rmtree(harness.state)
     await store(harness.state, entries[:refused])
     await harness.play(Script(says("done")), Continue(), create=False)
-    assert [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)] == [
-        "ok",
-        "failed",
-        "failed",
-    ]
+    assert [
+        e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)
+    ] == split_words("ok failed failed")
     assert path.read_text() == THEIRS
 
 
@@ -445,22 +442,7 @@ async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_repl
     ]
     model = Script(says(*(call(one, name=name) for one, name in wanted)), says("done"))
     await harness.play(model, "go", more_tools=tools)
-    assert seen == [
-        "+1",
-        "+2",
-        "-1",
-        "-2",
-        "+3",
-        "-3",
-        "+4",
-        "-4",
-        "+5",
-        "-5",
-        "+6",
-        "-6",
-        "+7",
-        "-7",
-    ]
+    assert seen == split_words("+1 +2 -1 -2 +3 -3 +4 -4 +5 -5 +6 -6 +7 -7")
     assert results(model.requests[1]) == [f"{one} ok: {name}" for one, name in wanted]
 
 

@@ -64,9 +64,8 @@ def test_E17_an_interrupt_ends_the_whole_tree_and_each_keeps_what_it_had() -> No
         ("interrupted", ""),
     ]
     assert story(harness.disk.entries()).endswith(
-        "ToolStarted SubagentStarted SubagentStarted SubagentStarted "
-        "SubagentEnded SubagentEnded SubagentEnded ToolEnded Interrupted "
-        "TurnEnded UserSpoke Asked Replied TurnEnded"
+        "ToolStarted SubagentStarted SubagentStarted SubagentStarted SubagentEnded SubagentEnded "
+        "SubagentEnded ToolEnded Interrupted TurnEnded UserSpoke Asked Replied TurnEnded"
     )
     for child in harness.disk.children():
         assert story(harness.disk.entries(child)).endswith("Interrupted TurnEnded")

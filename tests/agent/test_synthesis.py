@@ -30,6 +30,7 @@ from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.tools import SubagentReport, SubagentTask
 from tests.agent.memory_harness import MemoryHarness, tasks
+from tests.tables import split_words
 
 GOAL = "How long may a request take?"
 
@@ -214,11 +215,9 @@ def test_E19_killed_while_the_synthesis_works_it_goes_on_and_nobody_works_twice(
     assert [end.status for end in harness.of(SubagentEnded)] == ["done", "done"]
     harness.first = (Continue(),)
     harness.play("")
-    assert [start.kind for start in harness.of(SubagentStarted)] == [
-        "explore",
-        "explore",
-        "synthesis",
-    ]
+    assert [start.kind for start in harness.of(SubagentStarted)] == split_words(
+        "explore explore synthesis"
+    )
     assert [end.status for end in harness.of(SubagentEnded)] == ["done"] * 3
     assert f"| {DECISION}" in harness.result()
 

@@ -61,8 +61,7 @@ def test_B1_a_command_that_passes_its_time_goes_on_in_the_background() -> None:
     one_turn(harness, model)
     assert results(model.requests[1])[0] == (
         "Bash ok: 1\n2\n[not over after 110 s: it goes on in the background as b1. A note tells "
-        "its end; until then "
-        "TaskOutput shows what it prints and TaskStop(b1) ends it.]"
+        "its end; until then TaskOutput shows what it prints and TaskStop(b1) ends it.]"
     )
     started = harness.of(TaskStarted)[0]
     assert (started.promoted, started.policy, started.call) == ("timeout", "stop", "c5.0")

@@ -53,8 +53,7 @@ def test_B13_a_silent_task_that_asks_is_told_once_and_answered() -> None:
     (notice,) = told(harness, "bg_stalled")
     assert notice == (
         "[longrein:n0nce bg_stalled: background tasks print nothing any more; they may wait for "
-        "input]\n"
-        "* b1: silent for 45 s after 6 bytes of output; it waits for input: answer with "
+        "input]\n* b1: silent for 45 s after 6 bytes of output; it waits for input: answer with "
         "TaskInput\n| name: "
     )
     assert results(model.requests[3])[1].startswith(

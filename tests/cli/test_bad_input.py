@@ -42,17 +42,15 @@ TABLE = [
     (
         "Signin",
         (
-            "no command 'Signin': `longrein login` keeps a key; others come from variables such "
-            "as ANTHROPIC_API_KEY "
-            "(if it is a prompt: longrein -- Signin)"
+            "no command 'Signin': `longrein login` keeps a key; others come from variables such as "
+            "ANTHROPIC_API_KEY (if it is a prompt: longrein -- Signin)"
         ),
     ),
     (
         "init --force",
         (
             "no command 'init': nothing needs to be set up; instructions for a project stand in "
-            "its AGENTS.md "
-            "(if it is a prompt: longrein -- init)"
+            "its AGENTS.md (if it is a prompt: longrein -- init)"
         ),
     ),
     *(
@@ -108,8 +106,7 @@ TABLE = [
         "--permission-mode acceptedits",
         (
             "--permission-mode: 'acceptedits' is not one of default, acceptEdits, plan, auto, "
-            "dontAsk, "
-            "bypassPermissions; did you mean acceptEdits?"
+            "dontAsk, bypassPermissions; did you mean acceptEdits?"
         ),
     ),
     (
@@ -146,8 +143,7 @@ TABLE = [
         "--profile sead",
         (
             "--profile: 'sead' is not one of default, seed, seed-later, seed-new, seed-framework; "
-            "did "
-            "you mean seed?"
+            "did you mean seed?"
         ),
     ),
     *((flag, f"{flag} is not available yet") for flag in sorted(NOT_YET)),
@@ -240,7 +236,6 @@ def test_after_a_bug_the_last_line_says_that_nothing_is_lost() -> None:
         "ZeroDivisionError: division by zero",
         (
             "longrein: this is a bug in longrein, please report it; the session is saved, "
-            "`longrein "
-            "-c` goes on with it"
+            "`longrein -c` goes on with it"
         ),
     ]

@@ -26,8 +26,7 @@ def test_prices_that_are_not_known_are_told(
     settings.parent.mkdir(parents=True)
     settings.write_text(
         'model = "mock/m"\n[providers.mock]\nwire = "openai-chat"\nbase_url = '
-        '"http://127.0.0.1:9/v1"\n'
-        f'[models."mock/m"]\n{figures}'
+        f'"http://127.0.0.1:9/v1"\n[models."mock/m"]\n{figures}'
     )
     options = Options(state_dir=str(tmp_path / "state"))
     doctor(

@@ -112,8 +112,7 @@ def test_json(search: Search) -> None:
         ["nowhere"],
         1,
         (
-            "nothing in 2 sessions of this folder holds 'nowhere'; --all searches those of "
-            "every "
+            "nothing in 2 sessions of this folder holds 'nowhere'; --all searches those of every "
             "folder"
         ),
     ),

@@ -18,8 +18,7 @@ SPAN = (
     ),
     (
         "$ cd /w && pytest -q tests/test_a.py\n3 failed, 41 passed in 12.5s\nport 8080, 12000 "
-        "rows, "
-        "commit 9f86d08"
+        "rows, commit 9f86d08"
     ),
     "src/app.py\nREADME.md\nsrc/agent/loop.py\n/etc/hosts\npython 3.11.4",
     "Please make the tests pass, and never push to main.",

@@ -192,8 +192,7 @@ def test_P_a_pipe_that_hides_the_exit_code_does_not_hide_the_failure() -> None:
     (
         "cargo test",
         (
-            "test a::b ... ok\ntest a::c ... FAILED\n\ntest result: FAILED. 1 passed; 1 "
-            "failed; 0 "
+            "test a::b ... ok\ntest a::c ... FAILED\n\ntest result: FAILED. 1 passed; 1 failed; 0 "
             "ignored"
         ),
         (1, 1),
@@ -202,8 +201,7 @@ def test_P_a_pipe_that_hides_the_exit_code_does_not_hide_the_failure() -> None:
     (
         "npx jest",
         (
-            "FAIL src/a.test.js\n    ✓ adds (3 ms)\n    ✕ breaks (1 ms)\n\nTests:       1 "
-            "failed, "
+            "FAIL src/a.test.js\n    ✓ adds (3 ms)\n    ✕ breaks (1 ms)\n\nTests:       1 failed, "
             "1 passed, 2 total"
         ),
         (1, 1),

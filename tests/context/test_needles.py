@@ -7,19 +7,15 @@ import pytest
 from benchmarks.context.needles import KINDS, plant_and_recall
 
 from longrein.events import AnyEvent
+from tests.tables import split_words
 
 pytestmark = pytest.mark.anyio
 
-WITHOUT_NEEDLE = {
-    "SubagentStarted",
-    "CwdSet",
-    "ModeSet",
-    "Rewound",
-    "SchedulesSet",
-    "Summarized",
-    "ToolStarted",
-    "TurnEnded",
-}
+WITHOUT_NEEDLE = set(
+    split_words("""
+    SubagentStarted CwdSet ModeSet Rewound SchedulesSet Summarized ToolStarted TurnEnded
+""")
+)
 """Searchable events without a text of their own that only a recall could bring back."""
 
 

@@ -49,7 +49,7 @@ from longrein.events import (
     UserSpoke,
 )
 from tests.context.log_builder import EventLog
-from tests.tables import cases
+from tests.tables import cases, split_words
 
 AT = 1_700_000_000_000_000  # 2023-11-14, 22:13 UTC
 BUDGET = Budget(200_000, 8_000)
@@ -145,8 +145,7 @@ CATALOGUE: list[tuple[Any, ...]] = [
         TASKS_ENDED,
         (
             "* t1 (npm test): timed out (limit of 60 s) after 61.2 s; 9000 bytes of output, whole "
-            "in "
-            "r8, the end below"
+            "in r8, the end below"
         ),
     ),
     (
@@ -187,8 +186,7 @@ CATALOGUE: list[tuple[Any, ...]] = [
         outside("cron_fired", "every day at 9", "check the build"),
         (
             "[cron_fired: it is time to do what was scheduled: below are the user's words, or "
-            "yours "
-            "where it says so]"
+            "yours where it says so]"
         ),
         "* every day at 9",
         "| check the build",
@@ -446,12 +444,9 @@ def test_rule_2_a_reminder_stands_after_all_results_and_changes_nothing_sent_bef
     sent = list(log.state.items)
     log.add(*(ToolEnded(c.id, "Read", "ok", (Text("1"),)) for c in reversed(calls)), *changed())
     log.tell()
-    assert [item.kind for item in log.state.items[-4:]] == [
-        "result",
-        "result",
-        "result",
-        "reminder",
-    ]
+    assert [item.kind for item in log.state.items[-4:]] == split_words(
+        "result result result reminder"
+    )
     assert log.state.items[: len(sent) - 3] == sent[:-3]
     log.add(*changed(path="/w/b.py"))
     assert render(log.state, BUDGET).items == tuple(log.state.items)

@@ -15,33 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.tables import split_words
 from tests.timeouts import HANG_S
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SIZE = (1200, 900)
-LANDMARKS = (
-    "banner",
-    "main",
-    "heading",
-    "tablist",
-    "tab",
-    "tabpanel",
-    "figure",
-    "feed",
-    "article",
-    "status",
+LANDMARKS = tuple(
+    split_words("banner main heading tablist tab tabpanel figure feed article status")
 )
-CONTROLS = (
-    "slider",
-    "searchbox",
-    "combobox",
-    "checkbox",
-    "radio",
-    "button",
-    "link",
-    "meter",
-    "image",
-)
+CONTROLS = tuple(split_words("slider searchbox combobox checkbox radio button link meter image"))
 ROLES = frozenset((*LANDMARKS, *CONTROLS, "table", "columnheader", "rowheader"))
 """Roles in an outline: those that a reader of the page moves between."""
 
@@ -263,17 +245,15 @@ def chromium(folder: Path) -> Iterator[Chromium]:
     command_out, command_in = os.pipe()
     answer_out, answer_in = os.pipe()
     arguments = (
-        *(
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
+        *tuple(
+            split_words("""
+            --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run
+        """)
         ),
-        *(
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--remote-debugging-pipe",
+        *tuple(
+            split_words("""
+            --disable-background-networking --disable-component-update --remote-debugging-pipe
+        """)
         ),
         *(f"--user-data-dir={folder}", "about:blank"),
     )

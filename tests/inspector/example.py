@@ -5,23 +5,18 @@ entries, always the same.
 import random
 from typing import Any
 
+from tests.tables import split_words
+
 Json = dict[str, Any]
 
 START_US = 1_790_000_000_000_000
 SECOND = 1_000_000
 WINDOW = 200_000
 USABLE = 168_000
-MODULES = (
-    "system",
-    "tools",
-    "instructions",
-    "summary",
-    "user",
-    "assistant",
-    "thinking",
-    "calls",
-    "results",
-    "reminders",
+MODULES = tuple(
+    split_words("""
+    system tools instructions summary user assistant thinking calls results reminders
+""")
 )
 TOOLS = ("Read", "Bash", "Edit", "Grep", "Write")
 DIFF = [

@@ -19,7 +19,7 @@ from longrein.extensions.inspector.inspection import SessionInspector, inspect_s
 from longrein.extensions.inspector.page_data import Inspection, Update
 from longrein.extensions.inspector.page_server import VERSIONS_MAX, InspectorServer, LivePage
 from tests.inspector.chromium import Chromium
-from tests.tables import cases
+from tests.tables import cases, split_words
 from tests.timeouts import HANG_S
 
 GOOD = "Host: 127.0.0.1:{port}"
@@ -85,14 +85,8 @@ def data_of(page: str) -> dict[str, Any]:
 
 TOKENLESS = [
     (target, method, headers)
-    for target in (
-        "/",
-        "/events",
-        "/events?after=1",
-        "/?token=",
-        "/?token=wrong",
-        "/?token={token}x",
-        "/app.js",
+    for target in split_words(
+        "/ /events /events?after=1 /?token= /?token=wrong /?token={token}x /app.js"
     )
     for method, headers in (
         ("GET", ()),
@@ -160,13 +154,10 @@ HOSTS = (
         "127.0.0.1.evil.test:{port}",
         "127.0.0.1",
     ),
-    *(
-        "127.0.0.1:1",
-        "localhost",
-        "evil@127.0.0.1:{port}",
-        "[::1]:{port}",
-        "0.0.0.0:{port}",
-        "127.0.0.1:{port}:1",
+    *tuple(
+        split_words("""
+        127.0.0.1:1 localhost evil@127.0.0.1:{port} [::1]:{port} 0.0.0.0:{port} 127.0.0.1:{port}:1
+    """)
     ),
     *("127.0.0.1:{port}, evil.test", "localhost.:{port}", "127.1:{port}"),
 )

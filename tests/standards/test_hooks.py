@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from longrein.config.hook_files import HookFile, parse_hooks
 from longrein.permissions.hook_protocol import EVENTS, OTHER_EVENTS, Hook, matches, read_answer
 from longrein.tools import ASK_USER, SKILL, agent_tool, builtin_tools
+from tests.tables import split_words
 
 from .peers import AGENTS, GEMINI, KIMI, ask, needs
 
@@ -35,15 +36,10 @@ OLD_DECISIONS = st.fixed_dictionaries(
         "continue": st.booleans(),
     },
 )
-TOOLS = (
-    "Bash",
-    "BashOutput",
-    "Edit",
-    "Write",
-    "NotebookEdit",
-    "mcp__mem__add",
-    "mcp__mem__x_y",
-    "WebFetch",
+TOOLS = tuple(
+    split_words("""
+    Bash BashOutput Edit Write NotebookEdit mcp__mem__add mcp__mem__x_y WebFetch
+""")
 )
 
 

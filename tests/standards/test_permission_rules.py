@@ -11,28 +11,13 @@ from hypothesis import strategies as st
 
 from longrein.permissions import Call, Rules, Touched, judge
 from tests.permissions.calls import bash, verdict
+from tests.tables import split_words
 
 WORDS = ("a", "b", "src", ".env", "x.py", "y.test.py", "a b", "ä")
 PATHS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map("/".join)
 PATTERNS = (
     st.lists(
-        st.sampled_from(
-            [
-                "a",
-                "b",
-                "src",
-                ".env",
-                "*.py",
-                "x.*",
-                "**",
-                "*",
-                "?",
-                "[ab]",
-                "*.test.py",
-                "ä",
-                "s*c",
-            ]
-        ),
+        st.sampled_from(split_words("a b src .env *.py x.* ** * ? [ab] *.test.py ä s*c")),
         min_size=1,
         max_size=4,
     )
