@@ -114,7 +114,7 @@ async def test_open_can_be_awaited_too(here: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("trust", [False, True])
-async def test_what_the_folder_brings_is_used_only_with_trust(
+async def test_files_are_used_only_with_trust(
     tmp_path: Path, here: dict[str, Any], trust: bool
 ) -> None:
     project = tmp_path / "project"
@@ -132,9 +132,7 @@ async def test_the_answer_is_the_last_reply_after_the_tools(here: dict[str, Any]
         assert await session.ask("What is here?") == "Nothing here."
 
 
-async def test_a_call_that_needs_permission_is_denied_unless_somebody_approves(
-    here: dict[str, Any],
-) -> None:
+async def test_a_call_is_denied_unless_somebody_approves(here: dict[str, Any]) -> None:
     def script() -> ScriptedModel:
         return ScriptedModel(says(call("Write", file_path="n.txt", content="one")), says("Done."))
 
@@ -318,7 +316,7 @@ async def test_a_missing_await_is_named(here: dict[str, Any]) -> None:
         "MCP server gone: it cannot be started: /nowhere/server: no such file",
     ),
 )
-async def test_notes_hold_what_the_terminal_would_show(
+async def test_notes_are_those_of_the_terminal(
     arguments: dict[str, Any], line: str, here: dict[str, Any]
 ) -> None:
     if "mcp_servers" in arguments:

@@ -95,9 +95,7 @@ Python has 30.
 
 
 @pytest.mark.parametrize("argv", ["--version", "--help", "--nope", "sesions", "help -p"])
-def test_help_version_and_usage_errors_import_neither_the_agent_nor_an_event_loop(
-    argv: str, tmp_path: Path
-) -> None:
+def test_help_and_usage_errors_import_no_agent(argv: str, tmp_path: Path) -> None:
     code = (
         "import os, sys\nos._exit = sys.exit\ntry: from longrein.__main__ import main; main()\n"
         "except SystemExit: print('', *sys.modules, sep='\\n/', file=sys.stderr)"

@@ -95,9 +95,7 @@ def test_a19_a_turn_with_thinking_plan_question_and_usage(cli: CliHarness) -> No
     ("made up", "one\ntwo\n", ("deny", "once")),
     (None, "one\ntwo\n", ("deny", "once")),
 )
-def test_each_answer_to_a_question(
-    cli: CliHarness, option: str, left: str, answer: tuple[str, str]
-) -> None:
+def test_each_answer(cli: CliHarness, option: str, left: str, answer: tuple[str, str]) -> None:
     path = file(cli, "app.py", "one\ntwo\n")
     cli.plays(calls(call("Read", file_path="app.py")), calls(EDIT), says("Done."))
 

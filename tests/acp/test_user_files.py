@@ -74,7 +74,7 @@ def test_a8_questions_are_asked_one_after_another(
     ({"q1": 3, "q9": "x"}, ("denied", "the user has not answered")),
     (None, ("denied", "the user has not answered")),
 )
-def test_a8_questions_are_one_form_where_the_editor_has_forms(
+def test_a8_questions_are_one_form_where_it_can(
     cli: CliHarness, fills: Any, result: tuple[str, str]
 ) -> None:
     cli.plays(calls(call("AskUserQuestion", questions=[COLOUR, SIZES])), says("Well."))
@@ -170,9 +170,7 @@ def test_a8_commands_and_skills_of_files_are_announced_and_run(cli: CliHarness) 
     assert len(of(cli, Asked)) == 2
 
 
-def test_a8_further_folders_of_a_loaded_session_are_those_of_the_request(
-    cli: CliHarness, tmp_path: Path
-) -> None:
+def test_a8_further_folders_are_those_of_the_request(cli: CliHarness, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").write_text(name)

@@ -35,9 +35,7 @@ async def outcome_of(harness: DiskHarness, made: ToolCall) -> tuple[str, int]:
     model = Script(says(call("Read", file_path=KNOWN)), says(made), says("so"))
     rules = Rules(base=str(harness.tree))
     await harness.play(model, "go", rules=rules, mode="default")
-    return results(model.requests[-1])[-1], len(
-        [1 for one in harness.entries() if isinstance(one.event, PermissionAsked)]
-    )
+    return results(model.requests[-1])[-1], len([1 for one in harness.of(PermissionAsked)])
 
 
 @cases(
@@ -74,9 +72,7 @@ async def test_a_refusal_does_not_tell_whether_a_file_outside_exists(
     )
 
 
-async def test_of_two_edits_the_second_is_checked_against_what_the_first_has_written(
-    harness: DiskHarness,
-) -> None:
+async def test_second_of_two_edits_is_checked_after_the_first(harness: DiskHarness) -> None:
     (harness.tree / KNOWN).write_text(TEXT)
     edits = (edit(KNOWN, "one", "three"), edit(KNOWN, "three", "four"))
     model = Script(says(call("Read", file_path=KNOWN)), says(*edits), says("so"))
@@ -93,9 +89,7 @@ async def test_of_two_edits_the_second_is_checked_against_what_the_first_has_wri
 
 
 @pytest.mark.parametrize("text", ["a\u202eb\u2066c\u200b\n", "日本語 👩\u200d💻\n"])
-async def test_invisible_characters_of_a_result_are_told_and_kept(
-    harness: DiskHarness, text: str
-) -> None:
+async def test_invisible_characters_are_told_and_kept(harness: DiskHarness, text: str) -> None:
     (harness.tree / KNOWN).write_text(text)
     model = Script(says(call("Read", file_path=KNOWN)), says("so"), says("so"))
     await harness.play(model, "go", "and now", rules=Rules(base=str(harness.tree)))

@@ -104,9 +104,7 @@ async def test_E11_summary_is_prepared_beside_the_work_and_swapped_in(harness: D
     assert swapped[0].event.first == asked.event.first
 
 
-async def test_law_2_what_the_summariser_is_sent_is_the_last_request_and_one_block(
-    harness: DiskHarness,
-) -> None:
+async def test_law_2_a_summariser_gets_the_last_request_and_one_block(harness: DiskHarness) -> None:
     model = Talker(14, words=400)
     model.gate.set()
     await harness.play(model, "think hard")
@@ -198,9 +196,7 @@ async def test_uncompact_brings_back_the_very_items(harness: DiskHarness) -> Non
     assert heard == [nothing, f"{nothing} at r3; those that can be undone: none"]
 
 
-async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction(
-    harness: DiskHarness,
-) -> None:
+async def test_a_pin_is_told_at_once_and_outlives_a_compaction(harness: DiskHarness) -> None:
     pin = "never push to main — 決して"
     model = Talker(14, words=400)
     model.gate.set()
@@ -217,7 +213,7 @@ async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction
         assert session.state.pins == ()
 
 
-async def test_a_crash_while_a_summary_is_written_closes_its_request(
+async def test_a_crash_in_a_summary_closes_its_request(
     harness: DiskHarness, tmp_path: Path
 ) -> None:
     model = Talker(12, words=400)
@@ -239,9 +235,7 @@ async def test_a_crash_while_a_summary_is_written_closes_its_request(
     assert lost
 
 
-async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_sessions_own(
-    harness: DiskHarness,
-) -> None:
+async def test_the_second_try_at_a_summary_is_the_sessions_own_model(harness: DiskHarness) -> None:
     model = Talker(4, words=30)
     model.gate.set()
     other = Talker(1, summary="")
@@ -259,9 +253,7 @@ async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_ses
     assert [e for e in of(harness.entries(), Summarized) if e.event.prose]
 
 
-async def test_E13_E22_after_a_compaction_files_stand_as_on_disk_and_an_edit_needs_no_new_read(
-    harness: DiskHarness,
-) -> None:
+async def test_E13_E22_a_compaction_shows_files_as_on_disk_for_edits(harness: DiskHarness) -> None:
     (harness.tree / "a.py").write_text("first = 1\n")
     model = Script(
         says(
@@ -293,7 +285,7 @@ async def test_E13_E22_after_a_compaction_files_stand_as_on_disk_and_an_edit_nee
     assert (harness.tree / "a.py").read_text() == "first = 1\nsecond = 3\n"
 
 
-async def test_a_summariser_with_a_smaller_window_gets_the_view_in_parts_and_then_the_parts(
+async def test_a_summariser_with_a_small_window_gets_the_view_in_parts(
     harness: DiskHarness,
 ) -> None:
     model = Talker(6, words=600)
@@ -316,7 +308,7 @@ def view(entries: list[Entry]) -> list[str]:
     return said_by(fold(entries).items)
 
 
-async def test_R098_killed_at_each_write_of_a_compaction_the_old_or_the_new_view_stands_never_half(
+async def test_R098_killed_at_each_write_of_a_compaction_one_whole_view_stands(
     tmp_path: Path,
 ) -> None:
     """And whatever it shows, every entry is there to be fetched, and the next request goes on

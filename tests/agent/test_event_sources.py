@@ -84,18 +84,12 @@ async def test_there_and_back_is_no_news_and_a_detached_head_is(harness: DiskHar
         await turn(session, "go")
         git(tree, "checkout", "-q", "--detach")
         await turn(session, "go")
-    told = [
-        entry.event
-        for entry in harness.entries()
-        if isinstance(entry.event, Reminded) and entry.event.text
-    ]
+    told = [entry for entry in harness.of(Reminded) if entry.text]
     assert len(told) == 1
     assert "detached at " in told[0].text
 
 
-async def test_a_branch_that_changed_while_the_session_was_closed_is_told_at_the_resume(
-    harness: DiskHarness,
-) -> None:
+async def test_a_branch_changed_while_closed_is_told_at_the_resume(harness: DiskHarness) -> None:
     tree = repository(harness.tree)
     switch = lambda: git(tree, "checkout", "-qb", "fix")  # noqa: E731
     await harness.play(Script(then(switch, says(call("Glob", pattern="*"))), says("done")), "go")
@@ -119,9 +113,7 @@ async def test_a_HEAD_that_is_no_usual_one_tells_nothing(harness: DiskHarness, h
 # --- Other programs -------------------------------------------------------------------------------
 
 
-async def test_an_event_of_another_process_goes_with_the_next_request_of_a_working_session(
-    harness: DiskHarness,
-) -> None:
+async def test_an_event_of_another_process_goes_with_the_next_request(harness: DiskHarness) -> None:
     report = lambda: leave_message(  # noqa: E731
         str(harness.state),
         SESSION,
@@ -183,9 +175,7 @@ def test_every_kind_that_programs_may_report_is_an_external_one() -> None:
 # --- The repository at the start ------------------------------------------------------------------
 
 
-async def test_a_session_that_begins_in_a_repository_is_told_its_status_and_files_once(
-    harness: DiskHarness,
-) -> None:
+async def test_a_repository_at_the_start_is_told_once(harness: DiskHarness) -> None:
     tree = repository(harness.tree)
     (tree / "a.txt").write_text("b\n")
     (tree / "new.txt").write_text("n\n")

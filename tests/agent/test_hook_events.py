@@ -18,7 +18,7 @@ from longrein.permissions import Rules
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 from longrein.tools import agent_tool
-from tests.agent.disk_harness import DiskHarness
+from tests.agent.disk_harness import DiskHarness, turn
 from tests.agent.hook_tables import command, joined
 from tests.tables import cases
 from tests.timeouts import HANG_S
@@ -47,8 +47,7 @@ async def wait_for(harness: DiskHarness, count: int = 1) -> list[dict[str, Any]]
 async def test_A4_3_notification_of_an_idle_prompt(harness: DiskHarness) -> None:
     table = harness.load(command("Notification", APPEND, "idle_prompt"))
     async with harness.session(Script(says("done")), hooks=table) as session:
-        session.tell(UserMessage((Text("go"),)))
-        await session.run(once=True)
+        await turn(session, "go")
         (one,) = await wait_for(harness)
     assert (one["notification_type"], one["message"]) == (
         "idle_prompt",
@@ -102,8 +101,7 @@ async def test_A4_3_the_end_of_a_session_says_why(harness: DiskHarness, reason: 
         )
     )
     async with harness.session(Script(says("done")), hooks=table) as session:
-        session.tell(UserMessage((Text("go"),)))
-        await session.run(once=True)
+        await turn(session, "go")
         await session.close(reason)
     assert [one["reason"] for one in told(harness)] == [reason]
     assert not (harness.tree / "wrong").exists()
@@ -134,8 +132,7 @@ async def test_A4_3_compactions_without_a_model_are_told_too(
     )
     model = Script(says(call("Bash", command="seq 1 2000")), says("done"))
     async with harness.session(model, hooks=table, mode="bypassPermissions") as session:
-        session.tell(UserMessage((Text("count"),)))
-        await session.run(once=True)
+        await turn(session, "count")
         assert move_context(session).digest_hooks
         first, last = summary_span(session.state)
         await compact(

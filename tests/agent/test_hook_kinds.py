@@ -22,7 +22,7 @@ from longrein.permissions.hook_protocol import EVENTS, HookAnswer, merge_answers
 from longrein.store import HookFiles
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
-from tests.agent.disk_harness import NO_RULES, TOUCH, DiskHarness
+from tests.agent.disk_harness import NO_RULES, TOUCH, DiskHarness, turn
 from tests.agent.hook_tables import command, joined
 from tests.timeouts import HANG_S
 
@@ -220,7 +220,7 @@ def test_no_output_of_a_hook_is_an_error_or_an_allowance(event: str, text: str) 
         ([{"decision": "stop"}, {"decision": "deny", "updated_input": {}}], ("stop", None, None)),
     ],
 )
-def test_the_strictest_answer_decides_and_the_last_change_counts(
+def test_the_strictest_answer_decides(
     told: list[dict[str, Any]], merged: tuple[str, Any, Any]
 ) -> None:
     answer = merge_answers([HookAnswer(**one) for one in told])
@@ -320,20 +320,16 @@ async def test_compactions(harness: DiskHarness) -> None:
     )
     table = harness.load(hooks)
     async with harness.session(model, hooks=table, mode="bypassPermissions") as session:
-        session.tell(UserMessage((Text("count"),)))
-        await session.run(once=True)
-        session.tell(Compact("numbers"))
-        await session.run(once=True)
+        await turn(session, "count")
+        await turn(session, Compact("numbers"))
         told = json.loads((harness.tree / "pre.json").read_text())
         assert (told["trigger"], told["custom_instructions"]) == ("manual", "numbers")
         assert session.state.compact_wanted is None
         assert harness.of(Summarized) == []
         assert ("PreCompact", "block") in harness.answered
         (harness.tree / "allow").touch()
-        session.tell(Compact("numbers"))
-        await session.run(once=True)
-        session.tell(UserMessage((Text("and now?"),)))
-        await session.run(once=True)
+        await turn(session, Compact("numbers"))
+        await turn(session, "and now?")
     assert len(harness.of(Summarized)) == 1
     assert json.loads((harness.tree / "post.json").read_text())["trigger"] == "manual"
     assert any("| start of a compacted session" in text for text in said(model.requests[-1]))

@@ -42,9 +42,7 @@ def asking(event: str, prompt: str, kind: str = "prompt", **more: Any) -> dict[s
     (says("[" * 5_000), True, "the model did not answer"),
     (Failure("overload", "busy"), True, "the model gave no answer: busy"),
 )
-async def test_what_the_model_says_decides(
-    harness: DiskHarness, answer: Any, runs: bool, line: str
-) -> None:
+async def test_the_answer_decides(harness: DiskHarness, answer: Any, runs: bool, line: str) -> None:
     model = await harness.play_call(asking(PRE, "Is this safe? $ARGUMENTS"), answer)
     assert (harness.tree / "ran.txt").exists() == runs
     assert [line in notice for notice in harness.notices] == [True] * bool(line)
@@ -138,9 +136,7 @@ async def test_an_agent_reads_files_before_it_decides(harness: DiskHarness) -> N
     assert harness.started == [], "what a hook reads is not in the conversation"
 
 
-async def test_an_agent_may_read_no_more_than_the_rules_allow_and_do_nothing_else(
-    harness: DiskHarness,
-) -> None:
+async def test_an_agent_reads_only_what_the_rules_allow(harness: DiskHarness) -> None:
     (harness.tree / "secret.txt").write_text("TOPSECRET\n")
     tries = says(
         call("Read", file_path="secret.txt"),
@@ -171,7 +167,7 @@ async def test_an_agent_that_never_decides_is_ended(harness: DiskHarness) -> Non
     assert (harness.tree / "ran.txt").exists()
 
 
-async def test_a_model_over_its_timeout_blocks_nothing(
+async def test_a_late_model_blocks_nothing(
     harness: DiskHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hooks, "KILL_S", 0.0)

@@ -127,9 +127,7 @@ async def test_a18_6_what_a_hook_before_a_call_does(
     await check(harness, hooks, runs=runs, text=text, notice=notice)
 
 
-async def test_a18_6_a_hook_over_its_timeout_is_killed_with_its_children(
-    harness: DiskHarness,
-) -> None:
+async def test_a18_6_a_late_hook_is_killed_with_its_children(harness: DiskHarness) -> None:
     mark = f"9876.{os.getpid()}"
     line = f"(trap '' TERM; sleep {mark}) & sleep {mark}; true"
     await check(
@@ -462,7 +460,7 @@ ALLOWS_A = f'grep -q \'"file_path": *"a.py"\' && {answer(permissionDecision="all
     ("exit 0", True, "Created"),
     (ALLOWS_A, False, "Denied"),  # what is allowed for one file is not allowed for the other
 )
-async def test_a_hook_for_edits_sees_each_file_of_a_patch(
+async def test_edit_hooks_see_each_file_of_a_patch(
     harness: DiskHarness, line: str, made: bool, said: str
 ) -> None:
     model = Script(says(call("apply_patch", input=PATCH)), says("ok"))

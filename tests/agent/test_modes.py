@@ -39,9 +39,7 @@ PLAN = call("ExitPlanMode", plan="1. Write new.txt")
 
 
 @pytest.mark.parametrize(("word", "then", "asked"), [("allow", "default", 2), ("deny", "plan", 1)])
-async def test_the_user_ends_plan_mode_by_agreeing_to_the_plan(
-    tmp_path: Path, word: str, then: str, asked: int
-) -> None:
+async def test_the_user_ends_plan_mode(tmp_path: Path, word: str, then: str, asked: int) -> None:
     harness, answers = new_harness(tmp_path), Approver(lambda _: word)
     model = Script(says(PLAN), says(WRITE), says("done"))
     async with (
@@ -69,11 +67,7 @@ async def test_a_plan_outside_plan_mode_asks_nobody(tmp_path: Path) -> None:
 
 
 def last_result(harness: DiskHarness) -> str:
-    return [
-        text_of(entry.event.parts)
-        for entry in harness.entries()
-        if isinstance(entry.event, ToolEnded)
-    ][-1]
+    return [text_of(entry.parts) for entry in harness.of(ToolEnded)][-1]
 
 
 QUESTION = {"question": "Which?", "options": [{"label": "a"}, {"label": "b"}]}
@@ -99,7 +93,7 @@ async def test_questions_of_model_reach_the_user_in_every_mode(tmp_path: Path, m
     ("AskUserQuestion", {"questions": [QUESTION], "answers": {"Which?": "a"}}),
     ("ExitPlanMode", {"plan": "1.", "mode": "acceptEdits"}),
 )
-async def test_the_model_cannot_answer_for_the_user(
+async def test_the_model_cannot_answer(
     tmp_path: Path, name: str, arguments: dict[str, object]
 ) -> None:
     harness, answers = new_harness(tmp_path), Approver(lambda _: "allow")
@@ -150,7 +144,7 @@ async def questions(
 
 
 @cases("word asked stored", ("always", 1, [RULES]), ("session", 1, []), ("allow", 2, []))
-async def test_an_answer_grants_all_rules_that_were_shown(
+async def test_an_answer_grants_the_rules_shown(
     tmp_path: Path, word: str, asked: int, stored: list[str]
 ) -> None:
     found, kept = await questions(new_harness(tmp_path), word)
@@ -165,7 +159,7 @@ async def test_a_rule_that_was_not_proposed_is_not_granted(tmp_path: Path, rule:
         harness, lambda asked: Answer(asked.call, "allow", "always", rule)
     )
     assert (len(found), kept) == (2, [])
-    answered = [e.event for e in harness.entries() if isinstance(e.event, PermissionAnswered)]
+    answered = harness.of(PermissionAnswered)
     assert (answered[0].scope, answered[0].rule) == ("once", "")
 
 
@@ -182,5 +176,5 @@ async def test_an_answer_to_other_bytes_than_shown_is_asked_again(tmp_path: Path
     )
     assert [one.call for one in found[:2]] == [found[0].call] * 2
     assert kept == []
-    ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)]
+    ended = [e.status for e in harness.of(ToolEnded)]
     assert ended == ["denied", "denied"]

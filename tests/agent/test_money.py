@@ -139,8 +139,7 @@ async def test_a_money_limit_stops_where_no_price_is_known() -> None:
             SetModel("mine/free"),
             UserMessage((Text("two"),)),
         ):
-            session.tell(word)
-            await session.run(once=True)
+            await turn(session, word)
     finally:
         await session.close()
     ends = [entry.event for entry in disk.entries() if isinstance(entry.event, TurnEnded)]

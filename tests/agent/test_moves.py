@@ -97,9 +97,7 @@ ENDED = (
     ],
     ids=["minutes", "a day", "at once", "clock set back", "no earlier run", "of this run"],
 )
-def test_what_a_crash_cut_tells_when_and_why(
-    begun_s: int, last_run_s: int, now_s: int, told: str
-) -> None:
+def test_a_crash_tells_when_and_why(begun_s: int, last_run_s: int, now_s: int, told: str) -> None:
     """The request and the call begin at `begun_s`; the last entry before the crash comes later."""
     outlook = {"last_run_us": last_run_s * SECOND, "now_us": now_s * SECOND}
     for events, head in [

@@ -42,7 +42,7 @@ def read(**more: object) -> Reply:
     ),
     ([read(), read(), read()], "1\tline 1 of the file"),
 )
-async def test_A4_a_reading_that_stands_is_pointed_at(
+async def test_A4_a_reading_is_pointed_at(
     harness: DiskHarness, steps: list[Reply], begins: str
 ) -> None:
     model = Script(*steps, says("done"))
@@ -50,9 +50,7 @@ async def test_A4_a_reading_that_stands_is_pointed_at(
     assert results(model.requests[-1])[-1].startswith(f"Read ok: {begins}")
 
 
-async def test_A4_after_a_compaction_it_is_given_again_and_an_edit_still_works(
-    harness: DiskHarness,
-) -> None:
+async def test_A4_after_a_compaction_it_is_given_again(harness: DiskHarness) -> None:
     (harness.tree / "a.txt").write_text(FILE * 2)
     edit = says(
         call("Edit", file_path="a.txt", old_string="line 1 of the file\nline 2 ", new_string="x ")
@@ -74,9 +72,7 @@ async def test_A4_after_a_compaction_it_is_given_again_and_an_edit_still_works(
     assert results(model.requests[5])[-1].startswith("Read ok: 1\tline 1 of the file")
 
 
-async def test_a_reading_that_is_pointed_at_counts_as_nothing_superseded(
-    harness: DiskHarness,
-) -> None:
+async def test_a_reading_pointed_at_is_not_superseded(harness: DiskHarness) -> None:
     session = await harness.play(Script(read(), read(), says("seen")), "look")
     told = "\n".join(analysis_lines(analyse(session.state, Budget(50_000, 4_000))))
     assert "other results" in told

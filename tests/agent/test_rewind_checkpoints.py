@@ -39,9 +39,7 @@ from tests.timeouts import until
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only_on_request(
-    tmp_path: Path,
-) -> None:
+async def test_what_somebody_else_changed_is_kept_and_named(tmp_path: Path) -> None:
     harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "old").write_text("0")
     story = turns(
@@ -75,7 +73,7 @@ async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only
 
 
 @pytest.mark.parametrize("edited_after", [1, 2, 3, 4])
-async def test_a_file_that_the_agent_wrote_and_somebody_else_changed_is_kept(
+async def test_a_file_of_the_agent_that_somebody_changed_is_kept(
     tmp_path: Path, edited_after: int
 ) -> None:
     harness = DiskHarness(tmp_path, checkpoints=True)
@@ -145,9 +143,7 @@ async def test_only_calls_that_may_change_files_have_checkpoints(tmp_path: Path)
     ]
     script = Script(says(*bash[:3]), says(*bash[3:]), says("done"))
     await harness.play(script, "go on")
-    events = [
-        entry.event for entry in harness.entries() if isinstance(entry.event, CheckpointTaken)
-    ]
+    events = harness.of(CheckpointTaken)
     assert [(one.when, len(one.calls)) for one in events] == [
         ("before", 2),
         ("after", 1),
@@ -229,9 +225,7 @@ async def test_large_files_and_repositories_inside_are_skipped_and_named(tmp_pat
     (3, "`echo 1 > a`, `echo 2 > a`, `echo 3 > a`"),
     (5, "`echo 1 > a`, `echo 2 > a`, `echo 3 > a` and 2 more"),
 )
-async def test_without_git_edits_are_undone_and_the_rest_is_said_once(
-    tmp_path: Path, commands: int, named: str
-) -> None:
+async def test_without_git_only_edits_are_undone(tmp_path: Path, commands: int, named: str) -> None:
     harness = DiskHarness(tmp_path, checkpoints=True)
 
     def opener() -> SessionCheckpoints:
@@ -290,9 +284,7 @@ async def test_preview_says_what_rewind_does_with_and_without_conversation(tmp_p
         assert [note.split()[0] for note in notes] == ["what", "b1"]
 
 
-async def test_what_changed_while_a_task_ran_is_kept_and_named_and_the_agents_own_is_undone(
-    tmp_path: Path,
-) -> None:
+async def test_what_changed_while_a_task_ran_is_kept_and_named(tmp_path: Path) -> None:
     harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "notes").write_text("0")
     commands = [["echo 1 > mine"], ["echo 1 > later"], ["echo 2 > later"]]
@@ -421,9 +413,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("killing", [0, 2])
-async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(
-    tmp_path: Path, killing: int
-) -> None:
+async def test_a_killed_rewind_is_carried_on_by_the_next_open(tmp_path: Path, killing: int) -> None:
     """The process is killed while it writes the file with the number `killing`."""
     harness = DiskHarness(tmp_path, checkpoints=True)
     contents = {f"f{n}": bytes(8 << 20) if n == killing else str(n).encode() for n in range(4)}
@@ -438,7 +428,7 @@ async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(
     async with harness.session(Script(), create=False) as session:
         await session.run(once=True)
     assert {path.name: path.read_bytes() for path in harness.tree.iterdir()} == contents
-    (rewound,) = [entry.event for entry in harness.entries() if isinstance(entry.event, Rewound)]
+    (rewound,) = harness.of(Rewound)
     named = sorted((Path(put.path).name, put.done, put.removed) for put in rewound.files)
     assert named == [*((f"f{n}", True, False) for n in range(4)), ("g", True, True)], (
         "what was done before the kill too"
@@ -511,9 +501,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("may_read_all", [True, False])
-async def test_a_folder_that_a_command_closed_is_named_or_restored(
-    tmp_path: Path, may_read_all: bool
-) -> None:
+async def test_a_closed_folder_is_named_or_restored(tmp_path: Path, may_read_all: bool) -> None:
     words = [sys.executable, "-c", CLOSING, str(tmp_path)]
     if may_read_all and os.getuid():
         pytest.skip("only root reads every folder")

@@ -73,9 +73,7 @@ async def test_only_what_the_command_wrote_is_undone(
 
 
 @pytest.mark.parametrize("failing", ["before", "after", "before after"])
-async def test_the_trace_tells_whose_change_it_was_after_a_checkpoint_that_failed(
-    tmp_path: Path, failing: str
-) -> None:
+async def test_the_trace_tells_whose_change_it_was(tmp_path: Path, failing: str) -> None:
     harness, broken = DiskHarness(tmp_path, checkpoints=True, confined=True), tmp_path / "broken"
     store = BrokenStore(harness.state / "kept", broken)
     harness.opener = lambda: SessionCheckpoints(store, 64 << 20)  # type: ignore[method-assign]
@@ -181,7 +179,7 @@ async def run_beside_a_user(folder: Path, seed: int, turns_max: int = 4) -> None
         before = picture_of(harness.tree)
         await back(session, harness.ends()[0])
         after = picture_of(harness.tree)
-        [rewound] = [e.event for e in harness.entries() if isinstance(e.event, Rewound)]
+        [rewound] = harness.of(Rewound)
     await harness.spawner.drain()
     named = {os.path.relpath(put.path, harness.tree): put for put in rewound.files}
     kept = {name for name, put in named.items() if not put.done}
@@ -194,7 +192,5 @@ async def run_beside_a_user(folder: Path, seed: int, turns_max: int = 4) -> None
 
 
 @pytest.mark.parametrize("seed", seeds(6))
-async def test_nothing_of_a_user_who_edits_at_any_moment_is_changed_unnamed(
-    tmp_path: Path, seed: int
-) -> None:
+async def test_nothing_of_a_user_who_edits_is_changed_unnamed(tmp_path: Path, seed: int) -> None:
     await run_beside_a_user(tmp_path, seed)

@@ -64,16 +64,14 @@ async def test_a_command_that_prints_it(tmp_path: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize(("escape", "kept"), [("[31m", True), ("]0;title\\007", False)])
-async def test_escapes_inside_it_do_not_carry_it_into_the_log(
+async def test_escapes_do_not_carry_it_into_the_log(
     tmp_path: Path, escape: str, kept: bool
 ) -> None:
     harness = DiskHarness(tmp_path)
     (harness.tree / "run.sh").write_text(f"printf '{SECRET[:9]}\\033{escape}{SECRET[9:]}\\n'")
     model = Script(says(call("Bash", command="sh run.sh")), says("done"))
     await harness.play(model, "run", **guard())
-    assert [e.event.raw != "" for e in harness.entries() if isinstance(e.event, ToolEnded)] == [
-        kept
-    ]
+    assert [e.raw != "" for e in harness.of(ToolEnded)] == [kept]
     assert not any(
         SECRET[9:].encode() in p.read_bytes() for p in harness.state.rglob("*") if p.is_file()
     )
@@ -261,7 +259,7 @@ async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: P
             await turn(session, prompt)
         to = next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))
         await turn(session, Rewind(to, files=True))
-    seen = next(e.event for e in harness.entries() if isinstance(e.event, FileSeen))
+    seen = next(e for e in harness.of(FileSeen))
     assert seen.blob != seen.hash, "the kept content is not the file's own"
     assert not on_disk(harness)
     assert (harness.tree / ".env").read_text() == "KEY=\n", (
@@ -270,9 +268,7 @@ async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: P
 
 
 @given(streams, st.lists(st.integers(0, 10_000), max_size=12))
-def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
-    data: bytes, places: list[int]
-) -> None:
+def test_output_before_a_command_became_a_task_is_redacted(data: bytes, places: list[int]) -> None:
     """Some secrets were replaced when it was first kept; the others are when it goes to the
     spool.
     """

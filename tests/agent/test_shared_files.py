@@ -163,9 +163,7 @@ def test_any_agents_any_paths_any_cancellings(
 
 
 def changes(harness: DiskHarness) -> list[tuple[str, str]]:
-    return [
-        (e.event.by, e.event.who) for e in harness.entries() if isinstance(e.event, FileChanged)
-    ]
+    return [(e.by, e.who) for e in harness.of(FileChanged)]
 
 
 async def test_what_changed_before_command_ran_is_not_put_down_to_it(harness: DiskHarness) -> None:
@@ -183,7 +181,7 @@ async def test_what_changed_before_command_ran_is_not_put_down_to_it(harness: Di
     assert "b.txt: while your command ran (`echo command > b.txt`)\n" in note
 
 
-async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged_and_told_once(
+async def test_an_edit_after_a_command_that_changed_the_file_is_merged(
     harness: DiskHarness,
 ) -> None:
     path = harness.tree / "a.txt"
@@ -209,9 +207,7 @@ async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged
     assert fact.over == fact.before
 
 
-async def test_a_file_that_holds_somebody_elses_change_too_is_not_put_back(
-    harness: DiskHarness,
-) -> None:
+async def test_a_file_with_somebody_elses_change_is_not_put_back(harness: DiskHarness) -> None:
     path = harness.tree / "a.txt"
     path.write_text("one\ntwo\nthree\n")
     edit = lambda: path.write_text("one\ntwo\n3\n")  # noqa: E731
@@ -226,7 +222,7 @@ async def test_a_file_that_holds_somebody_elses_change_too_is_not_put_back(
             entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded"
         )
         await turn(session, Rewind(to, files=True))
-    (rewound,) = [e.event for e in harness.entries() if isinstance(e.event, Rewound)]
+    (rewound,) = harness.of(Rewound)
     assert rewound.files == (
         FilePut(str(path), False, "somebody else's change was merged into it"),
     )
@@ -284,7 +280,7 @@ BATCHES: dict[str, tuple[list[ToolCall], list[ToolCall], str, str]] = {
 
 
 @pytest.mark.parametrize("name", BATCHES)
-async def test_a_write_replaces_only_what_the_model_had_seen_when_it_wrote_the_call(
+async def test_a_write_replaces_only_what_the_model_had_seen(
     harness: DiskHarness, name: str
 ) -> None:
     before, batch, ends, text = BATCHES[name]
@@ -294,9 +290,7 @@ async def test_a_write_replaces_only_what_the_model_had_seen_when_it_wrote_the_c
     change = lambda: path.write_text(THEIRS if foreign else OLD)  # noqa: E731
     model = Script(*([says(*before)] if before else []), then(change, says(*batch)), says("done"))
     await harness.play(model, "go")
-    ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)][
-        len(before) :
-    ]
+    ended = [e.status for e in harness.of(ToolEnded)][len(before) :]
     assert (" ".join(ended), path.read_text()) == (ends, text)
 
 
@@ -310,9 +304,7 @@ async def test_nor_does_one_that_a_kill_held_up(harness: DiskHarness) -> None:
     shutil.rmtree(harness.state)
     await store(harness.state, entries[:refused])
     await harness.play(Script(says("done")), Continue(), create=False)
-    assert [
-        e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)
-    ] == split_words("ok failed failed")
+    assert [e.status for e in harness.of(ToolEnded)] == split_words("ok failed failed")
     assert path.read_text() == THEIRS
 
 
@@ -398,9 +390,7 @@ async def test_a_lone_command_is_cancelled_and_the_turn_goes_on(harness: DiskHar
     ]
 
 
-async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupted(
-    harness: DiskHarness,
-) -> None:
+async def test_waiting_calls_are_not_run_when_all_is_interrupted(harness: DiskHarness) -> None:
     wait, seen = sleeper()
     model = Script(says(*(call("Wait", name=n) for n in "abc")), says("done"))
 
@@ -410,14 +400,12 @@ async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupte
 
     await run_batch(harness, model, meanwhile, more_tools=(wait,), limits=Limits(parallel_max=2))
     assert seen == ["+a", "+b", "xa", "xb"]
-    ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)]
+    ended = [e.status for e in harness.of(ToolEnded)]
     assert sorted(ended) == ["interrupted", "interrupted", "not_run"]
     assert story(harness.entries()).endswith("Interrupted TurnEnded")
 
 
-async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_reply(
-    harness: DiskHarness,
-) -> None:
+async def test_s02_batches_reads_together_writers_alone_in_order(harness: DiskHarness) -> None:
     """Flaws of E: nothing runs twice, no read passes a write."""
     seen: list[str] = []
 
@@ -583,9 +571,7 @@ async def test_a_command_that_depends_on_one_before_it_waits(
     assert got == [one.replace("{}", here) for one in expected]
 
 
-async def test_commands_that_each_go_to_a_folder_leave_the_shell_where_the_last_one_went(
-    harness: DiskHarness,
-) -> None:
+async def test_commands_leave_the_shell_where_the_last_one_went(harness: DiskHarness) -> None:
     """Also when that is over first."""
     for name in ("one", "two"):
         (harness.tree / name).mkdir()
@@ -610,5 +596,5 @@ async def test_a_change_that_several_commands_see_is_told_once(harness: DiskHarn
         says("done"),
     )
     await harness.play(model, "go")
-    changed = [e.event for e in harness.entries() if isinstance(e.event, FileChanged)]
+    changed = harness.of(FileChanged)
     assert [(event.by, Path(event.path).name) for event in changed] == [("command", "a.txt")]

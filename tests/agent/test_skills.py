@@ -18,7 +18,7 @@ from longrein.events import PrefixSet, Reminded, Text, ToolEnded, UsageError, Us
 from longrein.options import Options
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
-from tests.agent.disk_harness import question, turn
+from tests.agent.disk_harness import events_of, question, turn
 from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
@@ -89,11 +89,7 @@ class Opened:
 
     async def events(self, kind: type) -> list[object]:
         await self.session.commit(flush=True)
-        return [
-            e.event
-            for e in self.session.deps.history(1, self.session.state.seq)
-            if isinstance(e.event, kind)
-        ]
+        return events_of(self.session.deps.history(1, self.session.state.seq), kind)
 
     async def last_result(self) -> str:
         ended = (await self.events(ToolEnded))[-1]
@@ -166,9 +162,7 @@ async def test_A2_a_skill_that_comes_later_is_told_and_the_prefix_stays(place: P
         assert now.sent().count("two: About two") == 1, "not told again after a resume"
 
 
-async def test_A2_skills_with_paths_and_nested_ones_are_told_when_a_tool_touches_their_files(
-    place: Place,
-) -> None:
+async def test_A2_skills_with_paths_are_told_when_their_files_are_touched(place: Place) -> None:
     place.skill("always", "x")
     place.skill("sql", "x", "paths: '**/*.sql'\n")
     place.skill("deep", "x", folder="pkg/.claude/skills")
@@ -357,9 +351,7 @@ async def test_A2_files_of_a_users_skill_are_read_without_a_question(place: Plac
     ("disable-model-invocation: true\n", False, True),
     ("user-invocable: false\n", True, False),
 )
-async def test_A2_who_may_load_a_skill(
-    place: Place, head: str, by_model: bool, by_user: bool
-) -> None:
+async def test_A2_who_loads_a_skill(place: Place, head: str, by_model: bool, by_user: bool) -> None:
     place.skill("a", "TEXT", head)
     place.skill("b", "x")
     async with place.opened(says(call("Skill", skill="a")), says("done"), says("done")) as now:

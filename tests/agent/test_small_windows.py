@@ -17,7 +17,7 @@ from longrein.testing.harness import memory_dependencies, memory_tools, open_tes
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Received, Rules, Turn
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemoryWorkspace
-from tests.agent.disk_harness import turn
+from tests.agent.disk_harness import events_of, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -100,11 +100,7 @@ async def run_session(
             await turn(session, f"read it {n}: " + "note " * (message * 4 // 5))
         await turn(session, Compact(""), "read it again")
         await turn(session, SetModel("local/large"), "read it once more")
-        ends = [
-            f"{e.event.reason} {e.event.message}"
-            for e in disk.entries()
-            if isinstance(e.event, TurnEnded)
-        ]
+        ends = [f"{e.reason} {e.message}" for e in events_of(disk.entries(), TurnEnded)]
         found = problems(disk.entries())
         if not ends[-1].startswith("done"):
             found.append(f"not usable with a larger model: {ends[-1]}")

@@ -74,8 +74,7 @@ async def finish(harness: MemoryHarness, words: str = "") -> None:
     if words:
         session.tell(UserMessage((Text(words),)))
     elif session.state.turn_open:
-        session.tell(Continue())
-    await session.run(once=True)
+        await turn(session, Continue())
     while (now := session.find(Subagents)) is not None and now.running:
         await now.settled()
         await session.run(once=True)
@@ -128,9 +127,7 @@ def texts(entry: Entry) -> list[str]:
 
 
 @pytest.mark.parametrize("background", [False, True], ids=["awaited", "background"])
-def test_R073_killed_after_each_transaction_the_tree_goes_on_as_if_nothing_had_been(
-    background: bool,
-) -> None:
+def test_R073_killed_after_each_transaction_the_tree_goes_on(background: bool) -> None:
     disk = whole(background=background)
     assert len(disk.writes) > 15
     for writes in range(2, len(disk.writes)):

@@ -34,6 +34,7 @@ from longrein.testing.harness import results, said, story
 from longrein.testing.scripted_model import call, says
 from longrein.testing.workspace import Ran
 from longrein.tools import SubagentType
+from tests.agent.disk_harness import events_of
 from tests.agent.memory_harness import MemoryHarness, agent, tasks
 from tests.tables import cases
 
@@ -222,11 +223,7 @@ def test_S084_what_is_denied_to_the_parent_is_denied_at_every_depth() -> None:
     harness.play()
     assert "/w/secret/key" not in harness.space.files
     for child in harness.disk.children():
-        ended = [
-            e.event
-            for e in harness.disk.entries(child)
-            if isinstance(e.event, ToolEnded) and e.event.name == "Write"
-        ]
+        ended = [e for e in events_of(harness.disk.entries(child), ToolEnded) if e.name == "Write"]
         assert {e.status for e in ended} == {"denied"}
 
 

@@ -42,7 +42,7 @@ class Bomb(ScriptedModel):
 
 
 @cases("depth spawns most", (1, 200, 20), (3, 200, 20), (3, 10, 20), (2, 200, 1), (4, 30, 2))
-def test_R070_a_recursion_bomb_stays_within_depth_and_number_and_ends(
+def test_R070_a_recursion_bomb_ends_within_depth_and_number(
     depth: int, spawns: int, most: int
 ) -> None:
     harness = MemoryHarness(limits=Limits(depth_max=depth, spawns_max=spawns, agents_max=most))

@@ -19,9 +19,7 @@ def rules(harness: DiskHarness, deny: str) -> Rules:
 
 
 @cases("deny status", ("Read(.env)", "denied"), ("Read(other)", "ok"), ("Edit(.env)", "ok"))
-async def test_a_command_is_judged_by_what_lies_on_its_way(
-    harness: DiskHarness, deny: str, status: str
-) -> None:
+async def test_a_command_is_judged_by_its_way(harness: DiskHarness, deny: str, status: str) -> None:
     (harness.tree / "deep").mkdir()
     (harness.tree / "deep" / ".env").write_text("KEY=1\n")
     (harness.tree / ".gitignore").write_text(".env\n")

@@ -157,9 +157,7 @@ class SlowStart(MemorySupervision):
     (4.5, ["b1 queued", "b2 running", "b2 done", "b1 killed"]),
     (7, ["b1 queued", "b2 running", "b2 done", "b1 running", "b1 killed"]),
 )
-def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(
-    at_s: float, lines: list[str]
-) -> None:
+def test_a_queued_task_stopped_at_its_start_does_not_go_on(at_s: float, lines: list[str]) -> None:
     """b2 begins after 1 s, works 3 s, then b2 has its place and begins a second later."""
     harness = MemoryHarness({}, tasks_max=1)
     harness.supervision = SlowStart(

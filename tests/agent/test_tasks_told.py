@@ -126,7 +126,7 @@ def test_a_rewind_wakes_nobody() -> None:
         "TaskOutput failed: [unknown-task] There is no task 'b7'; there are b1.",
     ),
 )
-def test_B6_a_call_that_waits_or_stops_tells_the_end_and_nobody_else_does(
+def test_B6_only_a_call_that_waits_or_stops_tells_the_end(
     command: Ran, arguments: ToolCall, told: str
 ) -> None:
     harness = MemoryHarness({"run": command})

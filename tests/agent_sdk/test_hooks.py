@@ -79,7 +79,7 @@ async def test_A4_callbacks_add_context_change_input_and_see_results(tmp_path: P
 
 
 @pytest.mark.parametrize(("on_failure", "ran"), [(None, True), ("block", False)])
-async def test_A4_a_callback_that_fails_blocks_only_if_it_is_to(
+async def test_A4_a_failing_callback_blocks_if_it_is_to(
     on_failure: Any, ran: bool, tmp_path: Path
 ) -> None:
     hook = Recorder(ValueError("the hook is broken"))

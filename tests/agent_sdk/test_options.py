@@ -44,9 +44,7 @@ OWN_PROMPT = "You are longrein"
     ({"setting_sources": []}, "", "Always rhyme"),
     ({"setting_sources": ["user", "project"]}, "Always rhyme", "pirate"),
 )
-async def test_A6_1_an_option_changes_the_request(
-    options: dict[str, Any], has: str, lacks: str, tmp_path: Path
-) -> None:
+async def test_A6_1_options(options: dict[str, Any], has: str, lacks: str, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [say("4")]) as setup:
         (setup.tree / "prompt.txt").write_text("From a file.")
         (tmp_path / ".config" / "longrein" / "AGENTS.md").write_text("Always rhyme.")
@@ -65,9 +63,7 @@ async def test_A6_1_an_option_changes_the_request(
     ({"extra_args": {"no-session-persistence": None}}, "--no-session-persistence"),
     ({"thinking": {"type": "adaptive", "display": "omitted"}}, "--thinking-display"),
 )
-async def test_an_option_without_effect_is_said_in_one_line(
-    options: Any, flag: str, tmp_path: Path
-) -> None:
+async def test_an_idle_option_is_said_in_one_line(options: Any, flag: str, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [say("4")]) as setup:
         assert (await ask(setup, "2 + 2?", **options))[-1].result == "4"
         assert setup.errors == [f"longrein: {flag} has no effect: {WITHOUT_EFFECT[flag][1]}"]

@@ -141,9 +141,7 @@ async def test_A6_4_a_start_that_fails_is_an_error_response(tmp_path: Path) -> N
         "--json-schema is no JSON schema",
     ),
 )
-async def test_A6_4_a_wrong_initialize_is_refused(
-    request_: dict[str, Any], says: str, tmp_path: Path
-) -> None:
+async def test_A6_4_wrong_initialize(request_: dict[str, Any], says: str, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [say("4")], unused=1) as setup:
         host = await started(setup)
         host.write(INITIALIZE | {"request": {"subtype": "initialize"} | request_})
@@ -151,9 +149,7 @@ async def test_A6_4_a_wrong_initialize_is_refused(
         assert lines[0]["response"].get("error", "").startswith(says)
 
 
-async def test_A6_7_stdin_closed_while_a_question_is_open_denies_and_the_run_is_blocked(
-    tmp_path: Path,
-) -> None:
+async def test_A6_7_stdin_closed_at_a_question_denies(tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [WRITE, say("I may not.")]) as setup:
         host = await started(setup, *ASKS)
         host.write(INITIALIZE, user("write"))
@@ -275,9 +271,7 @@ def catches(process: int, number: signal.Signals) -> bool:
     not Path("/proc/self/status").exists(), reason="waits for the signal handlers by /proc"
 )
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_before_the_first_line_is_128_and_its_number(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+async def test_a_signal_before_the_first_line(number: signal.Signals, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [say("unused")], unused=1) as setup:
         host = await started(setup)
         while not catches(host.process.pid, signal.SIGHUP):  # noqa: ASYNC110 - the last handler that it sets

@@ -165,7 +165,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("line", "says"), TABLE)
-def test_a_wrong_command_line(
+def test_wrong_arguments(
     line: str, says: str, no_stdin: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     app = FakeApp()
@@ -197,7 +197,7 @@ def test_no_command_of_ours_is_reserved_and_the_most_common_ones_of_others_are()
 
 
 @pytest.mark.parametrize("code", [1, 2])
-def test_an_error_of_ours_is_one_line_and_its_code(
+def test_our_error_is_one_line_and_its_code(
     code: int, no_stdin: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     kinds = {
@@ -216,7 +216,7 @@ def test_an_error_of_ours_is_one_line_and_its_code(
         assert capfd.readouterr() == ("", "longrein: what\n")
 
 
-def test_ctrl_c_outside_of_a_session_is_130_without_a_word(
+def test_ctrl_c_outside_of_a_session_is_130(
     no_stdin: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["-p", "x"], lambda: FakeApp(error=KeyboardInterrupt())) == 130

@@ -37,7 +37,7 @@ def test_what_is_piped_in_follows_the_prompt(prompt: str, piped: bytes, whole: s
     ("", True, None),
     ("-", False, None),
 )
-def test_only_a_prompt_that_must_come_from_stdin_is_waited_for(
+def test_only_a_needed_prompt_is_waited_for(
     prompt: str, needed: bool, wait_s: float | None
 ) -> None:
     waits: list[float | None] = []

@@ -255,9 +255,7 @@ def test_a_running_task_is_listed_shown_and_stopped_from_outside(here: Open, run
     assert "b1 was over already: killed" in run("tasks", "stop", "b1")[2]
 
 
-def test_a_task_that_outlives_longrein_is_looked_after_and_can_be_stopped(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_task_that_outlives_longrein_can_be_stopped(run: Run, tmp_path: Path) -> None:
     session = Open(tmp_path / "state")
     session.keep("b1", "sleep 60")
     session.close()

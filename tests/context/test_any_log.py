@@ -7,7 +7,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from longrein.agent import UserMessage
 from longrein.context import Budget, Price, decide, fold, render
 from longrein.context.clear_items import squeeze
 from longrein.events import (
@@ -40,7 +39,7 @@ from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk, Write
 from longrein.tools import malformed_arguments_message
-from tests.agent.disk_harness import UncheckedModel, says
+from tests.agent.disk_harness import UncheckedModel, says, turn
 from tests.context.random_session import SESSION, RandomSession
 from tests.tables import cases
 
@@ -151,8 +150,7 @@ async def answered(entries: list[Entry], price: Price | None) -> str:
     model = UncheckedModel(*[says("here I am")] * 9, budget=Budget(20_000, 4_000, price))
     deps = memory_dependencies(model, disk)
     session = open_test_session(model, disk=disk, deps=deps)
-    session.tell(UserMessage((Text("are you there?"),)))
-    await session.run(once=True)
+    await turn(session, "are you there?")
     await session.close()
     asked = any(
         "are you there?" in str(item.part) for sent in model.requests for item in sent.items

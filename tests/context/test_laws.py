@@ -84,9 +84,7 @@ def test_law_2_between_breaks_request_begins_with_one_before(default: list[Rando
                 assert before.request.prefix == after.request.prefix
 
 
-def test_law_2_a_summary_request_is_the_live_request_plus_blocks_at_its_end(
-    default: list[RandomSession],
-) -> None:
+def test_law_2_a_summary_request_only_adds_blocks(default: list[RandomSession]) -> None:
     checked = 0
     for walk in default:
         for before, after in zip(walk.sent, walk.sent[1:], strict=False):
@@ -114,9 +112,7 @@ def test_law_3_each_call_has_exactly_one_result_right_after_its_reply(
             assert not waiting
 
 
-def test_law_4_whatever_is_not_shown_whole_names_the_entry_that_holds_it(
-    default: list[RandomSession],
-) -> None:
+def test_law_4_what_is_not_whole_names_its_entry(default: list[RandomSession]) -> None:
     for walk in default:
         for sent in turns(walk):
             for item in sent.request.items:
@@ -129,9 +125,7 @@ def test_law_4_whatever_is_not_shown_whole_names_the_entry_that_holds_it(
                     assert item.handle in shown
 
 
-def test_law_4_every_block_of_the_seed_profiles_has_a_handle_that_the_log_knows(
-    seed: list[RandomSession],
-) -> None:
+def test_law_4_every_block_of_the_seed_profiles_has_a_handle(seed: list[RandomSession]) -> None:
     for walk in seed:
         for sent in walk.sent:
             for item in sent.request.items[: -1 if sent.request.purpose == "summary" else None]:
@@ -141,9 +135,7 @@ def test_law_4_every_block_of_the_seed_profiles_has_a_handle_that_the_log_knows(
                 )
 
 
-def test_law_5_every_word_of_the_user_stands_or_is_elided_with_its_handle(
-    default: list[RandomSession],
-) -> None:
+def test_law_5_every_word_of_the_user_stands_or_is_elided(default: list[RandomSession]) -> None:
     for walk in default:
         for sent in turns(walk):
             shown = "\n".join(i.part.text for i in sent.request.items if isinstance(i.part, Text))
@@ -251,9 +243,7 @@ def test_law_9_each_end_of_a_task_or_subagent_is_told_once(default: list[RandomS
     assert told_once > 20
 
 
-def test_E15_law_2_a_subagent_forked_at_any_request_begins_with_that_request(
-    default: list[RandomSession],
-) -> None:
+def test_E15_law_2_a_fork_begins_with_its_request(default: list[RandomSession]) -> None:
     """Its first request is the parent's items, the same prefix, and its task as the last
     message.
     """

@@ -61,7 +61,7 @@ def reply(text: str, *calls: ToolCall) -> Replied:
     ),
     ((reply("RETRY_CEILING_S and unrelated_thing"),), SUMMARY, "r6: RETRY_CEILING_S = 17"),
 )
-def test_a_name_used_since_and_missing_is_put_back_once(
+def test_a_name_used_since_is_put_back(
     later: tuple[AnyEvent, ...], summary: str, put_back: str
 ) -> None:
     assert reexpand_lines(story(*later), (3, 6), summary, 1_000) == put_back

@@ -100,7 +100,7 @@ def test_visibility_is_part_of_the_budget_and_of_the_price_of_a_line(
 
 
 @pytest.mark.parametrize("line", ["compact_at = 99", "compact_at = 20", "prepare_at = 3"])
-def test_a_share_beyond_the_safe_limits_is_refused(
+def test_a_share_that_is_unsafe_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     with pytest.raises(
@@ -119,7 +119,7 @@ def test_a_share_beyond_the_safe_limits_is_refused(
     (Price(2.0, 8.0, 0.5), False, 0.25),
     (Price(2.0, 8.0), True, 0.1),
 )
-def test_reading_the_cache_is_free_where_nothing_is_charged(
+def test_cache_reads_are_free_where_none_are_charged(
     price: Price | None, is_local: bool, read: float
 ) -> None:
     budget = Budget(100_000, 4_000, price, is_local=is_local)

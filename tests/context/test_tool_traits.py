@@ -22,7 +22,7 @@ def prefix(**stated: ToolTraits | None) -> PrefixSet:
     ("Read", ToolTraits(kind="edit"), True, EDIT),
     ("Read", ToolTraits(kind="unheard of"), True, READ),
 )
-def test_what_a_tool_states_goes_before_its_name(
+def test_what_a_tool_states_goes_first(
     tool: str, traits: ToolTraits | None, recorded: bool, kind: int
 ) -> None:
     log = LogBuilder()

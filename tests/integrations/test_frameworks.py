@@ -85,9 +85,7 @@ def run(name: str, url: str) -> str:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", SNIPPETS)
-async def test_a_snippet_keeps_the_framework_inside_the_window(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_snippet_keeps_to_the_window(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = [module for module in MODULES[name] if not is_installed(module)]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}; docs/frameworks.md names the packages")

@@ -438,9 +438,7 @@ USAGES: dict[str, tuple[Any, tuple[int, int, int, int]]] = {
 
 
 @pytest.mark.parametrize("case", USAGES.values(), ids=USAGES.keys())
-def test_usage_is_understood_in_every_spelling_and_calibrates(
-    case: tuple[Any, tuple[int, int, int, int]],
-) -> None:
+def test_usage_is_understood_in_every_spelling(case: tuple[Any, tuple[int, int, int, int]]) -> None:
     engine, chat = Engine(200_000, OUTPUT), [{"role": "user", "content": "word " * 800}]
     engine.prepare(chat)
     engine.observe(case[0])

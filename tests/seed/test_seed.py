@@ -426,7 +426,7 @@ async def test_D10_a_summary_is_shown_and_the_whole_stays_on_disk(tmp_path: Path
 
 
 @pytest.mark.parametrize("profile", ["seed", "seed-later", "seed-new", "seed-framework"])
-async def test_the_profile_is_chosen_by_its_name(
+async def test_a_name_chooses_the_profile(
     profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -59,7 +59,7 @@ def marks(text: str) -> list[str]:
     root=st.booleans(),
 )
 @settings(max_examples=20, deadline=None)
-def test_A1_codex_loads_the_same_files_in_the_same_order(
+def test_A1_codex_loads_the_same_files_in_order(
     tree: dict[tuple[str, str], str], root: bool
 ) -> None:
     with planted(tree, root=root) as (home, cwd):

@@ -102,7 +102,7 @@ def plain(text: str) -> str:
 
 @given(head=HEADS, style=STYLES, width=WIDTHS)
 @settings(max_examples=200, deadline=None)
-def test_A2_every_field_is_read_as_yaml_reads_it(
+def test_A2_every_field_is_read_as_yaml(
     head: dict[str, Any], style: str | None, width: int
 ) -> None:
     text = file_text(head, style, width)

@@ -57,7 +57,7 @@ def ours(text: str, name: str) -> tuple[SubagentType, Path]:
 @needs(AGENTS)
 @given(head=HEADS, body=BODIES, style=STYLES, width=WIDTHS)
 @settings(max_examples=40, deadline=None)
-def test_A5_openhands_reads_the_same_type(
+def test_A5_openhands_agrees(
     head: dict[str, Any], body: str, style: str | None, width: int
 ) -> None:
     kind, path = ours(file_text(head, style, width, body), head["name"])
@@ -74,9 +74,7 @@ def test_A5_openhands_reads_the_same_type(
 @needs(GEMINI)
 @given(head=HEADS, body=BODIES, style=STYLES, width=WIDTHS)
 @settings(max_examples=40, deadline=None)
-def test_A5_gemini_reads_the_same_type(
-    head: dict[str, Any], body: str, style: str | None, width: int
-) -> None:
+def test_A5_gemini_agrees(head: dict[str, Any], body: str, style: str | None, width: int) -> None:
     head = {
         key: value for key, value in head.items() if key not in ("tools", "color")
     }  # it refuses what it lacks

@@ -172,9 +172,7 @@ ANSWERED: list[tuple[Answers | None, list[str]]] = [
 
 
 @pytest.mark.parametrize(("answers", "statuses"), ANSWERED)
-def test_the_approver_answers_by_its_table_and_remembers(
-    answers: Answers | None, statuses: list[str]
-) -> None:
+def test_the_approver_answers_by_its_table(answers: Answers | None, statuses: list[str]) -> None:
     disk = MemoryDisk()
     model = ScriptedModel(says(call("Bash", command="make")), says("ok"))
     deps = memory_dependencies(

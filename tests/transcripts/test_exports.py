@@ -144,9 +144,7 @@ async def stored(state: Path) -> Conversation:
     return told
 
 
-async def test_a18_16_an_atif_export_validates_and_its_totals_leave_out_copied_steps(
-    tmp_path: Path,
-) -> None:
+async def test_a18_16_an_atif_export_validates_without_copied_steps(tmp_path: Path) -> None:
     made = json.loads(as_atif(await stored(tmp_path)))
     assert (made["schema_version"], made["session_id"], made["agent"]["name"]) == (
         "ATIF-v1.8",
