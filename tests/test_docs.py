@@ -15,6 +15,7 @@ from longrein.config.settings_file import KEYS
 from longrein.frontends.help_page import help_page
 from longrein.frontends.subcommands import MAIN
 from tests import settings_page
+from tests.tables import record
 from tests.timeouts import HANG_S
 
 ROOT = Path(__file__).parent.parent
@@ -36,12 +37,9 @@ def blocks(language: str) -> list[str]:
 
 
 def run(arguments: list[str], home: Path) -> "subprocess.CompletedProcess[str]":
-    environment = {
-        "HOME": str(home),
-        "PATH": "/usr/bin:/bin",
-        "LONGREIN_STATE_DIR": str(home / "state"),
-        "LANG": "C.UTF-8",
-    }
+    environment = record(
+        HOME=str(home), PATH="/usr/bin:/bin", LONGREIN_STATE_DIR=str(home / "state"), LANG="C.UTF-8"
+    )
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=home,

@@ -23,7 +23,7 @@ from longrein.models import Failure
 from longrein.sdk import library_words
 from longrein.testing.loopback import LoopbackProvider, Turn
 from longrein.testing.scripted_model import ScriptedModel, call, says
-from tests.tables import cases
+from tests.tables import cases, record
 
 pytestmark = pytest.mark.anyio
 
@@ -218,11 +218,9 @@ async def test_tools_are_chosen_by_name_also_after_a_resume(
         assert await session.ask("Double 4.") == "8"
         assert tools_sent(model) == sent
     model = ScriptedModel(says("Still 8."))
-    options: dict[str, Any] = {
-        "tools": [Double],
-        "builtin_tools": chosen,
-        "state_dir": here["state_dir"],
-    }
+    options: dict[str, Any] = record(
+        tools=[Double], builtin_tools=chosen, state_dir=here["state_dir"]
+    )
     async with Session.resume(session.id, model, **options) as again:
         assert await again.ask("Sure?") == "Still 8."
         assert tools_sent(model) == sent

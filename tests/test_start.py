@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import record
 from tests.test_architecture import LAZY_OWN
 
 LIST = Path(__file__).parent / "start_modules.txt"
@@ -50,11 +51,9 @@ def modules_at_first_request(home: Path) -> list[str]:
     request.
     """
     command = [sys.executable, "-P", "-c", START, str(home)]
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "HOME": str(home),
-        "LONGREIN_STATE_DIR": str(home / "state"),
-    }
+    environment = record(
+        PATH="/usr/bin:/bin", HOME=str(home), LONGREIN_STATE_DIR=str(home / "state")
+    )
     done = subprocess.run(
         command,
         cwd=home,

@@ -16,7 +16,7 @@ from longrein.extensions.acp import acp_command as command
 from longrein.extensions.acp.json_lines import LINE_BYTES_MAX
 from tests.acp.harness import RawAgent, file, raw_agent
 from tests.e2e.harness import CliHarness, call, calls, of, says
-from tests.tables import cases
+from tests.tables import cases, record
 
 HELLO = [{"type": "text", "text": "go"}]
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -137,19 +137,13 @@ def test_embedded_resources_are_quoted_as_data(cli: CliHarness) -> None:
     blocks = [
         {
             "type": "resource",
-            "resource": {
-                "uri": "file:///a/b.py",
-                "mimeType": "text/x-python",
-                "text": "x\n<system-reminder>",
-            },
+            "resource": record(
+                uri="file:///a/b.py", mimeType="text/x-python", text="x\n<system-reminder>"
+            ),
         },
         {
             "type": "resource",
-            "resource": {
-                "uri": "file:///a/p.pdf",
-                "mimeType": "application/pdf",
-                "blob": "JVBERi0=",
-            },
+            "resource": record(uri="file:///a/p.pdf", mimeType="application/pdf", blob="JVBERi0="),
         },
         {"type": "resource", "resource": {"uri": "zed:///z", "blob": "AAAA"}},
         {"type": "resource_link", "uri": "file:///a/c%20d.py#L10", "name": "c d.py"},
@@ -408,18 +402,10 @@ def test_the_editors_mcp_servers_are_taken_over_in_the_form_of_mcp_json() -> Non
         {
             "cwd": "/",
             "mcpServers": [
-                {
-                    "name": "a",
-                    "command": "/bin/a",
-                    "args": ["-x"],
-                    "env": [{"name": "K", "value": "v"}],
-                },
-                {
-                    "type": "http",
-                    "name": "b",
-                    "url": "http://b",
-                    "headers": [{"name": "H", "value": "v"}],
-                },
+                record(name="a", command="/bin/a", args=["-x"], env=[{"name": "K", "value": "v"}]),
+                record(
+                    type="http", name="b", url="http://b", headers=[{"name": "H", "value": "v"}]
+                ),
                 {"type": "sse", "name": "c", "url": "http://c", "headers": []},
             ],
         }

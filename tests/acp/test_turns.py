@@ -12,7 +12,7 @@ import pytest
 from longrein.events import PermissionAnswered, UserSpoke
 from tests.acp.harness import Agent, RequestError, acp, agent, file, raw_agent
 from tests.e2e.harness import CliHarness, background, bash, call, calls, fails, of, says
-from tests.tables import cases, split_words
+from tests.tables import cases, row, split_words
 
 Work = Callable[[Agent, str], Awaitable[Any]]
 
@@ -56,10 +56,8 @@ def test_a19_a_turn_with_thinking_plan_question_and_usage(cli: CliHarness) -> No
             {"content": "do it", "priority": "medium", "status": "in_progress"}
         ]
         read, edit = editor.call("Read"), editor.call("Edit")
-        assert (read["kind"], read["status"], read["locations"]) == (
-            "read",
-            "completed",
-            [{"path": str(path)}],
+        assert (read["kind"], read["status"], read["locations"]) == row(
+            "read", "completed", [{"path": str(path)}]
         )
         assert editor.statuses("Edit") == ["pending", "in_progress", "completed"]
         assert edit["content"] == [

@@ -16,17 +16,15 @@ from tests.acp.harness import Agent, RequestError, agent, schema
 from tests.acp.test_turns import talk
 from tests.e2e.harness import CliHarness, call, calls, of, says
 from tests.e2e.test_traces import Collector
-from tests.tables import cases
+from tests.tables import cases, record
 
 COLOUR = {
     "question": "Which colour?",
     "options": [{"label": "red"}, {"label": "green", "description": "like grass"}],
 }
-SIZES = {
-    "question": "Which sizes?",
-    "multiSelect": True,
-    "options": [{"label": n} for n in ("S", "M", "L")],
-}
+SIZES = record(
+    question="Which sizes?", multiSelect=True, options=[{"label": n} for n in ("S", "M", "L")]
+)
 FORMS = schema.ClientCapabilities(elicitation={"form": {}})
 FAULT = Path(__file__).parent.parent / "mcp_servers" / "fault_server.py"
 ASKING = {"command": sys.executable, "args": ["-S", str(FAULT), "asks"]}

@@ -43,6 +43,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
+from tests.tables import row
 
 near: Any = pytest.approx
 PRICE = Price(3, 15, 0.3, 3.75)
@@ -334,11 +335,8 @@ class Tree:
         for node in self.nodes.values():
             used = spent(node.state, node.states)
             limits = limits_under(self.limits, node.grant, node.state)
-            assert used.usd <= limits.usd_max + self.excess + 1e-9, (
-                node.name,
-                used,
-                limits.usd_max,
-                self.excess,
+            assert used.usd <= limits.usd_max + self.excess + 1e-9, row(
+                node.name, used, limits.usd_max, self.excess
             )
             assert node.depth <= 3
             if limits.spawns_max:

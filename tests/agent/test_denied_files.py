@@ -13,7 +13,7 @@ from longrein.workspace.files import find_program
 from tests.agent.disk_harness import DiskHarness, Script, turn
 from tests.agent.test_what_is_asked import new_harness, opened, outcome
 from tests.load.harmless_commands import TEMPLATES, harmless_commands
-from tests.tables import cases
+from tests.tables import cases, row
 
 pytestmark = pytest.mark.anyio
 
@@ -221,17 +221,11 @@ async def test_git_asks_only_if_it_keeps_a_denied_file(tmp_path: Path) -> None:
 KEEPS = {
     "index": ("git add -f .env",),
     "commit": ("git add -f .env", "git commit -qm x", "git rm -q --cached .env"),
-    "earlier commit": (
-        "git add -f .env",
-        "git commit -qm x",
-        "git rm -qf .env",
-        "git commit -qm y",
+    "earlier commit": row(
+        "git add -f .env", "git commit -qm x", "git rm -qf .env", "git commit -qm y"
     ),
-    "branch": (
-        "git checkout -qb b",
-        "git add -f .env",
-        "git commit -qm x",
-        "git checkout -qf main",
+    "branch": row(
+        "git checkout -qb b", "git add -f .env", "git commit -qm x", "git checkout -qf main"
     ),
     "reflog": ("git add -f .env", "git commit -qm x", "git reset -q --hard HEAD~1"),
     "stash": ("git add -f .env", "git stash -q"),

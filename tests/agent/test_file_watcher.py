@@ -15,7 +15,7 @@ from longrein.events import FileChanged, PrefixSet, Reminded, Text
 from longrein.models import Failure, Reply
 from longrein.tools import change_of
 from tests.agent.disk_harness import DiskHarness, Script, call, results, said, says, turn
-from tests.tables import cases
+from tests.tables import cases, row
 
 pytestmark = pytest.mark.anyio
 
@@ -154,12 +154,8 @@ async def test_gone_there_again_and_put_back(harness: DiskHarness) -> None:
     path = harness.tree / "a.txt"
     path.write_text("one\n")
     write = lambda text: lambda: path.write_text(text)  # noqa: E731
-    steps = (
-        path.unlink,
-        write("one\n"),
-        write("two\n"),
-        write("one\n"),
-        write("not told any more\n"),
+    steps = row(
+        path.unlink, write("one\n"), write("two\n"), write("one\n"), write("not told any more\n")
     )
     model = Script(
         read(),

@@ -20,7 +20,7 @@ from longrein.testing.scripted_model import call, says
 from longrein.tools import agent_tool
 from tests.agent.disk_harness import DiskHarness, turn
 from tests.agent.hook_tables import command, joined
-from tests.tables import cases
+from tests.tables import cases, record
 from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
@@ -64,11 +64,7 @@ async def test_A4_3_notifications_of_a_subagent(harness: DiskHarness, background
     asking = says(call("Bash", command="touch x"))
     end = says("done") if not background else says(call("Bash", command="true"))
     table = harness.load(command("Notification", APPEND))
-    more = {
-        "rules": Rules(allow=("Bash(true)",)),
-        "kinds": kinds,
-        "more_tools": (agent_tool(kinds),),
-    }
+    more = record(rules=Rules(allow=("Bash(true)",)), kinds=kinds, more_tools=(agent_tool(kinds),))
 
     def step(request: Any) -> Any:
         """Answer whoever asks: the subagent first asks for a command, the session ends its turn."""

@@ -24,6 +24,7 @@ from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 from tests.agent.disk_harness import NO_RULES, TOUCH, DiskHarness, turn
 from tests.agent.hook_tables import command, joined
+from tests.tables import record
 from tests.timeouts import HANG_S
 
 from .disk_harness import said
@@ -65,11 +66,9 @@ def http(url: str, **more: Any) -> dict[str, Any]:
 
 DENY = json.dumps(
     {
-        "hookSpecificOutput": {
-            "hookEventName": PRE,
-            "permissionDecision": "deny",
-            "permissionDecisionReason": "by post",
-        }
+        "hookSpecificOutput": record(
+            hookEventName=PRE, permissionDecision="deny", permissionDecisionReason="by post"
+        )
     }
 ).encode()
 

@@ -11,7 +11,7 @@ from longrein.agent import Answer, Continue, approval_digest
 from longrein.events import ToolCall
 from longrein.permissions import Rules
 from tests.agent.disk_harness import DiskHarness, Script, call, question, results, says, turn
-from tests.tables import cases
+from tests.tables import cases, record
 
 pytestmark = pytest.mark.anyio
 
@@ -23,11 +23,9 @@ ASKED_AGAIN = "Write denied: Denied: the user denied this call."
 async def test_S033_an_answer_holds_for_the_place_that_was_asked_about(
     harness: DiskHarness, tmp_path: Path, leads_to: str, swapped: bool
 ) -> None:
-    places = {
-        "inside": harness.tree / "inside",
-        "outside": tmp_path / "outside",
-        "other": tmp_path / "other",
-    }
+    places = record(
+        inside=harness.tree / "inside", outside=tmp_path / "outside", other=tmp_path / "other"
+    )
     for place in places.values():
         place.mkdir()
     way = harness.tree / "way"

@@ -27,6 +27,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
+from tests.tables import row
 
 START = (
     Opened(SCHEMA_VERSION, "00000000-0000-4000-8000-000000000001", "n0nce", ("/w",), "/w"),
@@ -258,10 +259,8 @@ def test_R071_a_token_limit_refuses_before_the_request_and_counts_what_subagents
     check(move(*CALLED, *ends, limits=ten), "AskModel(usd_left=None, tokens_left=8950)")
     few = move(*CALLED, *ends, limits=Limits(tokens_max=1_500))
     check(few, "Stop(reason='budget', message='the token limit stands: 1050 of 1500")
-    granted = (
-        *CALLED,
-        SubagentStarted(KID, "explore", "c4.0", Grant(0, 8_000), background=True),
-        *ends,
+    granted = row(
+        *CALLED, SubagentStarted(KID, "explore", "c4.0", Grant(0, 8_000), background=True), *ends
     )
     check(move(*granted, limits=ten), "the token limit stands: 9050 of 10000 tokens")
     back = (

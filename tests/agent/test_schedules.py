@@ -24,7 +24,7 @@ from longrein.testing.harness import memory_dependencies, open_test_session, res
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import SCHEDULE_TOOLS, Tool
-from tests.tables import cases
+from tests.tables import cases, row
 
 START = datetime(2026, 11, 22, 10, 7, 30)  # a Sunday
 
@@ -69,10 +69,8 @@ def us(at: datetime) -> int:
     ("0 0 13 * fri", START, "2026-11-27 00:00:00"),  # either day, as in cron
     ("0 0 29 feb *", START, "2028-02-29 00:00:00"),
     ("5-59/20 10 * * *", START, "2026-11-22 10:25:00"),
-    (
-        "30 2 * * *",
-        datetime(2026, 3, 28, 12),
-        "2026-03-29 03:30:00",
+    row(
+        "30 2 * * *", datetime(2026, 3, 28, 12), "2026-03-29 03:30:00"
     ),  # 2:30 does not exist on that day
     ("30 2 * * *", datetime(2026, 10, 24, 12), "2026-10-25 02:30:00"),
 )

@@ -19,7 +19,7 @@ from longrein.options import Options
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from tests.agent.disk_harness import events_of, question, turn
-from tests.tables import cases
+from tests.tables import cases, row
 
 pytestmark = pytest.mark.anyio
 
@@ -316,10 +316,8 @@ async def test_A2_allowed_tools_of_the_user_hold_in_the_turn_that_loads_the_skil
 
 async def test_A2_disallowed_tools_are_refused_meanwhile(place: Place) -> None:
     place.skill("a", "x", "disallowed-tools: [Write]\n")
-    replies = (
-        says(call("Skill", skill="a")),
-        says(call("Write", file_path="a", content="x")),
-        says("end"),
+    replies = row(
+        says(call("Skill", skill="a")), says(call("Write", file_path="a", content="x")), says("end")
     )
     async with place.opened(*replies, permission_mode="acceptEdits") as now:
         await turn(now.session, "go")

@@ -20,7 +20,7 @@ from longrein.workspace import CommandExit
 from tests.agent.disk_harness import turn
 from tests.agent.memory_harness import MemoryHarness, background, one_turn, take_steps, talk, words
 from tests.support.supervision import MemoryProcess, MemorySupervision
-from tests.tables import cases
+from tests.tables import cases, row
 
 
 def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
@@ -41,12 +41,8 @@ def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
     )
     assert notice.endswith("\n| built\n[longrein:n0nce end]")
     ended = harness.of(TaskEnded)[0]
-    assert (ended.task, ended.state, ended.code, ended.elapsed_ms, ended.tail) == (
-        "b1",
-        "done",
-        0,
-        40_000,
-        "built",
+    assert (ended.task, ended.state, ended.code, ended.elapsed_ms, ended.tail) == row(
+        "b1", "done", 0, 40_000, "built"
     )
     assert harness.disk.blobs()[ended.output] == b"built\n"
     assert not harness.supervision.spool, "settled"

@@ -16,7 +16,7 @@ from tests.agent.memory_harness import (
     talk,
     words,
 )
-from tests.tables import cases
+from tests.tables import cases, record
 
 
 def notices(model: ScriptedModel, kind: str = "bg_done") -> list[str]:
@@ -146,11 +146,9 @@ def test_the_users_stop_is_told_by_a_notice() -> None:
 
 def test_the_end_of_a_task_is_heard_and_listed_at_once_in_the_middle_of_a_long_step() -> None:
     harness = MemoryHarness(
-        {
-            "server": Ran("up\n", hang=True),
-            "make": Ran("built\n", delay_s=20),
-            "long": Ran("", delay_s=90),
-        }
+        record(
+            server=Ran("up\n", hang=True), make=Ran("built\n", delay_s=20), long=Ran("", delay_s=90)
+        )
     )
     model = ScriptedModel(
         says(background("server"), background("make")),

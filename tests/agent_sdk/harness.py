@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from longrein.testing.loopback import LoopbackProvider, read_play
+from tests.tables import record
 
 CLI = Path(sys.executable).with_name("longrein")
 MODEL = "anthropic/claude-sonnet-4-5"
@@ -43,23 +44,16 @@ class SdkSetup:
 
     @property
     def env(self) -> dict[str, str]:
-        return {
-            "HOME": str(self.home),
-            "ANTHROPIC_API_KEY": "k",
-            "LONGREIN_STATE_DIR": str(self.home / "state"),
-        }
+        return record(
+            HOME=str(self.home), ANTHROPIC_API_KEY="k", LONGREIN_STATE_DIR=str(self.home / "state")
+        )
 
     def options(self, **fields: Any) -> Any:
         """`ClaudeAgentOptions` with longrein as the program."""
         from claude_agent_sdk import ClaudeAgentOptions
 
         env = self.env | fields.pop("env", {})
-        told = {
-            "cli_path": str(CLI),
-            "cwd": str(self.tree),
-            "stderr": self.errors.append,
-            "env": env,
-        }
+        told = record(cli_path=str(CLI), cwd=str(self.tree), stderr=self.errors.append, env=env)
         return ClaudeAgentOptions(**(told | fields))
 
     def sent(self, at: int = -1) -> str:

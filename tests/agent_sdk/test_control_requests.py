@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from longrein.frontends.headless.control_requests import REFUSED, SENT_ONLY
-from tests.tables import cases, split_words
+from tests.tables import cases, record, row, split_words
 
 from .harness import CLI, NODE_SDK, answers, call, of, say, sdk_setup
 from .test_mcp import HANDSHAKE
@@ -31,11 +31,7 @@ OUTCOMES = {"success", "error", "mirror_error"}
 async def ask(host: Host, subtype: str, **fields: Any) -> Any:
     """Make a request: the fields of the answer, or the text of the error."""
     host.write(
-        {
-            "type": "control_request",
-            "request_id": subtype,
-            "request": {"subtype": subtype, **fields},
-        }
+        record(type="control_request", request_id=subtype, request={"subtype": subtype, **fields})
     )
     response = (await host.until("control_response"))["response"]
     assert response["request_id"] == subtype
@@ -119,11 +115,9 @@ async def test_A6_4_initialize_tells_commands_skills_agents_models_and_account(
         assert {"name": "tester", "description": "Runs tests", "model": "haiku"} in told["agents"]
         assert told["models"][0]["value"] == "anthropic/claude-sonnet-4-5"
         assert len(told["models"]) > 5, "those of the provider whose key is there"
-        assert told["account"] == {
-            "apiKeySource": "ANTHROPIC_API_KEY",
-            "tokenSource": "none",
-            "apiProvider": "firstParty",
-        }
+        assert told["account"] == record(
+            apiKeySource="ANTHROPIC_API_KEY", tokenSource="none", apiProvider="firstParty"
+        )
         host.write(user("hi"))
         init = await host.until("system", "init")
         assert ("deploy" in init["slash_commands"], init["skills"]) == (True, ["review"])
@@ -200,10 +194,8 @@ async def test_A6_4_servers_are_set_in_an_open_session(tmp_path: Path) -> None:
         await host.until("result")
         wanted = {"clock": clock, "none": {"command": str(tmp_path / "missing")}, "odd": 3}
         told = await ask(host, "mcp_set_servers", servers=wanted)
-        assert (told["added"], told["removed"], sorted(told["errors"])) == (
-            ["clock"],
-            [],
-            ["none", "odd"],
+        assert (told["added"], told["removed"], sorted(told["errors"])) == row(
+            ["clock"], [], ["none", "odd"]
         )
         status = {
             one["name"]: one["status"] for one in (await ask(host, "mcp_status"))["mcpServers"]
@@ -240,11 +232,9 @@ async def serve_calculator(host: Host, until: str) -> dict[str, Any]:
             told["result"] = results.get(message["method"], {})
         else:
             told["error"] = {"code": -32601, "message": "not here"}
-        response = {
-            "subtype": "success",
-            "request_id": line["request_id"],
-            "response": {"mcp_response": told},
-        }
+        response = record(
+            subtype="success", request_id=line["request_id"], response={"mcp_response": told}
+        )
         host.write({"type": "control_response", "response": response})
     return dict(line)
 

@@ -10,6 +10,7 @@ from longrein.agent.hooks import HookOutput, HookPlace
 from longrein.frontends.headless.control_lines import ControlChannel
 from longrein.frontends.headless.hook_callbacks import CallbackHandler
 from longrein.permissions import Hook
+from tests.tables import row
 
 from .harness import CLI, answers, ask, call, say, sdk_setup
 
@@ -50,10 +51,8 @@ async def test_A4_a_callback_denies_a_call_and_the_run_is_a_success(tmp_path: Pa
         assert not list(setup.tree.iterdir())
     assert (result.subtype, result.result) == ("success", "I may not.")
     ((event, tool_use_id),) = hook.told
-    assert (event["hook_event_name"], event["tool_name"], event["cwd"]) == (
-        "PreToolUse",
-        "Write",
-        str(setup.tree),
+    assert (event["hook_event_name"], event["tool_name"], event["cwd"]) == row(
+        "PreToolUse", "Write", str(setup.tree)
     )
     assert (event["tool_input"], tool_use_id) == (
         {"file_path": "a.txt", "content": "a\n"},

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.tables import record
+
 from .harness import CLI, EXAMPLES, SdkSetup, answers, call, of, say, sdk_setup
 from .test_examples import run_example
 from .test_protocol import INITIALIZE, started, user
@@ -119,11 +121,9 @@ async def test_stdin_closed_in_a_call_ends_the_call(tmp_path: Path) -> None:
             answer |= (
                 {"result": found} if found else {"error": {"code": -32601, "message": "not here"}}
             )
-            response = {
-                "subtype": "success",
-                "request_id": asked["request_id"],
-                "response": {"mcp_response": answer},
-            }
+            response = record(
+                subtype="success", request_id=asked["request_id"], response={"mcp_response": answer}
+            )
             host.write({"type": "control_response", "response": response})
         code, lines, _ = await host.end()
         assert (code, [one["subtype"] for one in lines if one["type"] == "result"]) == (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from longrein.frontends.subcommands import WITHOUT_EFFECT
-from tests.tables import cases
+from tests.tables import cases, row
 
 from .harness import CLI, answers, ask, call, of, say, sdk_setup
 
@@ -235,10 +235,8 @@ async def test_structured_output_is_checked_and_asked_for_again(tmp_path: Path) 
     ]
     async with sdk_setup(tmp_path, turns) as setup:
         result = (await ask(setup, "2 + 2?", output_format=FORMAT))[-1]
-        assert (result.subtype, result.structured_output, result.num_turns) == (
-            "success",
-            {"answer": 4},
-            5,
+        assert (result.subtype, result.structured_output, result.num_turns) == row(
+            "success", {"answer": 4}, 5
         )
         assert "counts only as a call of StructuredOutput" in setup.sent(1)
         assert "[bad-output] $.answer: 0 is less than the minimum of 1" in setup.sent(3)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.tables import cases
+from tests.tables import cases, record, row
 
 from .harness import CLI, SdkSetup, call, say, sdk_setup
 
@@ -22,11 +22,9 @@ pytestmark = [
     pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
 ]
 
-INITIALIZE = {
-    "type": "control_request",
-    "request_id": "r0",
-    "request": {"subtype": "initialize", "hooks": None},
-}
+INITIALIZE = record(
+    type="control_request", request_id="r0", request={"subtype": "initialize", "hooks": None}
+)
 STREAMS = ("--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
 WRITE = call("Write", file_path="a.txt", content="a\n")
 
@@ -59,10 +57,8 @@ class Host:
         while True:
             line = json.loads(await self.process.stdout.readline())
             self.lines.append(line)
-            if line["type"] == kind and subtype in (
-                "",
-                line.get("subtype"),
-                line.get("request", {}).get("subtype"),
+            if line["type"] == kind and subtype in row(
+                "", line.get("subtype"), line.get("request", {}).get("subtype")
             ):
                 return dict(line)
 
@@ -111,10 +107,8 @@ async def test_A6_4_the_answer_to_initialize_comes_first(tmp_path: Path) -> None
         host = await started(setup)
         host.write(INITIALIZE, user("2 + 2?"))
         code, lines, err = await host.end()
-        assert (code, kinds(lines), err) == (
-            0,
-            ["control_response", "init", "assistant", "success"],
-            [],
+        assert (code, kinds(lines), err) == row(
+            0, ["control_response", "init", "assistant", "success"], []
         )
         assert lines[0]["response"]["subtype"] == "success"
 
@@ -318,11 +312,9 @@ async def test_the_state_is_reported_to_a_program_that_wants_it(tmp_path: Path) 
         host = await started(setup, *ASKS, env={"CLAUDE_CODE_SDK_READS_SESSION_STATE": "1"})
         host.write(INITIALIZE, user("write"))
         asked = await host.until("control_request", "can_use_tool")
-        allow = {
-            "subtype": "success",
-            "request_id": asked["request_id"],
-            "response": {"behavior": "allow"},
-        }
+        allow = record(
+            subtype="success", request_id=asked["request_id"], response={"behavior": "allow"}
+        )
         host.write({"type": "control_response", "response": allow})
         await host.until("result")
         _, lines, _ = await host.end()

@@ -16,7 +16,7 @@ from longrein.frontends.argv import parse
 from longrein.frontends.command_lookup import bundled_commands
 from longrein.frontends.subcommands import MAIN
 from longrein.options import Options
-from tests.tables import cases
+from tests.tables import cases, record
 
 from .fake_app import FakeApp, given
 
@@ -53,12 +53,9 @@ COMMANDS = bundled_commands()
     ("-p -r 0192ab 'go on'", {"resume": "0192ab", "prompt": "go on"}),
     (
         "-p x --output-format stream-json --include-partial-messages --verbose",
-        {
-            "prompt": "x",
-            "output_format": "stream-json",
-            "include_partial_messages": True,
-            "verbose": True,
-        },
+        record(
+            prompt="x", output_format="stream-json", include_partial_messages=True, verbose=True
+        ),
     ),
     (
         "-p --input-format=stream-json --output-format=stream-json",

@@ -14,7 +14,7 @@ from longrein.cli import main
 from longrein.events import Entry, Text, ToolEnded, UserSpoke
 from longrein.store import open_log
 from tests.store.fixtures import opened, wall_us
-from tests.tables import cases
+from tests.tables import cases, row
 
 HERE = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab"
 ELSEWHERE = "6f9d0000-0000-4000-8000-000000000002"
@@ -140,11 +140,8 @@ def test_many_hits_are_told_page_by_page(search: Search, tmp_path: Path) -> None
     )
     code, out, err = search("straw")
     lines = out.splitlines()
-    assert (code, err, len(lines), lines[-1]) == (
-        0,
-        "",
-        22,
-        "hits 1 to 20 of more than 1,000; --page 2 shows the next",
+    assert (code, err, len(lines), lines[-1]) == row(
+        0, "", 22, "hits 1 to 20 of more than 1,000; --page 2 shows the next"
     )
     assert lines[1].endswith("straw number 999")
     lines = search("straw number 7", "--page", "3")[1].splitlines()

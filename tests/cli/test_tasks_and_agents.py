@@ -38,7 +38,7 @@ from longrein.workspace import (
     SupervisionOptions,
 )
 from tests.store.fixtures import ID, child_opened, done, opened, said, wall_us
-from tests.tables import cases
+from tests.tables import cases, record
 
 OTHER = "70000000-0000-4000-8000-000000000003"
 CHILD = "c0000000-0000-4000-8000-000000000001"
@@ -132,15 +132,7 @@ RECORD = {
     "policy": "keep",
     "started_at": 5, "began_s": 1.0
 }  # fmt: skip
-END = {
-    "state": "done",
-    "code": 0,
-    "cause": "",
-    "elapsed_s": 1.0,
-    "size_bytes": 0,
-    "elided_bytes": 0,
-    "lost": "",
-}
+END = record(state="done", code=0, cause="", elapsed_s=1.0, size_bytes=0, elided_bytes=0, lost="")
 ODD = (None, [], {}, -1, 10**40, True)
 GOOD_ROW = "70000000/b2  lost (its supervisor ended"
 

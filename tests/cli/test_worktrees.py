@@ -12,7 +12,7 @@ import pytest
 from longrein import entry_points
 from longrein.cli import main
 from longrein.workspace import PlainSpawner, Worktree, make_worktree, open_workspace
-from tests.tables import cases
+from tests.tables import cases, row
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -86,10 +86,8 @@ def test_they_are_listed(run: Run, repo: Path) -> None:
 def test_one_is_merged_and_removed(run: Run, repo: Path) -> None:
     left(repo, "s-1", a="two\n")
     left(repo, "s-2", b="new\n")
-    assert run("merge", "longrein/s-1") == (
-        0,
-        f"1 file changed in {repo}, not committed: {repo}/a.txt\n",
-        "",
+    assert run("merge", "longrein/s-1") == row(
+        0, f"1 file changed in {repo}, not committed: {repo}/a.txt\n", ""
     )
     assert (repo / "a.txt").read_text() == "two\n"
     refused = (

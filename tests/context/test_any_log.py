@@ -41,7 +41,7 @@ from longrein.testing.store import MemoryDisk, Write
 from longrein.tools import malformed_arguments_message
 from tests.agent.disk_harness import UncheckedModel, says, turn
 from tests.context.random_session import SESSION, RandomSession
-from tests.tables import cases
+from tests.tables import cases, row
 
 DEEP: Any = "bottom"
 for _ in range(300):
@@ -73,11 +73,8 @@ EXTREMES: dict[object, Sequence[Any]] = {
     int: (0, 1, -1, 2, 7, 40, 10**6, 2**62, -(2**62)),
     float: (0.0, -1.0, 1e300, 1e-300),
     bool: (False, True),
-    dict: (
-        {},
-        {"a": DEEP},
-        {"file_path": 3, "command": None},
-        {"name": "Read", "args": {"name": 1}},
+    dict: row(
+        {}, {"a": DEEP}, {"file_path": 3, "command": None}, {"name": "Read", "args": {"name": 1}}
     ),
 }
 

@@ -18,7 +18,7 @@ from longrein.context.clearing.timing import (
     view_tokens,
 )
 from longrein.context.clearing.weights import TABLES
-from tests.tables import cases
+from tests.tables import cases, record
 
 POLICY = ClearingPolicy(ValueModels(TABLES), nonce="a1b2c3")
 
@@ -170,11 +170,9 @@ def test_the_new_text_of_a_recent_edit_stays_whole(
 ) -> None:
     policy = msgspec.structs.replace(POLICY, settings=PolicySettings(**settings))
     story, old = Story(policy), "\n".join(f"was_never_mentioned_again({n})" for n in range(9))
-    written = {
-        "file_path": "src/ledger_book.py",
-        "old_string": old,
-        "new_string": new_text(lines_written),
-    }
+    written = record(
+        file_path="src/ledger_book.py", old_string=old, new_string=new_text(lines_written)
+    )
     edit = story.worth.items[story.held(story.step("Edit", written, "done")).partner]
     story.worth.begin_request(edit.born + idle)
     rows = best_form(policy.builder(story.worth), edit).rows

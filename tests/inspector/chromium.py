@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.tables import split_words
+from tests.tables import record, split_words
 from tests.timeouts import HANG_S
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -115,15 +115,9 @@ class Page:
 
     def press(self, key: str, text: str = "") -> None:
         """Press a key where the focus is."""
-        codes = {
-            "Enter": 13,
-            "Escape": 27,
-            "Tab": 9,
-            "ArrowLeft": 37,
-            "ArrowUp": 38,
-            "ArrowRight": 39,
-            "ArrowDown": 40,
-        }
+        codes = record(
+            Enter=13, Escape=27, Tab=9, ArrowLeft=37, ArrowUp=38, ArrowRight=39, ArrowDown=40
+        )
         codes |= {"Home": 36, "End": 35, "PageUp": 33, "PageDown": 34}
         typed = text or (key if len(key) == 1 else "\r" if key == "Enter" else "")
         code = codes.get(key, ord(key.upper()[0]))

@@ -32,6 +32,7 @@ from longrein.extensions.lab.replay import PLAIN, CostAccount, PlainReplay, of_e
 from longrein.extensions.lab.replay.own_decisions import OwnDecisions
 from longrein.extensions.lab.replay.recording import numbered_steps, placed_handles
 from tests.agent.disk_harness import events_of
+from tests.tables import record
 
 ENTRIES = 620
 
@@ -109,13 +110,9 @@ def test_every_break_has_its_cause_and_price(sample: SampleSession, found: Inspe
     marks = {
         r.break_.seq: r.break_ for r in found.requests if r.break_ is not None and r.break_.seq
     }
-    names = {
-        "cleared": Cleared,
-        "summarised": Summarized,
-        "restored": Restored,
-        "rewound": Rewound,
-        "prefix": PrefixSet,
-    }
+    names = record(
+        cleared=Cleared, summarised=Summarized, restored=Restored, rewound=Rewound, prefix=PrefixSet
+    )
     assert {type(breaking[seq]) for seq in marks} == set(kinds)
     assert all(isinstance(breaking[seq], names[mark.cause]) for seq, mark in marks.items())
     price = sample.budget.price

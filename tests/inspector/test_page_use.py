@@ -18,7 +18,7 @@ from tests.inspector.chromium import Chromium, Json, Page
 from tests.inspector.conftest import OpenPage
 from tests.inspector.example import inspection
 from tests.inspector.test_page_views import VIEWS, focus, text, texts
-from tests.tables import cases
+from tests.tables import cases, record
 
 
 def active(page: Page) -> str:
@@ -400,11 +400,9 @@ def live_server(document: Json) -> Iterator[tuple[str, "queue.Queue[tuple[str, J
 
 def test_running_session_grows_by_events(browser: Chromium) -> None:
     data = inspection(60) | {"live": "/events?token=abc"}
-    request = dict(data["requests"][-1]) | {
-        "n": len(data["requests"]) + 1,
-        "total_usd": 99.5,
-        "usd": 98.0,
-    }
+    request = dict(data["requests"][-1]) | record(
+        n=len(data["requests"]) + 1, total_usd=99.5, usd=98.0
+    )
     row = {
         "seq": 9000,
         "at_us": data["session"]["ended_us"],

@@ -10,7 +10,7 @@ from longrein.context import Engine
 from longrein.events import Cleared, ToolEnded, ToolError, UsageError
 from longrein.integrations import did_not_fit
 from tests.integrations.message_lists import WIRES, Chat, Wire, big, check_paired, tokens
-from tests.tables import cases
+from tests.tables import cases, record, row
 
 WINDOW, OUTPUT = 12_000, 1_000
 USABLE = WINDOW - OUTPUT
@@ -394,21 +394,17 @@ def test_errors_of_any_library_are_read(error: Exception, overflow: bool, window
 USAGES: dict[str, tuple[Any, tuple[int, int, int, int]]] = {
     "openai chat": (
         {
-            "usage": {
-                "prompt_tokens": 900,
-                "completion_tokens": 9,
-                "prompt_tokens_details": {"cached_tokens": 400},
-            }
+            "usage": record(
+                prompt_tokens=900, completion_tokens=9, prompt_tokens_details={"cached_tokens": 400}
+            )
         },
         (500, 400, 0, 9),
     ),
     "openai responses": (
         {
-            "usage": {
-                "input_tokens": 900,
-                "output_tokens": 9,
-                "input_tokens_details": {"cached_tokens": 400},
-            }
+            "usage": record(
+                input_tokens=900, output_tokens=9, input_tokens_details={"cached_tokens": 400}
+            )
         },
         (500, 400, 0, 9),
     ),
@@ -446,11 +442,9 @@ def test_usage_is_understood_in_every_spelling(case: tuple[Any, tuple[int, int, 
     engine.prepare(chat)
     used = engine.state.last_usage
     assert (
-        used.input_tokens,
-        used.cache_read_tokens,
-        used.cache_write_tokens,
-        used.output_tokens,
-    ) == case[1]
+        row(used.input_tokens, used.cache_read_tokens, used.cache_write_tokens, used.output_tokens)
+        == case[1]
+    )
     assert 900 <= engine.tokens < 930
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from longrein.config import load_subagent_types
 from longrein.tools import SubagentType
+from tests.tables import row
 
 from .peers import AGENTS, GEMINI, ask, needs
 from .test_skills import NAMES, STYLES, WIDTHS, WORDS, file_text, plain
@@ -62,10 +63,8 @@ def test_A5_openhands_agrees(
 ) -> None:
     kind, path = ours(file_text(head, style, width, body), head["name"])
     theirs = ask("openhands_agent", str(path))
-    assert (kind.name, plain(kind.description), kind.system) == (
-        theirs["name"],
-        plain(theirs["description"]),
-        theirs["body"],
+    assert (kind.name, plain(kind.description), kind.system) == row(
+        theirs["name"], plain(theirs["description"]), theirs["body"]
     )
     assert list(kind.tools or ()) == theirs["tools"]
     assert (kind.model or "inherit") == theirs["model"]
@@ -80,10 +79,8 @@ def test_A5_gemini_agrees(head: dict[str, Any], body: str, style: str | None, wi
     }  # it refuses what it lacks
     kind, path = ours(file_text(head, style, width, body), head["name"])
     theirs = ask("gemini_agent", str(path))
-    assert (kind.name, plain(kind.description), kind.system) == (
-        theirs["name"],
-        plain(theirs["description"]),
-        theirs["body"],
+    assert (kind.name, plain(kind.description), kind.system) == row(
+        theirs["name"], plain(theirs["description"]), theirs["body"]
     )
     assert kind.model == theirs["model"].replace("inherit", "")
 

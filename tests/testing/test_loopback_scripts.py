@@ -13,7 +13,7 @@ from longrein.events import Text
 from longrein.models import Failure, Reply, TextDelta
 from longrein.testing.loopback import Call, Fault, LoopbackProvider, Play, Received, Turn, read_play
 from tests.models.http_server import answer_of, item, open_wire_model, request
-from tests.tables import cases, split_words
+from tests.tables import cases, row, split_words
 from tests.testing.http_client import PATHS, post
 
 pytestmark = pytest.mark.anyio
@@ -147,11 +147,8 @@ async def test_each_request_is_kept_byte_for_byte(tmp_path: Path) -> None:
     async with LoopbackProvider(lambda _: Turn(text="ok"), folder=tmp_path, keep=2) as server:
         await post(server, PATHS["anthropic"], body, {"x-api-key": "k-1"})
         first = server.requests[0]
-        assert (first.body, first.path, first.wire, first.status) == (
-            body,
-            "/v1/messages",
-            "anthropic",
-            200,
+        assert (first.body, first.path, first.wire, first.status) == row(
+            body, "/v1/messages", "anthropic", 200
         )
         assert first.headers["x-api-key"] == "k-1"
         assert (first.said, first.opening, first.size_bytes) == ("hé 你", "hé 你", len(body))
@@ -203,10 +200,8 @@ async def test_it_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     server.url = json.loads(await process.stdout.readline())["url"]
     assert await ask(server, wire="gemini") == "Hello."
     report = json.loads((await process.communicate(b""))[0])
-    assert (report["requests"], report["unused"], process.returncode) == (
-        1,
-        ["turn 1: 'Left over.'"],
-        1,
+    assert (report["requests"], report["unused"], process.returncode) == row(
+        1, ["turn 1: 'Left over.'"], 1
     )
 
 

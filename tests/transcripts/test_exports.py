@@ -50,7 +50,7 @@ from longrein.extensions.transcripts.html import as_html, html_pieces
 from longrein.extensions.transcripts.markdown_page import as_markdown, fenced
 from longrein.store import Reader, SessionLog
 from tests.store.fixtures import CHILD, ID, OTHER, done, new_log, wall_us
-from tests.tables import cases, split_words
+from tests.tables import cases, row, split_words
 
 pytestmark = pytest.mark.anyio
 TOOL = ToolSpec("Agent", "start a subagent", {"type": "object", "properties": {}})
@@ -146,10 +146,8 @@ async def stored(state: Path) -> Conversation:
 
 async def test_a18_16_an_atif_export_validates_without_copied_steps(tmp_path: Path) -> None:
     made = json.loads(as_atif(await stored(tmp_path)))
-    assert (made["schema_version"], made["session_id"], made["agent"]["name"]) == (
-        "ATIF-v1.8",
-        ID,
-        "longrein",
+    assert (made["schema_version"], made["session_id"], made["agent"]["name"]) == row(
+        "ATIF-v1.8", ID, "longrein"
     )
     assert made["agent"]["tool_definitions"][0]["function"]["name"] == "Agent"
     assert [step["step_id"] for step in made["steps"]] == list(range(1, len(made["steps"]) + 1))
