@@ -75,17 +75,6 @@ def cost(usd: float, tokens: int, asked: int) -> list[AnyEvent]:
 # --- what is left ---------------------------------------------------------------------------------
 
 
-def test_what_is_left_above_binds_too() -> None:
-    """What was granted is already taken from it; a call up there that cost more than was guessed
-    shortens it here.
-    """
-    limits = Limits(usd_max=5, spawns_max=4)
-    above = RemainingBudget(usd=0.1, tokens=50, seconds=3, spawns=2)
-    assert remaining_budget(log(speak()), limits, 0, {}, above) == RemainingBudget(5, 50, 3, 4, 1)
-    over = RemainingBudget(usd=-0.1, tokens=-50, seconds=3, spawns=0)
-    assert remaining_budget(log(speak()), limits, 0, {}, over) == RemainingBudget(4.9, -50, 3, 4, 1)
-
-
 def test_a_subagent_counts_its_task_from_where_that_began() -> None:
     """Asked again, it has a grant of its own, and what it spent before is not counted against
     it.
@@ -104,32 +93,6 @@ def test_a_subagent_counts_its_task_from_where_that_began() -> None:
     assert (limits.spawns_max, limits.seconds_max, limits.depth_max) == (3, 9, 1)
     assert spent_on_task(state, {}) == Spent(0.25, 100, 0)
     assert remaining_budget(state, limits, 0, {}) == RemainingBudget(0.75, 4_900, 9, 3, 1)
-
-
-def test_the_tree_is_folded_from_the_logs() -> None:
-    """A running subagent counts as what it was granted; as what it used, where a call cost more
-    than was guessed.
-    """
-    child = log(
-        speak(),
-        *cost(0.1, 100, 4),
-        SubagentStarted("g", "explore", "", Grant(0.2, 300)),
-        label="a5",
-    )
-    root = log(
-        speak(),
-        *cost(0.5, 1_000, 4),
-        SubagentStarted("k", "general", "", Grant(0.4, 900, spawns=2)),
-    )
-    assert spent(root, {}) == spent(root, {"k": child}) == Spent(near(0.9), 1_900, 3)
-    dear = log(
-        speak(),
-        *cost(0.3, 700, 4),
-        Asked("turn", 5, 2, estimate_tokens=5, reserved_usd=0.03),
-        label="a6",
-    )
-    assert spent(child, {"g": dear}) == Spent(near(0.43), 805, 1)
-    assert spent(root, {"k": child, "g": dear}) == Spent(near(0.93), 1_900, 3)
 
 
 def test_P6_a_summary_is_refused_before_the_act_too_and_the_digest_takes_its_place() -> None:
@@ -203,23 +166,6 @@ def test_shares_are_fair_and_one_stays_with_the_parent() -> None:
     check(room, [JOB] * 3, *["empty $1.00 0 0"] * 3)
     check(room, [JOB], "empty $2.00 0 0")
     check(room, [JOB], "empty $1.00 0 0", rivals=2)
-
-
-def test_R070_a_recursion_bomb_ends_at_its_depth_and_number() -> None:
-    more = (
-        "refused: no more subagents may be started in this session; do it yourself, or ask a "
-        "finished one again"
-    )
-    check(
-        RemainingBudget(depth=0),
-        [DEEP],
-        "refused: no subagents may be started at this depth; do it yourself",
-    )
-    check(
-        RemainingBudget(spawns=2, depth=3), [DEEP] * 3, "empty $0.00 0 0", "empty $0.00 0 0", more
-    )
-    check(RemainingBudget(spawns=20, depth=3), [DEEP] * 2, *["empty $0.00 2 6"] * 2)
-    check(RemainingBudget(spawns=0, depth=3), [AGAIN], "empty $0.00 0 0")
 
 
 def test_R071_what_cannot_be_paid_is_refused_before_the_act() -> None:
@@ -392,22 +338,3 @@ def test_I5_with_one_request_at_a_time_only_one_call_is_ever_too_much(
             tree.answer(0)
         used = spent(tree.root.state, tree.root.states)
         assert used.usd <= cap + max(0.0, dearest) + 1e-9
-
-
-@given(st.lists(st.floats(0.0, 4.0), min_size=1, max_size=8), st.integers(1, 10), st.integers(0, 5))
-def test_the_sum_of_the_shares_never_passes_what_there_is(
-    rooms: list[float], count: int, rivals: int
-) -> None:
-    for usd in rooms:
-        shares = share_budget(
-            RemainingBudget(usd=usd, tokens=usd * 1e5, spawns=5, depth=2),
-            [SpawnRequest((FORK, EMPTY), depth=1)] * count,
-        )
-        grants = [one.grant for one in shares if isinstance(one, Granted)]
-        assert sum(grant.usd for grant in grants) <= usd + 1e-9
-        assert sum(grant.tokens for grant in grants) <= usd * 1e5
-        assert sum(1 + grant.spawns for grant in grants) <= 5
-        more = share_budget(
-            RemainingBudget(usd=usd, depth=2), [SpawnRequest((EMPTY,))] * count, rivals=rivals
-        )
-        assert len(more) == count

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,11 +24,6 @@ from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
 APPEND = "cat >> told.jsonl; echo >> told.jsonl"
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> DiskHarness:
-    return DiskHarness(tmp_path)
 
 
 def told(harness: DiskHarness) -> list[dict[str, Any]]:

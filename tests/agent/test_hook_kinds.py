@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import psutil
@@ -31,11 +30,6 @@ from .disk_harness import said
 
 pytestmark = pytest.mark.anyio
 PRE = "PreToolUse"
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> DiskHarness:
-    return DiskHarness(tmp_path)
 
 
 # --- Addresses ------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """A4.1: hooks that ask a model (`prompt`) or an agent that reads files (`agent`)."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +19,6 @@ from .disk_harness import said
 
 pytestmark = pytest.mark.anyio
 PRE = "PreToolUse"
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> DiskHarness:
-    return DiskHarness(tmp_path)
 
 
 def asking(event: str, prompt: str, kind: str = "prompt", **more: Any) -> dict[str, Any]:
@@ -55,13 +49,6 @@ async def test_the_answer_decides(harness: DiskHarness, answer: Any, runs: bool,
         "the conversation goes on without it"
     )
     assert "Is this safe" not in str(said(model.requests[2]))
-
-
-async def test_the_reason_reaches_the_model(harness: DiskHarness) -> None:
-    await harness.play_call(
-        asking(PRE, "Is this safe?"), says('{"ok": false, "reason": "it touches"}')
-    )
-    assert harness.results == ["denied: Denied: a hook refused this call: it touches"]
 
 
 async def test_a_turn_goes_on_until_the_model_is_content(harness: DiskHarness) -> None:

@@ -229,16 +229,6 @@ async def test_an_interrupt_withdraws_the_question(world: World) -> None:
     assert [(one.verdict, one.by) for one in log.answered] == [("deny", "interrupt")]
 
 
-async def test_the_end_of_the_session_withdraws_the_question(world: World) -> None:
-    model = ScriptedModel(
-        says(bash("curl -sS https://other.example/", run_in_background=True)), says("so")
-    )
-    async with world.open(model) as session, answering(session, lambda _: None) as log:
-        await run_turn(session, "go")
-        await until(lambda: bool(log.asked))
-    assert [(one.verdict, one.by) for one in log.answered] in ([("deny", "interrupt")], [])
-
-
 @needs_name
 async def test_a_background_task_asks_while_the_session_is_idle(world: World) -> None:
     model = ScriptedModel(

@@ -32,7 +32,7 @@ from tests.agent.memory_harness import MemoryHarness, tasks
 from tests.agent.test_file_watcher import notes, then
 from tests.load.writers import campaign
 from tests.store.fixtures import store
-from tests.tables import cases, row, split_words
+from tests.tables import row, split_words
 from tests.timeouts import until
 from tests.work_counters import files_opened
 
@@ -97,17 +97,6 @@ async def test_readers_share_writers_exclude_and_nobody_overtakes() -> None:
     for name in ("r3", "r4", "w2", "late", "other"):
         await ring.goes(name)
     assert (await ring.settle()).endswith("-r3 -r4 +w2 -w2 +late -late -other")
-
-
-async def test_who_waits_behind_a_cancelled_writer_is_let_in() -> None:
-    ring = Ring()
-    for name, writes in (("r1", False), ("w1", True), ("r2", False)):
-        ring.comes(name, ("/a", writes))
-    assert await ring.settle() == "+r1"
-    ring.tasks["w1"].cancel()
-    assert await ring.settle() == "+r1 +r2"
-    for name in ("r1", "r2"):
-        await ring.goes(name)
 
 
 @given(
@@ -529,46 +518,6 @@ def test_E22_two_subagents_edit_one_line_and_the_second_is_refused() -> None:
 
 
 # --- calls of one reply ---------------------------------------------------------------------------
-
-
-async def ends_with(harness: DiskHarness, *calls: ToolCall) -> list[str]:
-    """Results of the calls of one reply."""
-    model = Script(says(*calls), says("done"))
-    await harness.play(model, "go")
-    return [text.removeprefix("Bash ok: ") for text in results(model.requests[1])]
-
-
-async def test_compound_commands_of_one_reply_run_side_by_side(harness: DiskHarness) -> None:
-    """Each waits until all have begun."""
-    (harness.tree / "here").mkdir()
-    meet = (
-        "python3 -c \"open('here/{}', 'w')\"; until [ $(ls here | wc -l) = 4 ]; do sleep 0.02; "
-        "done; echo met {}"
-    )
-    calls = [call("Bash", command=meet.format(n, n), timeout=60_000) for n in range(4)]
-    assert await ends_with(harness, *calls) == [f"met {n}" for n in range(4)]
-
-
-@cases(
-    "commands expected",
-    (["sleep 0.1; echo a > f", "cat f"], ["(no output)", "a"]),
-    (["cat f; sleep 0.1; cat f", "echo b > f"], ["0\n0", "(no output)"]),
-    (["sleep 0.1; cd sub", "pwd"], ["[current folder is now {}/sub]", "{}/sub"]),
-    (
-        ["mkdir -p new && cd new", "cd {} && cat f"],
-        ["[current folder is now {}/new]", "0\n[current folder is now {}]"],
-    ),
-)
-async def test_a_command_that_depends_on_one_before_it_waits(
-    harness: DiskHarness, commands: list[str], expected: list[str]
-) -> None:
-    (harness.tree / "sub").mkdir()
-    (harness.tree / "f").write_text("0\n")
-    here = str(harness.tree)
-    got = await ends_with(
-        harness, *(call("Bash", command=one.replace("{}", here)) for one in commands)
-    )
-    assert got == [one.replace("{}", here) for one in expected]
 
 
 async def test_commands_leave_the_shell_where_the_last_one_went(harness: DiskHarness) -> None:
