@@ -5,10 +5,8 @@ passed (law 6, I5).
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from longrein.agent.dependencies import UNBOUND, Limits, MoveContext, RemainingBudget
+from longrein.agent.dependencies import Limits, MoveContext, RemainingBudget
 from longrein.agent.moves import Record, next_move
 from longrein.agent.subagents.budget import (
     Granted,
@@ -21,11 +19,10 @@ from longrein.agent.subagents.budget import (
     quote,
     remaining_budget,
     share_budget,
-    spent,
     spent_on_task,
     without_reserve,
 )
-from longrein.context import Budget, Price, State, Summarise, fold, step
+from longrein.context import Budget, Price, State, Summarise, fold
 from longrein.events import (
     AnyEvent,
     Asked,
@@ -35,15 +32,12 @@ from longrein.events import (
     PrefixSet,
     Reminded,
     Replied,
-    SubagentEnded,
-    SubagentStarted,
     Summarized,
     Text,
     TurnEnded,
     Usage,
     UserSpoke,
 )
-from tests.tables import row
 
 near: Any = pytest.approx
 PRICE = Price(3, 15, 0.3, 3.75)
@@ -157,8 +151,6 @@ def check(
 
 
 JOB = SpawnRequest((EMPTY,))
-DEEP = SpawnRequest((EMPTY,), depth=9)
-AGAIN = SpawnRequest((EMPTY,), depth=2, again=True)
 
 
 def test_shares_are_fair_and_one_stays_with_the_parent() -> None:
@@ -195,146 +187,3 @@ def test_it_is_made_cheaper_before_it_is_refused() -> None:
 
 
 # --- whole trees ----------------------------------------------------------------------------------
-
-
-class Node:
-    """A session of a tree, as far as money goes: it asks when its limits let it, the answers
-    cost what they like.
-    """
-
-    def __init__(
-        self, tree: "Tree", parent: "Node | None", name: str, grant: Grant | None, depth: int
-    ) -> None:
-        self.tree, self.parent, self.name, self.grant, self.depth = tree, parent, name, grant, depth
-        self.state = log(speak(), grant=grant, label="" if parent is None else "a1")
-        self.children = 0
-        tree.nodes[name] = self
-
-    def append(self, *events: AnyEvent) -> None:
-        for event in events:
-            self.state = step(self.state, Entry(self.state.seq + 1, self.state.at + 1, event))
-
-    @property
-    def states(self) -> dict[str, State]:
-        return {name: node.state for name, node in self.tree.nodes.items()}
-
-    def room(self) -> RemainingBudget:
-        """What is left here for all together, those above included, without what each of them
-        keeps back.
-        """
-        above = UNBOUND if self.parent is None else self.parent.room()
-        limits = limits_under(self.tree.limits, self.grant, self.state)
-        return without_reserve(
-            remaining_budget(self.state, limits, 0, self.states, above),
-            answer_reserve(self.state, BUDGET),
-        )
-
-    def ask(self, reserve: float, real: float) -> None:
-        """A request that may cost `reserve`, when that is left, and then costs `real`."""
-        limits = limits_under(self.tree.limits, self.grant, self.state)
-        limits = limits_within(limits, self.state, self.room())
-        if self.state.asked is not None or self.state.spent_usd + reserve > limits.usd_max:
-            return
-        seq = self.state.seq + 1
-        self.append(Asked("turn", self.state.seq, 2, reserved_usd=reserve))
-        self.tree.waiting.append((self, seq, reserve, real))
-
-    def spawn(self, count: int) -> None:
-        room = without_reserve(self.room(), answer_reserve(self.state, BUDGET, more=count))
-        for one in share_budget(room, [SpawnRequest((SMALL,), depth=3)] * count):
-            if isinstance(one, Granted):
-                self.children += 1
-                name = f"{self.name}.{self.children}"
-                self.append(SubagentStarted(name, "general", "", one.grant))
-                Node(self.tree, self, name, one.grant, self.depth + 1)
-
-    def end(self) -> None:
-        """Its task is over; so are those below it."""
-        if self.parent is None or self.state.asked is not None:
-            return
-        below = [node for node in self.tree.nodes.values() if node.parent is self]
-        if below:
-            return
-        used = spent_on_task(self.state, self.states)
-        ended = SubagentEnded(
-            self.name, "done", "", Usage(used.tokens), used.usd, spawned=used.spawned
-        )
-        self.parent.append(ended)
-        del self.tree.nodes[self.name]
-
-
-class Tree:
-    def __init__(self, cap: float, spawns: int) -> None:
-        self.limits = Limits(usd_max=cap, spawns_max=spawns, depth_max=3)
-        self.nodes: dict[str, Node] = {}
-        self.waiting: list[tuple[Node, int, float, float]] = []
-        self.excess = 0.0
-        self.root = Node(self, None, "s", None, 0)
-
-    def answer(self, at: int) -> None:
-        if self.waiting:
-            node, seq, reserve, real = self.waiting.pop(at % len(self.waiting))
-            node.append(Replied(seq, (Text("ok"),), "end", Usage(), cost_usd=real))
-            self.excess += max(0.0, real - reserve)
-
-    def check(self) -> None:
-        for node in self.nodes.values():
-            used = spent(node.state, node.states)
-            limits = limits_under(self.limits, node.grant, node.state)
-            assert used.usd <= limits.usd_max + self.excess + 1e-9, row(
-                node.name, used, limits.usd_max, self.excess
-            )
-            assert node.depth <= 3
-            if limits.spawns_max:
-                assert used.spawned <= limits.spawns_max
-
-
-ACTS = st.tuples(
-    st.sampled_from(["ask", "ask", "ask", "spawn", "answer", "answer", "end"]),
-    st.integers(0, 30),
-    st.floats(1e-6, 0.2),  # what costs nothing beforehand costs nothing
-    st.floats(0.0, 0.3),
-)
-
-
-@given(st.floats(0.05, 3.0), st.integers(1, 12), st.lists(ACTS, max_size=60))
-def test_I5_no_ancestor_passes_its_cap_by_more_than_calls_cost_above_their_estimate(
-    cap: float, spawns: int, acts: list[tuple[str, int, float, float]]
-) -> None:
-    tree = Tree(cap, spawns)
-    for kind, pick, reserve, real in acts:
-        node = list(tree.nodes.values())[pick % len(tree.nodes)]
-        match kind:
-            case "ask":
-                node.ask(reserve, real)
-            case "spawn":
-                node.spawn(1 + pick % 4)
-            case "answer":
-                tree.answer(pick)
-            case "end":
-                node.end()
-        tree.check()
-
-
-@given(st.floats(0.05, 3.0), st.lists(ACTS, max_size=60))
-def test_I5_with_one_request_at_a_time_only_one_call_is_ever_too_much(
-    cap: float, acts: list[tuple[str, int, float, float]]
-) -> None:
-    """After a call that cost more than it was thought to, nobody in the tree asks beyond the cap
-    again.
-    """
-    tree = Tree(cap, 12)
-    dearest = 0.0
-    for kind, pick, reserve, real in acts:
-        node = list(tree.nodes.values())[pick % len(tree.nodes)]
-        if kind == "spawn":
-            node.spawn(1 + pick % 4)
-        elif kind == "end":
-            node.end()
-        else:
-            node.ask(reserve, real)
-            if tree.waiting:
-                dearest = max(dearest, real - reserve)
-            tree.answer(0)
-        used = spent(tree.root.state, tree.root.states)
-        assert used.usd <= cap + max(0.0, dearest) + 1e-9

@@ -1,7 +1,6 @@
 """Where the events of the catalogue come from, in real sessions: git, other programs, subagents."""
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,11 @@ from longrein.agent import OpenSession, UserMessage, encode_message, program_eve
 from longrein.agent.change_detection import summarize_files
 from longrein.context import KINDS, PROGRAM_KINDS, Request
 from longrein.events import Reminded, Text, UsageError
-from longrein.models import Reply
 from longrein.store import leave_message
 from longrein.testing.workspace import Ran
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
 from tests.agent.memory_harness import MemoryHarness, agent
+from tests.agent.test_file_watcher import then
 from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
@@ -41,16 +40,6 @@ def repository(folder: Path) -> Path:
     git(folder, "add", "a.txt")
     git(folder, "commit", "-qm", "first")
     return folder
-
-
-def then(act: Callable[[], object], reply: Reply) -> Callable[[Request], Reply]:
-    """A model during whose answer somebody does `act`."""
-
-    def step(_: Request) -> Reply:
-        act()
-        return reply
-
-    return step
 
 
 # --- Git branch -----------------------------------------------------------------------------------

@@ -59,71 +59,38 @@ DENY, ASK = (
     answer(permissionDecision="ask"),
 )
 OLD_FORM = """echo '{"decision": "block", "reason": "old form"}'"""
-OUTCOMES = [
-    pytest.param(
-        command(PRE, "echo no rm here >&2; exit 2"), False, "no rm here", "", id="exit 2 blocks"
-    ),
-    pytest.param(command(PRE, "exit 2"), False, "gave no reason", "", id="exit 2 without a text"),
-    pytest.param(
-        command(PRE, "echo oops >&2; exit 1"), True, "", "exit code 1: oops", id="exit 1 only warns"
-    ),
-    pytest.param(command(PRE, DENY), False, "not on Monday", "", id="JSON deny"),
-    pytest.param(
-        joined(command(PRE, answer(permissionDecision="allow")), command(PRE, DENY)),
-        False,
-        "Monday",
-        "asked as usual",
-        id="allow and deny",
-    ),
-    pytest.param(command(PRE, OLD_FORM), False, "old form", "", id="old form"),
-    pytest.param(command(PRE, "echo hello"), True, "", "", id="plain output is ignored"),
-    pytest.param(command(PRE, "echo '{nonsense'"), True, "", "is no JSON", id="broken JSON"),
-    pytest.param(command(PRE, "echo '[1]'"), True, "", "", id="a list is plain output"),
-    pytest.param(
-        command(PRE, answer(permissionDecision="perhaps")),
-        True,
-        "",
-        "is no decision",
-        id="unknown decision",
-    ),
-    pytest.param(
-        command(PRE, "/nonexistent/guard"), True, "", "exit code 127", id="missing program"
-    ),
-    pytest.param(
-        command(PRE, "/nonexistent", args=["x"]),
-        True,
-        "",
-        "no such file",
-        id="missing program, no shell",
-    ),
-    pytest.param(command(PRE, "kill -9 $$"), True, "", "SIGKILL", id="killed"),
-    pytest.param(
-        command(PRE, "yes", timeout=20), True, "", "more than 1,000,000 bytes", id="flood"
-    ),
-    pytest.param(
-        command(PRE, "yes >&2", timeout=20), True, "", "exit code 141", id="flood on stderr"
-    ),
-    pytest.param(command(PRE, "exit 2", "Read"), True, "", "", id="another tool"),
-    pytest.param(
-        command(PRE, "exit 2", "", **{"if": "Bash(rm *)"}), True, "", "", id="condition not met"
-    ),
-    pytest.param(
-        command(PRE, "exit 2", "", **{"if": "Bash(echo *)"}), False, "", "", id="condition met"
-    ),
-    pytest.param(
-        command(PRE, "test -t 0 || cat > /dev/null; exit 2"),
-        False,
-        "",
-        "",
-        id="stdin is no terminal",
-    ),
-]
+OUTCOMES = {
+    # what it is: (shell line, whether the call runs, its result, a notice to the user)
+    "exit 2 blocks": ("echo no rm here >&2; exit 2", False, "no rm here", ""),
+    "exit 2 without a text": ("exit 2", False, "gave no reason", ""),
+    "exit 1 only warns": ("echo oops >&2; exit 1", True, "", "exit code 1: oops"),
+    "JSON deny": (DENY, False, "not on Monday", ""),
+    "old form": (OLD_FORM, False, "old form", ""),
+    "plain output is ignored": ("echo hello", True, "", ""),
+    "broken JSON": ("echo '{nonsense'", True, "", "is no JSON"),
+    "a list is plain output": ("echo '[1]'", True, "", ""),
+    "unknown decision": (answer(permissionDecision="perhaps"), True, "", "is no decision"),
+    "missing program": ("/nonexistent/guard", True, "", "exit code 127"),
+    "killed": ("kill -9 $$", True, "", "SIGKILL"),
+    "flood": ("yes", True, "", "more than 1,000,000 bytes"),
+    "flood on stderr": ("yes >&2", True, "", "exit code 141"),
+    "stdin is no terminal": ("test -t 0 || cat > /dev/null; exit 2", False, "", ""),
+}
+ALLOW_AND_DENY = joined(command(PRE, answer(permissionDecision="allow")), command(PRE, DENY))
+OTHER_TABLES = {
+    "allow and deny": (ALLOW_AND_DENY, False, "Monday", "asked as usual"),
+    "no shell": (command(PRE, "/nonexistent", args=["x"]), True, "", "no such file"),
+    "another tool": (command(PRE, "exit 2", "Read"), True, "", ""),
+    "condition not met": (command(PRE, "exit 2", **{"if": "Bash(rm *)"}), True, "", ""),
+    "condition met": (command(PRE, "exit 2", **{"if": "Bash(echo *)"}), False, "", ""),
+}
 
 
-@pytest.mark.parametrize(("hooks", "runs", "text", "notice"), OUTCOMES)
-async def test_a18_6_what_a_hook_before_a_call_does(
-    harness: DiskHarness, hooks: dict[str, Any], runs: bool, text: str, notice: str
-) -> None:
+@pytest.mark.parametrize("name", [*OUTCOMES, *OTHER_TABLES])
+async def test_a18_6_what_a_hook_before_a_call_does(harness: DiskHarness, name: str) -> None:
+    hooks, runs, text, notice = {**OUTCOMES, **OTHER_TABLES}[name]
+    if isinstance(hooks, str):
+        hooks = command(PRE, hooks, timeout=20)
     await check(harness, hooks, runs=runs, text=text, notice=notice)
 
 

@@ -40,34 +40,24 @@ PLAN = call("ExitPlanMode", plan="1. Write new.txt")
 
 @pytest.mark.parametrize(("word", "then", "asked"), [("allow", "default", 2), ("deny", "plan", 1)])
 async def test_the_user_ends_plan_mode(tmp_path: Path, word: str, then: str, asked: int) -> None:
-    harness, answers = new_harness(tmp_path), Approver(lambda _: word)
+    harness = new_harness(tmp_path)
     model = Script(says(PLAN), says(WRITE), says("done"))
-    async with (
-        harness.session(
-            model, rules=Rules(base=str(harness.tree), allow=("ExitPlanMode",))
-        ) as session,
-        answers.answering(session),
-    ):
-        await turn(session, SetMode("plan"), "go")
-    assert (session.state.mode, len(answers.asked)) == (then, asked)
-    assert answers.asked[0].shown == "plan: 1. Write new.txt"
+    rules = Rules(base=str(harness.tree), allow=("ExitPlanMode",))
+    play = harness.run({}, model, SetMode("plan"), "go", answers=lambda _: word, rules=rules)
+    assert ((await play).state.mode, len(harness.approver.asked)) == (then, asked)
+    assert harness.approver.asked[0].shown == "plan: 1. Write new.txt"
     assert (harness.tree / "new.txt").exists() is (word == "allow")
 
 
 async def test_a_plan_outside_plan_mode_asks_nobody(tmp_path: Path) -> None:
-    harness, answers = new_harness(tmp_path), Approver(lambda _: "allow")
-    async with (
-        harness.session(
-            Script(says(PLAN), says("done")), rules=Rules(base=str(harness.tree))
-        ) as session,
-        answers.answering(session),
-    ):
-        await turn(session, SetMode("acceptEdits"), "go")
-    assert (session.state.mode, answers.asked) == ("acceptEdits", [])
+    harness, model = new_harness(tmp_path), Script(says(PLAN), says("done"))
+    mode, rules = SetMode("acceptEdits"), Rules(base=str(harness.tree))
+    session = await harness.run({}, model, mode, "go", answers=lambda _: "allow", rules=rules)
+    assert (session.state.mode, harness.approver.asked) == ("acceptEdits", [])
 
 
 def last_result(harness: DiskHarness) -> str:
-    return [text_of(entry.parts) for entry in harness.of(ToolEnded)][-1]
+    return text_of(harness.of(ToolEnded)[-1].parts)
 
 
 QUESTION = {"question": "Which?", "options": [{"label": "a"}, {"label": "b"}]}
@@ -96,13 +86,10 @@ async def test_questions_of_model_reach_the_user_in_every_mode(tmp_path: Path, m
 async def test_the_model_cannot_answer(
     tmp_path: Path, name: str, arguments: dict[str, object]
 ) -> None:
-    harness, answers = new_harness(tmp_path), Approver(lambda _: "allow")
-    async with (
-        harness.session(Script(says(call(name, **arguments)), says("done"))) as session,
-        answers.answering(session),
-    ):
-        await turn(session, SetMode("plan"), "go")
-    assert (answers.asked, session.state.mode) == ([], "plan")
+    harness = new_harness(tmp_path)
+    model = Script(says(call(name, **arguments)), says("done"))
+    session = await harness.run({}, model, SetMode("plan"), "go", answers=lambda _: "allow")
+    assert (harness.approver.asked, session.state.mode) == ([], "plan")
     assert last_result(harness).startswith(f"[bad-arguments] {name}: ")
 
 
@@ -131,16 +118,9 @@ async def questions(
         word = left.pop(0) if left else "deny"
         return word(asked) if callable(word) else word
 
-    answers = Approver(answer)  # type: ignore[arg-type]
-    rules = Rules(base=str(harness.tree))
-    async with (
-        harness.session(
-            Script(*TWICE, says("done")), rules=rules, remember_rule=remember
-        ) as session,
-        answers.answering(session),
-    ):
-        await turn(session, "go")
-    return answers.asked, stored
+    rules, model = Rules(base=str(harness.tree)), Script(*TWICE, says("done"))
+    await harness.run({}, model, "go", answers=answer, rules=rules, remember_rule=remember)
+    return harness.approver.asked, stored
 
 
 @cases("word asked stored", ("always", 1, [RULES]), ("session", 1, []), ("allow", 2, []))

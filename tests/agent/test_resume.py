@@ -32,7 +32,6 @@ PLAY = [
     says(call("Bash", command="echo two >> acts"), call("Bash", command="echo three >> acts")),
     says("all is done"),
 ]
-MARK = "interrupted; it may have run"
 
 
 def by_position(request: Request) -> Reply:

@@ -10,10 +10,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from longrein.testing.loopback import LoopbackProvider, read_play
 from tests.tables import record
 
 CLI = Path(sys.executable).with_name("longrein")
+NEEDS_CLI = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
+]
 MODEL = "anthropic/claude-sonnet-4-5"
 MADE = Path(__file__).resolve().parents[2] / ".venv" / "agent-sdk"
 """What `make library` gets for these tests."""
@@ -90,6 +96,14 @@ async def answers(client: Any, prompt: str) -> list[Any]:
     """Send `prompt` to an open client and return the messages up to the result."""
     await client.query(prompt)
     return [message async for message in client.receive_response()]
+
+
+async def ask_client(setup: SdkSetup, prompt: str, **options: Any) -> list[Any]:
+    """Send `prompt` to a client of its own and return the messages up to the result."""
+    from claude_agent_sdk import ClaudeSDKClient
+
+    async with ClaudeSDKClient(setup.options(**options)) as client:
+        return await answers(client, prompt)
 
 
 def of(messages: Sequence[Any], name: str) -> list[Any]:

@@ -13,15 +13,12 @@ import pytest
 from longrein.frontends.headless.control_requests import REFUSED, SENT_ONLY
 from tests.tables import cases, record, row, split_words
 
-from .harness import CLI, NODE_SDK, answers, call, of, say, sdk_setup
+from .harness import NEEDS_CLI, NODE_SDK, answers, ask_client, call, of, say, sdk_setup
 from .test_mcp import HANDSHAKE
 from .test_protocol import INITIALIZE, Host, started, user
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
-]
+pytestmark = NEEDS_CLI
 
 SERVERS = Path(__file__).resolve().parents[2] / ".venv" / "servers" / "bin"
 OUTCOMES = {"success", "error", "mirror_error"}
@@ -330,14 +327,12 @@ async def test_A6_4_a_question_of_the_model_is_answered_by_the_program(tmp_path:
     async with sdk_setup(
         tmp_path, [call("AskUserQuestion", questions=QUESTIONS), say("ok")]
     ) as setup:
-        async with sdk.ClaudeSDKClient(setup.options(can_use_tool=answer)) as client:
-            messages = await answers(client, "ask me")
+        messages = await ask_client(setup, "ask me", can_use_tool=answer)
         assert asked == [("AskUserQuestion", {"questions": QUESTIONS})]
         assert "Which colour?\\ngreen\\n\\nWhich sizes?\\nS, M" in setup.sent()
         assert messages[-1].result == "ok"
     async with sdk_setup(tmp_path, [say("ok")]) as setup:
-        async with sdk.ClaudeSDKClient(setup.options()) as client:
-            await answers(client, "ask me")
+        await ask_client(setup, "ask me")
         assert "AskUserQuestion" not in setup.sent(), "nobody is there to answer"
 
 

@@ -12,13 +12,10 @@ from longrein.frontends.headless.hook_callbacks import CallbackHandler
 from longrein.permissions import Hook
 from tests.tables import row
 
-from .harness import CLI, answers, ask, call, say, sdk_setup
+from .harness import NEEDS_CLI, answers, ask, call, say, sdk_setup
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
-]
+pytestmark = NEEDS_CLI
 
 WRITE = call("Write", file_path="a.txt", content="a\n")
 

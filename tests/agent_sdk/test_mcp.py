@@ -12,16 +12,13 @@ import pytest
 
 from tests.tables import record
 
-from .harness import CLI, EXAMPLES, SdkSetup, answers, call, of, say, sdk_setup
+from .harness import EXAMPLES, NEEDS_CLI, SdkSetup, answers, ask_client, call, of, say, sdk_setup
 from .test_examples import run_example
 from .test_protocol import INITIALIZE, started, user
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
 pytest.importorskip("mcp", reason="the extra `mcp`")
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
-]
+pytestmark = NEEDS_CLI
 
 ADD = call("mcp__calc__add", a=15, b=27)
 
@@ -138,8 +135,7 @@ async def test_a_project_cannot_name_a_server_of_the_program(tmp_path: Path) -> 
         (setup.tree / ".mcp.json").write_text(
             json.dumps({"mcpServers": {"calc": {"type": "sdk", "name": "calc"}}})
         )
-        async with sdk.ClaudeSDKClient(setup.options(extra_args={"trust": None})) as client:
-            messages = await answers(client, "hello")
+        messages = await ask_client(setup, "hello", extra_args={"trust": None})
         told = [message.data.get("content", "") for message in of(messages, "SystemMessage")]
         assert any("type 'sdk' is for servers inside the program" in text for text in told)
 

@@ -10,13 +10,10 @@ import pytest
 from longrein.frontends.subcommands import WITHOUT_EFFECT
 from tests.tables import cases, row
 
-from .harness import CLI, answers, ask, call, of, say, sdk_setup
+from .harness import NEEDS_CLI, answers, ask, call, of, say, sdk_setup
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
-]
+pytestmark = NEEDS_CLI
 
 OWN_PROMPT = "You are longrein"
 

@@ -15,12 +15,9 @@ import pytest
 
 from tests.tables import cases, record, row
 
-from .harness import CLI, SdkSetup, call, say, sdk_setup
+from .harness import CLI, NEEDS_CLI, SdkSetup, call, say, sdk_setup
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
-]
+pytestmark = NEEDS_CLI
 
 INITIALIZE = record(
     type="control_request", request_id="r0", request={"subtype": "initialize", "hooks": None}

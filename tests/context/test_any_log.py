@@ -195,48 +195,25 @@ HELLO = UserSpoke((Text("hello"),))
 ASKED = Asked("turn", 3, 2)
 
 
+HI = Replied(3, (Text("hi"),), "end")
+WAITS = Replied(4, (ToolCall("c4.0", "Read", {"a": DEEP}),), "calls")
+CALLED = Replied(4, (ToolCall("c4.0", "Read", {}),), "calls")
+RAN = (ToolStarted("c4.0", "Read"), ToolEnded("c4.0", "Read", "ok", ()))
+START = (OPENED, PREFIX, HELLO)
+NO_JSON = Cleared((Form("r5.1", "trimmed", "{oops"),), "rent")
+
+
 @cases(
     "what events",
     ("only the first entry was kept", (OPENED,)),
     ("nothing was kept", ()),
-    (
-        "the first entry is gone",
-        (PREFIX, HELLO, Asked("turn", 2, 1), Replied(3, (Text("hi"),), "end")),
-    ),
-    (
-        "the prefix is gone",
-        (OPENED, HELLO, Asked("turn", 2, 2), Replied(3, (Text("hi"),), "end"), TurnEnded("done")),
-    ),
-    (
-        "a result without its call",
-        (OPENED, PREFIX, HELLO, ToolStarted("c4.0", "Read"), ToolEnded("c4.0", "Read", "ok", ())),
-    ),
-    (
-        "an approval without its call",
-        (OPENED, PREFIX, HELLO, PermissionAsked("c4.0", "Bash", "ls", "why")),
-    ),
-    (
-        "a call that waits, nested deep",
-        (
-            OPENED,
-            PREFIX,
-            HELLO,
-            ASKED,
-            Replied(4, (ToolCall("c4.0", "Read", {"a": DEEP}),), "calls"),
-        ),
-    ),
-    ("a rewind to nowhere", (OPENED, PREFIX, HELLO, Rewound(99), Rewound(0), Restored(77))),
-    (
-        "arguments cleared to no JSON",
-        (
-            OPENED,
-            PREFIX,
-            HELLO,
-            ASKED,
-            Replied(4, (ToolCall("c4.0", "Read", {}),), "calls"),
-            Cleared((Form("r5.1", "trimmed", "{oops"),), "rent"),
-        ),
-    ),
+    ("the first entry is gone", (PREFIX, HELLO, Asked("turn", 2, 1), HI)),
+    ("the prefix is gone", (OPENED, HELLO, Asked("turn", 2, 2), HI, TurnEnded("done"))),
+    ("a result without its call", (*START, *RAN)),
+    ("an approval without its call", (*START, PermissionAsked("c4.0", "Bash", "ls", "why"))),
+    ("a call that waits, nested deep", (*START, ASKED, WAITS)),
+    ("a rewind to nowhere", (*START, Rewound(99), Rewound(0), Restored(77))),
+    ("arguments cleared to no JSON", (*START, ASKED, CALLED, NO_JSON)),
 )
 def test_what_is_left_of_a_damaged_log(what: str, events: tuple[AnyEvent, ...]) -> None:
     assert answered_with(*events) == "answered", what

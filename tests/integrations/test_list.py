@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from longrein.context import Engine
-from longrein.events import Cleared, ToolEnded, ToolError, UsageError
+from longrein.events import ToolEnded, ToolError, UsageError
 from longrein.integrations import did_not_fit
 from tests.integrations.message_lists import WIRES, Chat, Wire, big, check_paired, tokens
 from tests.tables import cases, record, row
@@ -161,17 +161,6 @@ def test_an_answer_that_is_asked_for_again_keeps_the_cache() -> None:
     engine.prepare(chat)
     del chat[-1]
     assert engine.prepare(chat) == before
-
-
-def test_a_caller_that_keeps_what_it_was_given_is_understood() -> None:
-    wire, engine = WIRES[0], Engine(WINDOW, OUTPUT)
-    chat = opening(wire)
-    for number in range(30):
-        chat = engine.prepare(chat)
-        assert tokens(chat) <= USABLE
-        check_paired(wire, chat)
-        grow(wire, chat, number)
-    assert engine.notes == []
 
 
 # --- what is odd in a list ------------------------------------------------------------------------
@@ -551,10 +540,3 @@ def test_the_tool_is_spelled_as_the_wire_wants_it(wire: str) -> None:
 
 
 # --- speed ----------------------------------------------------------------------------------------
-
-
-def test_a_policy_decision_is_a_fact_in_the_log() -> None:
-    engine = Engine(WINDOW, OUTPUT)
-    long_list(engine, WIRES[0], 30)
-    assert any(isinstance(entry.event, Cleared) for entry in engine.entries)
-    assert [entry.seq for entry in engine.entries] == list(range(1, len(engine.entries) + 1))
