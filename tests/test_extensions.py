@@ -29,11 +29,9 @@ from tests.timeouts import HANG_S
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(longrein.__file__).parent
 ALL = "all of them"
-CORE_SUITE = tuple(
-    split_words("""
+CORE_SUITE = split_words("""
     tests/agent/test_loop.py tests/headless/test_run.py tests/tools/test_tool_registry.py
 """)
-)
 """A slice of the suite that needs no extension."""
 
 

@@ -20,10 +20,8 @@ from tests.timeouts import HANG_S
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SIZE = (1200, 900)
-LANDMARKS = tuple(
-    split_words("banner main heading tablist tab tabpanel figure feed article status")
-)
-CONTROLS = tuple(split_words("slider searchbox combobox checkbox radio button link meter image"))
+LANDMARKS = split_words("banner main heading tablist tab tabpanel figure feed article status")
+CONTROLS = split_words("slider searchbox combobox checkbox radio button link meter image")
 ROLES = frozenset((*LANDMARKS, *CONTROLS, "table", "columnheader", "rowheader"))
 """Roles in an outline: those that a reader of the page moves between."""
 
@@ -239,16 +237,12 @@ def chromium(folder: Path) -> Iterator[Chromium]:
     command_out, command_in = os.pipe()
     answer_out, answer_in = os.pipe()
     arguments = (
-        *tuple(
-            split_words("""
+        *split_words("""
             --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run
-        """)
-        ),
-        *tuple(
-            split_words("""
+        """),
+        *split_words("""
             --disable-background-networking --disable-component-update --remote-debugging-pipe
-        """)
-        ),
+        """),
         *(f"--user-data-dir={folder}", "about:blank"),
     )
     process = subprocess.Popen(

@@ -13,11 +13,9 @@ START_US = 1_790_000_000_000_000
 SECOND = 1_000_000
 WINDOW = 200_000
 USABLE = 168_000
-MODULES = tuple(
-    split_words("""
+MODULES = split_words("""
     system tools instructions summary user assistant thinking calls results reminders
 """)
-)
 TOOLS = ("Read", "Bash", "Edit", "Grep", "Write")
 DIFF = [
     {"sign": "@", "text": "src/app.py, line 10"},

@@ -308,11 +308,9 @@ def test_comparison_puts_two_sessions_side_by_side(open_page: OpenPage) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_empty_session_opens(open_page: OpenPage, view: str) -> None:
     session = {"id": "x", "title": "", "model": "", "cwd": "/", "started_us": 1, "ended_us": 1}
-    lists = tuple(
-        split_words("""
+    lists = split_words("""
         watermarks requests policies lanes items transcript subagents files
     """)
-    )
     document = {"version": 1, "session": session, "window_tokens": 0, "usable_tokens": 0} | {
         name: [] for name in lists
     }

@@ -154,11 +154,9 @@ HOSTS = (
         "127.0.0.1.evil.test:{port}",
         "127.0.0.1",
     ),
-    *tuple(
-        split_words("""
+    *split_words("""
         127.0.0.1:1 localhost evil@127.0.0.1:{port} [::1]:{port} 0.0.0.0:{port} 127.0.0.1:{port}:1
-    """)
-    ),
+    """),
     *("127.0.0.1:{port}, evil.test", "localhost.:{port}", "127.1:{port}"),
 )
 

@@ -439,6 +439,7 @@ def test_usage_is_understood_in_every_spelling(case: tuple[Any, tuple[int, int, 
 
 # --- recall ---------------------------------------------------------------------------------------
 
+DO_NOT_GUESS = "take the handle from a marker, do not guess one."
 RECALLS = [
     ("r9", "", "[r9: lines 1-60 of 60]\ndef file0_0("),
     ("r9", "10-11", '[r9: lines 10-11 of 60; next: lines="12-"]\ndef file0_9('),
@@ -446,24 +447,9 @@ RECALLS = [
     ("r9", "61-", "[bad-range] there are lines 1 to 60; '61-' is none of them."),
     ("r9", "all", '[bad-range] lines must look like "100-200" or "100-", not \'all\'.'),
     ("r4", "", "[r4: lines 1-1 of 1]\nRead all the files."),
-    (
-        "r999",
-        "",
-        "[unknown-handle] There is no entry r999; take the handle from a marker, do not guess one.",
-    ),
-    (
-        "r2",
-        "",
-        "[unknown-handle] r2 holds no text; take the handle from a marker, do not guess one.",
-    ),
-    (
-        "the file",
-        "",
-        (
-            "[bad-handle] 'the file' is no handle of this conversation; handles look like r12 or "
-            "r12.2."
-        ),
-    ),
+    ("r999", "", f"[unknown-handle] There is no entry r999; {DO_NOT_GUESS}"),
+    ("r2", "", f"[unknown-handle] r2 holds no text; {DO_NOT_GUESS}"),
+    ("the file", "", "[bad-handle] 'the file' is no handle of this conversation; handles look"),
 ]
 
 
@@ -477,50 +463,20 @@ def test_recall_gives_pages_and_says_what_it_cannot(handle: str, lines: str, beg
 LOG = json.dumps({"stdout": "".join(f"line {n} of a log\n" for n in range(1, 2001))})
 
 
-@cases(
-    "window text lines begins chars_max",
-    pytest.param(
-        16_000,
-        LOG,
-        "",
-        '[r3: lines 1-238 of 2001; next: lines="239-"]\n{"stdout": "line 1 of',
-        4_300,
-        id="16k",
-    ),
-    pytest.param(
-        200_000, LOG, "", '[r3: lines 1-894 of 2001; next: lines="895-"]\n', 16_100, id="200k"
-    ),
-    pytest.param(
-        16_000,
-        LOG + "\n[exit code 1]",
-        "2001-",
-        '[r3: lines 2001-2002 of 2002]\n"}',
-        100,
-        id="a note",
-    ),
-    pytest.param(
-        16_000,
-        LOG[:100],
-        "2-3",
-        '[r3: lines 2-3 of 6; next: lines="4-"]\nline 2 of a',
-        100,
-        id="a range",
-    ),
-    pytest.param(
-        16_000,
-        LOG[:100],
-        "",
-        '[r3: lines 1-1 of 1]\n{"stdout": "line 1 of a log\\n',
-        130,
-        id="short",
-    ),
-    pytest.param(
-        16_000, 'print("\\n\\n")\n' * 9, "2", "[r3: lines 2-2 of 10; next:", 100, id="source code"
-    ),
-)
-def test_a_page_fits_the_window_and_one_line_of_json_has_lines(
-    window: int, text: str, lines: str, begins: str, chars_max: int
-) -> None:
+PAGES = {
+    # what is recalled: (window, text, lines, beginning of the page, its longest)
+    "16k": (16_000, LOG, "", '[r3: lines 1-238 of 2001; next: lines="239-"]\n{"std', 4_300),
+    "200k": (200_000, LOG, "", '[r3: lines 1-894 of 2001; next: lines="895-"]\n', 16_100),
+    "a note": (16_000, f"{LOG}\n[exit 1]", "2001-", '[r3: lines 2001-2002 of 2002]\n"}', 100),
+    "a range": (16_000, LOG[:100], "2-3", '[r3: lines 2-3 of 6; next: lines="4-"]\nline 2', 100),
+    "short": (16_000, LOG[:100], "", '[r3: lines 1-1 of 1]\n{"stdout": "line 1 of a log\\n', 130),
+    "source code": (16_000, 'print("\\n\\n")\n' * 9, "2", "[r3: lines 2-2 of 10; next:", 100),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_the_window_and_one_line_of_json_has_lines(name: str) -> None:
+    window, text, lines, begins, chars_max = PAGES[name]
     engine = Engine(window, window // 8)
     engine.prepare([{"role": "user", "content": text}])
     page = engine.recall("r3", lines)

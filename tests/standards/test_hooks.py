@@ -36,11 +36,9 @@ OLD_DECISIONS = st.fixed_dictionaries(
         "continue": st.booleans(),
     },
 )
-TOOLS = tuple(
-    split_words("""
+TOOLS = split_words("""
     Bash BashOutput Edit Write NotebookEdit mcp__mem__add mcp__mem__x_y WebFetch
 """)
-)
 
 
 def refused(event: str, code: int, stdout: str, stderr: str) -> tuple[bool, str]:

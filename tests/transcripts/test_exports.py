@@ -275,11 +275,9 @@ def test_foreign_text_stays_in_its_fence_in_markdown() -> None:
             top.append(token)
     assert {token.type for token in top} <= {
         *("heading_open", "heading_close", "inline", "paragraph_open", "paragraph_close", "fence"),
-        *tuple(
-            split_words("""
+        *split_words("""
             bullet_list_open bullet_list_close list_item_open list_item_close blockquote_close
-        """)
-        ),
+        """),
     }
     inner = {child.type for token in top for child in token.children or ()}
     assert inner <= {"text", "strong_open", "strong_close", "code_inline", "softbreak"}, inner
