@@ -74,7 +74,8 @@ async def finish(harness: MemoryHarness, words: str = "") -> None:
     if words:
         session.tell(UserMessage((Text(words),)))
     elif session.state.turn_open:
-        await turn(session, Continue())
+        session.tell(Continue())
+    await session.run(once=True)
     while (now := session.find(Subagents)) is not None and now.running:
         await now.settled()
         await session.run(once=True)
