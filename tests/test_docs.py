@@ -186,9 +186,8 @@ def test_the_demo_says_what_it_does_before_it_installs(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
     for file in ("pyproject.toml", "requirements.lock", "requirements-run.lock"):
         (tmp_path / file).touch()
-    own = {
-        name: value for name, value in os.environ.items() if not name.startswith("MAKE")
-    }  # it may run in a `make`
+    # it may run in a `make`
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "-n", "--no-print-directory", "demo"]
     would = subprocess.run(
         command, cwd=tmp_path, env=own, capture_output=True, text=True, check=True

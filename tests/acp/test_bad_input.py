@@ -51,9 +51,8 @@ LINES = [
 def test_a_line_that_is_no_message_is_answered_and_the_next_one_taken(cli: CliHarness) -> None:
     async def work(raw: RawAgent) -> None:
         for line, code in LINES:
-            raw.write(
-                line, b"\n", b'{"jsonrpc":"2.0","id":999,"result":{}}\n'
-            )  # an answer that nobody waits for
+            # an answer that nobody waits for
+            raw.write(line, b"\n", b'{"jsonrpc":"2.0","id":999,"result":{}}\n')
             answer = await raw.read()
             assert (answer["id"], answer["error"]["code"]) == (None, code), line[:60]
             assert (await raw.ask("initialize", protocolVersion=1))["protocolVersion"] == 1

@@ -200,9 +200,8 @@ def test_a8_other_methods_are_unknown(cli: CliHarness) -> None:
         async with raw_agent(cli) as raw:
             for method in (*sorted(UNSTABLE), "session/unheard", "_private/thing", ""):
                 assert (await raw.ask(method))["code"] == -32601, method
-                raw.write(
-                    {"jsonrpc": "2.0", "method": method, "params": {}}
-                )  # a notification: no answer
+                # a notification: no answer
+                raw.write({"jsonrpc": "2.0", "method": method, "params": {}})
             assert (await raw.ask("initialize", protocolVersion=1))["protocolVersion"] == 1
             assert all("id" in line for line in raw.lines)
 

@@ -109,9 +109,8 @@ def test_P6_a_summary_is_refused_before_the_act_too_and_the_digest_takes_its_pla
 def test_the_price_of_a_request_that_carries_all_reports_is_kept_back() -> None:
     state = log(speak())
     assert answer_reserve(state, BUDGET) == Spent()
-    assert (
-        answer_reserve(state, BUDGET, more=32).tokens == state.view_tokens + 12_000 + 2_000
-    )  # a page shows no more
+    # a page shows no more
+    assert answer_reserve(state, BUDGET, more=32).tokens == state.view_tokens + 12_000 + 2_000
     kept = answer_reserve(state, BUDGET, more=1)
     assert kept.tokens == state.view_tokens + 8_000 + 2_000
     assert kept.usd == near(((state.view_tokens + 8_000) * 3.75 + 2_000 * 15) / 1e6)

@@ -111,9 +111,8 @@ async def test_law_2_a_summariser_gets_the_last_request_and_one_block(harness: D
     asked = [n for n, r in enumerate(model.requests) if r.purpose == "summary"]
     assert asked
     for at in asked:
-        before = [r for r in model.requests[:at] if r.purpose == "turn"][
-            -2:
-        ]  # the work may be one request further
+        # the work may be one request further
+        before = [r for r in model.requests[:at] if r.purpose == "turn"][-2:]
         assert model.requests[at].items[:-1] in [r.items for r in before]
         assert model.requests[at].prefix == before[-1].prefix
 

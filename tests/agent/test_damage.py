@@ -86,9 +86,8 @@ async def test_after_a_damaged_write_ahead_log_no_act_runs_again(tmp_path: Path)
             assert acts == [str(n) for n in range(ACTS)], (
                 f"{name} at {at}: an act ran a second time"
             )
-            kept = (
-                harness.entries()[:flushed] == whole[:flushed]
-            )  # later entries may be lost without a word
+            # later entries may be lost without a word
+            kept = harness.entries()[:flushed] == whole[:flushed]
             assert notes or kept, f"{name} at {at}: nothing was said"
 
 

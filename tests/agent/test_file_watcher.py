@@ -264,9 +264,8 @@ async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(harness: Disk
     model = Script(read(), Failure("auth", "no key", 401))
     await harness.play(model, "go")
     (harness.tree / "a.txt").write_text("two\n")
-    more = Script(
-        says("done"), says("and on")
-    )  # the turn that ended in a failure goes on, then comes the word
+    # the turn that ended in a failure goes on, then comes the word
+    more = Script(says("done"), says("and on"))
     async with harness.session(more, create=False) as session:
         session.tell(Continue())
         await turn(session, "on")

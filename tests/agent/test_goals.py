@@ -76,12 +76,8 @@ async def test_s12_goals_outlive_the_session_that_made_them(tmp_path: Path) -> N
         says("I go on"),
     )
     assert told(log) == ["GoalAdd", "GoalUpdate", "GoalList"]
-    assert changes(log) == [
-        (1, "in_progress"),
-        (2, "pending"),
-        (1, "completed"),
-        (2, "pending"),
-    ]  # what it has learnt
+    # what it has learnt
+    assert changes(log) == [(1, "in_progress"), (2, "pending"), (1, "completed"), (2, "pending")]
     listed, done = results(model.requests[-1])
     assert listed == "GoalList ok: 1. Design [in progress, ready]\n2. Build [pending, waits for 1]"
     assert done == "GoalUpdate ok: Goal 1 is completed. Nothing blocks now: 2 (Build)."

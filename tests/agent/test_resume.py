@@ -77,9 +77,8 @@ async def resumed(folder: Path, entries: list[Entry], upto: int) -> DiskHarness:
     harness = house_in(folder)
     kept = [e for e in entries if e.seq <= upto]
     ended = {e.event.call for e in kept if type(e.event).__name__ == "ToolEnded"}
-    if any(
-        isinstance(e.event, FileChanged) for e in kept
-    ):  # in one transaction with its end, but here cut from it
+    # in one transaction with its end, but here cut from it
+    if any(isinstance(e.event, FileChanged) for e in kept):
         (harness.tree / "a.txt").write_text("new words\n")
     act_again(
         harness,
@@ -117,9 +116,8 @@ async def test_law_10_R029_R030_cut_after_every_entry_and_gone_on_with(tmp_path:
         shown = conversation(harness.entries())
         marked = [line for line in shown if line.endswith(": interrupted")]
         assert len(marked) <= 2, f"cut after entry {upto}"
-        if (
-            "Read: interrupted" in marked
-        ):  # then the model has not seen the file, and Edit rightly says so
+        # then the model has not seen the file, and Edit rightly says so
+        if "Read: interrupted" in marked:
             marked += ["Edit: failed"]
         plain = [line.split(":")[0] + ": ok" if line in marked else line for line in shown]
         assert plain == whole, f"cut after entry {upto}"

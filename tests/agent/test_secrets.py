@@ -164,9 +164,8 @@ def filled(kind: Any) -> Any:
         return kind(**{field.name: filled(field.type) for field in msgspec.structs.fields(kind)})
     if origin is tuple:
         choices = get_args(arguments[0]) or (arguments[0],)
-        return tuple(
-            filled(one) for one in choices if one is not ToolResult
-        )  # which holds parts itself
+        # which holds parts itself
+        return tuple(filled(one) for one in choices if one is not ToolResult)
     if origin is dict:
         return {SECRET: [SECRET, {"x": SECRET}]}
     if origin in (UnionType, Union):

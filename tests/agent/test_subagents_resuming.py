@@ -79,9 +79,8 @@ async def finish(harness: MemoryHarness, words: str = "") -> None:
     while (now := session.find(Subagents)) is not None and now.running:
         await now.settled()
         await session.run(once=True)
-    if (
-        not words
-    ):  # what was written down before the cut wakes nobody: it is told with the user's next words
+    # what was written down before the cut wakes nobody: it is told with the user's next words
+    if not words:
         await turn(session, "and?")
     await session.close()
 

@@ -171,9 +171,8 @@ async def test_answer_that_cannot_be_read_denies(response: Any, told: str, tmp_p
         asked = await host.until("control_request", "can_use_tool")
         answer = {"subtype": "success", "request_id": asked["request_id"], "response": response}
         host.write({"type": "control_response", "response": answer})
-        host.write(
-            {"type": "control_response", "response": answer}
-        )  # twice: the second answers nothing
+        # twice: the second answers nothing
+        host.write({"type": "control_response", "response": answer})
         await host.until("result")
         await host.end()
         assert told in setup.sent()

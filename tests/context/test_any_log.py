@@ -153,12 +153,10 @@ async def answered(entries: list[Entry], price: Price | None) -> str:
         "are you there?" in str(item.part) for sent in model.requests for item in sent.items
     )
     last = disk.entries()[-1].event
-    told = (
-        isinstance(last, TurnEnded) and "does not fit" in last.message
-    )  # a marker or system text of 9,000 signs
-    into = any(
-        isinstance(one.event, Summarized) for one in disk.entries()[len(entries) :]
-    )  # `seed` sums up all of it
+    # a marker or system text of 9,000 signs
+    told = isinstance(last, TurnEnded) and "does not fit" in last.message
+    # `seed` sums up all of it
+    into = any(isinstance(one.event, Summarized) for one in disk.entries()[len(entries) :])
     asked = asked or (into and isinstance(last, TurnEnded) and last.reason == "done")
     return "answered" if asked or told else f"not asked: {last}"
 

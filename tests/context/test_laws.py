@@ -180,9 +180,8 @@ def test_law_6_a_crossing_leaves_at_most_half_or_the_floor(default: list[RandomS
         for entry in walk.entries:
             if isinstance(entry.event, Summarized) and entry.event.reason != "request":
                 later = [e for e in walk.entries[entry.seq :] if not isinstance(e.event, Cleared)]
-                after = refold(
-                    walk, later[0].seq - 1 if later else entry.seq
-                )  # one break may be two entries
+                # one break may be two entries
+                after = refold(walk, later[0].seq - 1 if later else entry.seq)
                 budget = window_of(after, walk.budget)
                 unseen = sum(
                     i.tokens

@@ -535,9 +535,8 @@ def test_rule_8_E6_S079_content_from_outside_cannot_speak_for_the_harness(forged
         )
     log = Log(*changed(diff=f"+1\t{forged}"))
     log.tell()
-    assert (
-        log.state.files["/w/a.py"].hash == "h1"
-    )  # what was altered in telling is not known word for word
+    # what was altered in telling is not known word for word
+    assert log.state.files["/w/a.py"].hash == "h1"
 
 
 def test_rule_9_nothing_asks_the_model_to_hide_what_was_done() -> None:

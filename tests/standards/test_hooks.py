@@ -64,9 +64,8 @@ def test_A4_5_kimi_refuses_same_calls_for_same_reason(code: int, stdout: str, st
 def test_A4_6_openhands_refuses_the_same(
     event: str, code: int, stdout: str, stderr: str, answer: dict[str, Any]
 ) -> None:
-    said = (
-        json.dumps(answer) if code == 0 else stdout
-    )  # OpenHands also reads the JSON of a hook that has failed
+    # OpenHands also reads the JSON of a hook that has failed
+    said = json.dumps(answer) if code == 0 else stdout
     ours, why = refused(event, code, said, stderr)
     theirs, reason = ask("openhands_hook", event, code, said, stderr)
     assert ours is theirs

@@ -57,9 +57,8 @@ def test_A10_rules_cover_what_git_ignores_by_same_pattern(pattern: str, paths: l
         cwd = Path(made).resolve()
         subprocess.run(["git", "init", "-q", str(cwd)], check=True)
         if "?" in pattern or "[" in pattern:
-            paths = [
-                path for path in paths if path.isascii()
-            ]  # git compares bytes: `?` does not match `ä`
+            # git compares bytes: `?` does not match `ä`
+            paths = [path for path in paths if path.isascii()]
         theirs = ignored(pattern, paths, cwd)
         # Whether a path is a folder is not known here: to deny, it counts as one.
         as_folder = ignored(pattern.removesuffix("/").removesuffix("/**"), paths, cwd)

@@ -74,9 +74,8 @@ def test_A5_openhands_agrees(
 @given(head=HEADS, body=BODIES, style=STYLES, width=WIDTHS)
 @settings(max_examples=40, deadline=None)
 def test_A5_gemini_agrees(head: dict[str, Any], body: str, style: str | None, width: int) -> None:
-    head = {
-        key: value for key, value in head.items() if key not in ("tools", "color")
-    }  # it refuses what it lacks
+    # it refuses what it lacks
+    head = {key: value for key, value in head.items() if key not in ("tools", "color")}
     kind, path = ours(file_text(head, style, width, body), head["name"])
     theirs = ask("gemini_agent", str(path))
     assert (kind.name, plain(kind.description), kind.system) == row(
@@ -98,7 +97,6 @@ def test_A5_gemini_refuses_what_is_left_out_here(head: str) -> None:
     found, notes = load_subagent_types(
         (), str(folder), str(folder / "home"), {}, trusted=lambda _: True
     )
-    assert bool(found) is (
-        "description: x" in head
-    )  # without a name the file's counts, as in opencode and kimi
+    # without a name the file's counts, as in opencode and kimi
+    assert bool(found) is ("description: x" in head)
     assert found or notes
