@@ -26,9 +26,9 @@ pytestmark = pytest.mark.anyio
 BASH = call("Bash", command="echo ran > ran.txt; echo fine")
 
 
-def answer(**fields: Any) -> str:
-    """A shell line that prints a JSON answer for `PreToolUse`."""
-    return f"echo '{json.dumps({'hookSpecificOutput': {'hookEventName': 'PreToolUse', **fields}})}'"
+def answer(event: str = "PreToolUse", **fields: Any) -> str:
+    """A shell line that prints a JSON answer for an event."""
+    return f"echo '{json.dumps({'hookSpecificOutput': {'hookEventName': event, **fields}})}'"
 
 
 @pytest.fixture
@@ -203,22 +203,15 @@ async def test_post_tool_use_tells_the_model(harness: DiskHarness) -> None:
 
 
 async def test_post_tool_use_can_replace_the_output(harness: DiskHarness) -> None:
-    output = {
-        "hookSpecificOutput": {
-            "hookEventName": "PostToolUse",
-            "updatedToolOutput": {"stdout": "masked"},
-        }
-    }
-    await harness.play_call(command("PostToolUse", f"echo '{json.dumps(output)}'"))
+    line = answer("PostToolUse", updatedToolOutput={"stdout": "masked"})
+    await harness.play_call(command("PostToolUse", line))
     assert harness.results == ["ok: masked"]
 
 
 async def test_post_tool_use_failure(harness: DiskHarness) -> None:
     model = Script(says(call("Read", file_path="missing.txt")), says("done"))
-    context = {
-        "hookSpecificOutput": {"hookEventName": "PostToolUseFailure", "additionalContext": "try ls"}
-    }
-    hooks = command("PostToolUseFailure", f"cat > told.json; echo '{json.dumps(context)}'", "Read")
+    tells = answer("PostToolUseFailure", additionalContext="try ls")
+    hooks = command("PostToolUseFailure", f"cat > told.json; {tells}", "Read")
     await harness.run(hooks, model, "go")
     assert "missing.txt" in json.loads((harness.tree / "told.json").read_text())["error"]
     assert any("| try ls" in text for text in said(model.requests[-1]))
@@ -253,10 +246,7 @@ async def test_continue_false_stops_everything(harness: DiskHarness) -> None:
 
 
 def decision(**fields: Any) -> str:
-    return (
-        "echo "
-        f"'{json.dumps({'hookSpecificOutput': {'hookEventName': 'PermissionRequest', 'decision': fields}})}'"  # noqa: E501
-    )
+    return answer("PermissionRequest", decision=fields)
 
 
 async def test_permission_request_can_deny(harness: DiskHarness) -> None:
@@ -357,10 +347,8 @@ async def test_a_stop_hook_that_blocks_once(harness: DiskHarness) -> None:
 
 
 async def test_context_at_the_end_lets_the_agent_go_on(harness: DiskHarness) -> None:
-    context = json.dumps(
-        {"hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": "mind the docs"}}
-    )
-    line = f"grep -q '\"stop_hook_active\":true' || echo '{context}'"
+    tells = answer("Stop", additionalContext="mind the docs")
+    line = f"grep -q '\"stop_hook_active\":true' || {tells}"
     model = Script(says("one"), says("two"))
     await harness.run(command("Stop", line), model, "go")
     assert any("| mind the docs" in text for text in said(model.requests[1]))
@@ -389,11 +377,9 @@ async def test_start_and_end_of_a_session(harness: DiskHarness) -> None:
 
 
 async def test_subagents_have_hooks_of_their_own(harness: DiskHarness) -> None:
-    brief = {
-        "hookSpecificOutput": {"hookEventName": "SubagentStart", "additionalContext": "be brief"}
-    }
+    brief = answer("SubagentStart", additionalContext="be brief")
     hooks = joined(
-        command("SubagentStart", f"cat > start.json; echo '{json.dumps(brief)}'", "general"),
+        command("SubagentStart", f"cat > start.json; {brief}", "general"),
         command("SubagentStop", "cat > stop.json"),
         command("Stop", "cat > main.json"),
         command(PRE, "cat > task.json", "Task"),
