@@ -249,9 +249,7 @@ async def test_D11_after_a_rewind_the_model_hears_what_stands_on_disk(harness: D
     async with harness.session(model) as session:
         for prompt in ("read it", "change it"):
             await turn(session, prompt)
-        to = next(
-            entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded"
-        )
+        to = harness.ends()[0]
         session.tell(Rewind(to))
         await turn(session, "again")
     (note,) = notes(model.requests[4])

@@ -202,7 +202,7 @@ async def test_D11_rewind_takes_conversation_back_and_files_if_asked(harness: Di
     async with harness.session(model) as session:
         for prompt in ("hi", "change it"):
             await turn(session, prompt)
-        to = next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))
+        to = harness.ends()[0]
         session.tell(Rewind(to, files=True))
         await turn(session, "other way")
     assert (harness.tree / "a.txt").read_text() == "old\n"

@@ -9,15 +9,7 @@ import pytest
 
 from longrein.agent import Continue, Rewind, SetMode
 from longrein.context import Request, fold
-from longrein.events import (
-    Entry,
-    FileChanged,
-    ToolCall,
-    ToolResult,
-    ToolStarted,
-    TurnEnded,
-    text_of,
-)
+from longrein.events import Entry, FileChanged, ToolCall, ToolResult, ToolStarted, text_of
 from longrein.models import Reply
 from longrein.permissions import Rules
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
@@ -168,9 +160,6 @@ async def test_going_back_to_where_everything_was_allowed_allows_nothing(tmp_pat
     ) as session:
         for mode in ("bypassPermissions", "default"):
             await turn(session, SetMode(mode), "go on")
-        await turn(
-            session,
-            Rewind(next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))),
-        )
+        await turn(session, Rewind(harness.ends()[0]))
         assert session.mode == session.state.mode == "default"
     assert fold(harness.entries()).mode == "default"

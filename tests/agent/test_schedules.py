@@ -24,6 +24,7 @@ from longrein.testing.harness import memory_dependencies, open_test_session, res
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import SCHEDULE_TOOLS, Tool
+from tests.agent.disk_harness import events_of
 from tests.tables import cases, row
 
 START = datetime(2026, 11, 22, 10, 7, 30)  # a Sunday
@@ -207,9 +208,7 @@ def test_a_schedule_for_once_fires_once_and_is_gone(when: str, fires: str) -> No
     days.clock.turn(EXPIRY_US / 1e6)
     assert days.open(60) == []
     assert not days.notices
-    last = [entry.event for entry in days.disk.entries() if isinstance(entry.event, SchedulesSet)][
-        -1
-    ]
+    last = events_of(days.disk.entries(), SchedulesSet)[-1]
     assert last.schedules == ()
 
 
@@ -296,9 +295,7 @@ def test_a_removed_schedule_is_silent_and_its_name_is_not_used_again() -> None:
         AddSchedule("1d", "see"),
     )
     assert days.notices == ["nothing is scheduled as s9"]
-    last = [entry.event for entry in days.disk.entries() if isinstance(entry.event, SchedulesSet)][
-        -1
-    ]
+    last = events_of(days.disk.entries(), SchedulesSet)[-1]
     assert [(one.id, one.prompt) for one in last.schedules] == [("s2", "see")]
 
 

@@ -25,7 +25,6 @@ from longrein.events import (
     ToolEnded,
     ToolResult,
     ToolTraits,
-    TurnEnded,
     Usage,
     redactor,
 )
@@ -256,7 +255,7 @@ async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: P
     async with harness.session(model, **guard()) as session:
         for prompt in ("hi", "empty it"):
             await turn(session, prompt)
-        to = next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))
+        to = harness.ends()[0]
         await turn(session, Rewind(to, files=True))
     seen = next(e for e in harness.of(FileSeen))
     assert seen.blob != seen.hash, "the kept content is not the file's own"

@@ -207,9 +207,7 @@ async def test_a_file_with_somebody_elses_change_is_not_put_back(harness: DiskHa
     async with harness.session(model) as session:
         for prompt in ("read", "change"):
             await turn(session, prompt)
-        to = next(
-            entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded"
-        )
+        to = harness.ends()[0]
         await turn(session, Rewind(to, files=True))
     (rewound,) = harness.of(Rewound)
     assert rewound.files == (
