@@ -1,4 +1,23 @@
-"""Tables of tests that are written as text."""
+"""Tables of tests: rows of a test function, and tables that are written as text."""
+
+from typing import Any
+
+import pytest
+
+
+def cases(names: str, *rows: Any) -> pytest.MarkDecorator:
+    """Return `parametrize` of the names, which stand in one text, with the rows."""
+    return pytest.mark.parametrize(names.replace(" ", ","), rows)
+
+
+def row(*fields: Any) -> tuple[Any, ...]:
+    """Return the fields as a tuple; as a call a long row keeps its fields on one line."""
+    return fields
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    """Return the fields as a dict; as a call short fields keep to one line."""
+    return fields
 
 
 def split_words(text: str) -> list[str]:

@@ -12,6 +12,7 @@ from longrein.app.user_requests import mode_message, pin_message, unpin_message
 from longrein.context import State
 from longrein.events import UsageError
 from longrein.options import Options
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 CONFIG = """
@@ -48,13 +49,11 @@ async def test_a_session_in_another_folder_is_as_interactive_as_the_first(tmp_pa
         assert one.context.is_interactive
 
 
-@pytest.mark.parametrize(
-    ("name", "full"),
-    [
-        ("mock/other", "mock/other"),
-        ("sonnet", "mock/claude-sonnet-4-5"),
-        ("default", "mock/claude-sonnet-4-5"),
-    ],
+@cases(
+    "name full",
+    ("mock/other", "mock/other"),
+    ("sonnet", "mock/claude-sonnet-4-5"),
+    ("default", "mock/claude-sonnet-4-5"),
 )
 async def test_a_model_is_named_in_one_way(tmp_path: Path, name: str, full: str) -> None:
     session = await opened(place(tmp_path))
@@ -74,15 +73,13 @@ async def test_effort_and_thinking_do_not_undo_each_other(tmp_path: Path) -> Non
         await session.session.close()
 
 
-@pytest.mark.parametrize(
-    ("mode", "problem"),
-    [
-        ("plan", ""),
-        ("bypassPermissions", ""),
-        ("strict", "there is no mode strict; it is one of default, acceptEdits"),
-        (["plan"], "there is no mode ['plan']"),
-        (None, "there is no mode None"),
-    ],
+@cases(
+    "mode problem",
+    ("plan", ""),
+    ("bypassPermissions", ""),
+    ("strict", "there is no mode strict; it is one of default, acceptEdits"),
+    (["plan"], "there is no mode ['plan']"),
+    (None, "there is no mode None"),
 )
 def test_a_mode_is_checked_in_one_way(mode: object, problem: str) -> None:
     if not problem:
@@ -92,16 +89,14 @@ def test_a_mode_is_checked_in_one_way(mode: object, problem: str) -> None:
         mode_message(mode)
 
 
-@pytest.mark.parametrize(
-    ("number", "told"),
-    [
-        ("1", "use tabs"),
-        ("2", "be kind"),
-        ("", "say which: /unpin NUMBER"),
-        ("0", "there is no pin 0; pins: 2"),
-        ("3", "there is no pin 3; pins: 2"),
-        ("²", "say which: /unpin NUMBER"),
-    ],
+@cases(
+    "number told",
+    ("1", "use tabs"),
+    ("2", "be kind"),
+    ("", "say which: /unpin NUMBER"),
+    ("0", "there is no pin 0; pins: 2"),
+    ("3", "there is no pin 3; pins: 2"),
+    ("²", "say which: /unpin NUMBER"),
 )
 def test_pins_are_checked_in_one_way(number: str, told: str) -> None:
     state = State()

@@ -43,7 +43,7 @@ def test_what_cannot_take_its_place_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("link", [os.link, os.symlink])
-def test_another_name_of_the_temporary_file_keeps_its_content(
+def test_another_name_of_the_temporary_file_is_kept(
     tmp_path: Path, link: Callable[[Path, Path], None]
 ) -> None:
     (tmp_path / "other").write_bytes(b"mine")

@@ -15,6 +15,7 @@ from longrein.config.settings_file import KEYS
 from longrein.frontends.help_page import help_page
 from longrein.frontends.subcommands import MAIN
 from tests import settings_page
+from tests.tables import record
 from tests.timeouts import HANG_S
 
 ROOT = Path(__file__).parent.parent
@@ -36,12 +37,9 @@ def blocks(language: str) -> list[str]:
 
 
 def run(arguments: list[str], home: Path) -> "subprocess.CompletedProcess[str]":
-    environment = {
-        "HOME": str(home),
-        "PATH": "/usr/bin:/bin",
-        "LONGREIN_STATE_DIR": str(home / "state"),
-        "LANG": "C.UTF-8",
-    }
+    environment = record(
+        HOME=str(home), PATH="/usr/bin:/bin", LONGREIN_STATE_DIR=str(home / "state"), LANG="C.UTF-8"
+    )
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=home,
@@ -188,9 +186,8 @@ def test_the_demo_says_what_it_does_before_it_installs(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
     for file in ("pyproject.toml", "requirements.lock", "requirements-run.lock"):
         (tmp_path / file).touch()
-    own = {
-        name: value for name, value in os.environ.items() if not name.startswith("MAKE")
-    }  # it may run in a `make`
+    # it may run in a `make`
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "-n", "--no-print-directory", "demo"]
     would = subprocess.run(
         command, cwd=tmp_path, env=own, capture_output=True, text=True, check=True

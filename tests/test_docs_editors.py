@@ -17,9 +17,7 @@ SETTINGS = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=["zed", "jetbrains"])
-def test_the_settings_of_an_editor_start_an_agent(
-    cli: CliHarness, settings: dict[str, object]
-) -> None:
+def test_settings_of_an_editor_start_an_agent(cli: CliHarness, settings: dict[str, object]) -> None:
     pytest.importorskip("acp", reason="needs agent-client-protocol, which `make library` installs")
     from tests.acp.harness import raw_agent
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from longrein.frontends.command_lookup import bundled_commands
 from tests.e2e.harness import CliHarness, says
 from tests.e2e.test_import import claude_lines
+from tests.tables import split_words
 from tests.transcripts.fixtures import write
 from tests.transcripts.test_codex import conversation
 
@@ -40,11 +41,9 @@ def test_the_commands_of_the_export_page_run(cli: CliHarness) -> None:
         words = words[1 : words.index(">")] if ">" in words else words[1:]
         done = cli.run(*words, cwd=folder, env=env)
         assert done.code == 0, (line, done.err)
-    assert sorted(path.name for path in cli.project.glob("session.*")) == [
-        "session.html",
-        "session.json",
-        "session.md",
-    ]
+    assert sorted(path.name for path in cli.project.glob("session.*")) == split_words(
+        "session.html session.json session.md"
+    )
 
 
 def test_every_format_of_the_command_stands_on_the_page() -> None:

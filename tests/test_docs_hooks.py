@@ -10,6 +10,7 @@ from longrein.permissions.hook_protocol import EVENTS, OTHER_EVENTS
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 from tests.agent.disk_harness import DiskHarness, said
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 PAGE = (Path(__file__).parent.parent / "docs/hooks.md").read_text(encoding="utf-8")
@@ -20,19 +21,17 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "calls", "told"),
-    [
-        ("refuse", [call("Bash", command="rm -rf build")], "rm -rf is not used here"),
-        ("refuse", [call("Bash", command="echo fine")], "fine"),
-        (
-            "lint",
-            [call("Write", file_path="a.py", content="# TODO: later\n")],
-            "./a.py:1:# TODO: later",
-        ),
-        ("stop", [], "run the tests first"),
-        ("start", [], "the build server is down today"),
-    ],
+@cases(
+    "name calls told",
+    ("refuse", [call("Bash", command="rm -rf build")], "rm -rf is not used here"),
+    ("refuse", [call("Bash", command="echo fine")], "fine"),
+    (
+        "lint",
+        [call("Write", file_path="a.py", content="# TODO: later\n")],
+        "./a.py:1:# TODO: later",
+    ),
+    ("stop", [], "run the tests first"),
+    ("start", [], "the build server is down today"),
 )
 async def test_an_example_of_the_page_does_what_it_says(
     tmp_path: Path, name: str, calls: list[object], told: str

@@ -25,9 +25,7 @@ def test_the_examples_are_found() -> None:
 
 
 @pytest.mark.parametrize(("command", "rule", "confined", "bare"), EXAMPLES)
-def test_a_command_is_decided_as_the_page_says(
-    command: str, rule: str, confined: str, bare: str
-) -> None:
+def test_command_is_decided_as_page_says(command: str, rule: str, confined: str, bare: str) -> None:
     for expected, is_confined in ((confined, True), (bare, False)):
         decided = verdict(bash(command, confined=is_confined), allow=rule)
         assert SAID[decided.kind] == expected, decided.reason

@@ -23,16 +23,15 @@ from longrein.extension_points import (
     load_object,
 )
 from longrein.frontends.subcommands import COMMANDS
+from tests.tables import split_words
 from tests.timeouts import HANG_S
 
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(longrein.__file__).parent
 ALL = "all of them"
-CORE_SUITE = (
-    "tests/agent/test_loop.py",
-    "tests/headless/test_run.py",
-    "tests/tools/test_tool_registry.py",
-)
+CORE_SUITE = split_words("""
+    tests/agent/test_loop.py tests/headless/test_run.py tests/tools/test_tool_registry.py
+""")
 """A slice of the suite that needs no extension."""
 
 
@@ -98,9 +97,7 @@ def deleted(whole: Copy, request: pytest.FixtureRequest) -> Iterator[str]:
     whole.restore(request.param)
 
 
-def test_the_core_runs_without_an_extension_and_says_what_is_absent(
-    whole: Copy, deleted: str
-) -> None:
+def test_core_runs_without_an_extension_and_says_what_is_absent(whole: Copy, deleted: str) -> None:
     assert whole.run("-p", "go") == (0, "Hello.\n", "")
     _, doctor, err = whole.run("doctor")
     assert err == ""
@@ -176,10 +173,7 @@ def test_formats_of_others_are_missing_in_one_line_without_transcripts(whole: Co
         assert (code, err.count("\n")) == (1, 1)
         assert "the extension transcripts" in err
         code, _, err = whole.run("export", "x", "--format", "html")
-        assert (code, err) == (
-            2,
-            "longrein: --format: 'html' is not one of jsonl, transcript\n",
-        )
+        assert (code, err) == (2, "longrein: --format: 'html' is not one of jsonl, transcript\n")
     finally:
         whole.restore("transcripts")
 

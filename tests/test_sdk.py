@@ -23,6 +23,7 @@ from longrein.models import Failure
 from longrein.sdk import library_words
 from longrein.testing.loopback import LoopbackProvider, Turn
 from longrein.testing.scripted_model import ScriptedModel, call, says
+from tests.tables import cases, record
 
 pytestmark = pytest.mark.anyio
 
@@ -113,7 +114,7 @@ async def test_open_can_be_awaited_too(here: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("trust", [False, True])
-async def test_what_the_folder_brings_is_used_only_with_trust(
+async def test_files_are_used_only_with_trust(
     tmp_path: Path, here: dict[str, Any], trust: bool
 ) -> None:
     project = tmp_path / "project"
@@ -131,9 +132,7 @@ async def test_the_answer_is_the_last_reply_after_the_tools(here: dict[str, Any]
         assert await session.ask("What is here?") == "Nothing here."
 
 
-async def test_a_call_that_needs_permission_is_denied_unless_somebody_approves(
-    here: dict[str, Any],
-) -> None:
+async def test_a_call_is_denied_unless_somebody_approves(here: dict[str, Any]) -> None:
     def script() -> ScriptedModel:
         return ScriptedModel(says(call("Write", file_path="n.txt", content="one")), says("Done."))
 
@@ -205,13 +204,11 @@ async def Read(file: str) -> str:
     return file
 
 
-@pytest.mark.parametrize(
-    ("chosen", "sent"),
-    [
-        ((), ["Double"]),
-        (("Read",), ["Read", "Double"]),
-        (("Grep", "Read"), ["Read", "Grep", "Double"]),
-    ],
+@cases(
+    "chosen sent",
+    ((), ["Double"]),
+    (("Read",), ["Read", "Double"]),
+    (("Grep", "Read"), ["Read", "Grep", "Double"]),
 )
 async def test_tools_are_chosen_by_name_also_after_a_resume(
     chosen: tuple[str, ...], sent: list[str], here: dict[str, Any]
@@ -221,19 +218,15 @@ async def test_tools_are_chosen_by_name_also_after_a_resume(
         assert await session.ask("Double 4.") == "8"
         assert tools_sent(model) == sent
     model = ScriptedModel(says("Still 8."))
-    options: dict[str, Any] = {
-        "tools": [Double],
-        "builtin_tools": chosen,
-        "state_dir": here["state_dir"],
-    }
+    options: dict[str, Any] = record(
+        tools=[Double], builtin_tools=chosen, state_dir=here["state_dir"]
+    )
     async with Session.resume(session.id, model, **options) as again:
         assert await again.ask("Sure?") == "Still 8."
         assert tools_sent(model) == sent
 
 
-async def test_instructions_come_after_the_system_prompt_or_in_its_place(
-    here: dict[str, Any],
-) -> None:
+async def test_instructions_come_after_system_prompt_or_in_its_place(here: dict[str, Any]) -> None:
     model = ScriptedModel(says("Ahoy."), says("Ahoy."))
     async with Session.open(model, instructions="Speak like a sailor.", **here) as session:
         await session.ask("Hello.")
@@ -245,40 +238,35 @@ async def test_instructions_come_after_the_system_prompt_or_in_its_place(
     assert model.requests[-1].prefix.system == "You are a sailor."
 
 
-@pytest.mark.parametrize(
-    ("wrong", "line"),
-    [
-        ({"allow": "Read"}, "allow is a list of texts, not a text: write allow=['Read']"),
-        ({"builtin_tools": ["Reed"]}, "there is no built-in tool 'Reed'; there are Read, "),
-        (
-            {"builtin_tools": "Read"},
-            "builtin_tools is a list of texts, not a text: write builtin_tools=['Read']",
-        ),
-        (
-            {"window": 100_000},
-            (
-                "window and max_output go with the name of a model: a model object has its own "
-                "`budget`"
-            ),
-        ),
-        (
-            {"model": "openai/gpt-5", "window": 1000, "max_output": 2000},
-            "window 1000 must be larger than max_output 2000",
-        ),
-        ({"folder": "/nowhere"}, "folder: /nowhere is not a folder"),
-        ({"model": 123}, "model is 'PROVIDER/MODEL' or a longrein.models.Model, not 123"),
-        ({"tools": len}, "tools is a list of tools, not builtin_function_or_method"),
-        (
-            {"tools": [read_number]},
-            "tools: read_number is a function, not a tool: write @longrein.tool above",
-        ),
-        ({"tools": [lambda: 1]}, "tools: <lambda> is a function, not a tool"),
-        ({"tools": [Double, Double]}, "tools: there are two tools 'Double': rename one"),
-        (
-            {"tools": [Read]},
-            "tools: there are two tools 'Read': rename one, or leave the built-in one out of",
-        ),
-    ],
+@cases(
+    "wrong line",
+    ({"allow": "Read"}, "allow is a list of texts, not a text: write allow=['Read']"),
+    ({"builtin_tools": ["Reed"]}, "there is no built-in tool 'Reed'; there are Read, "),
+    (
+        {"builtin_tools": "Read"},
+        "builtin_tools is a list of texts, not a text: write builtin_tools=['Read']",
+    ),
+    (
+        {"window": 100_000},
+        ("window and max_output go with the name of a model: a model object has its own `budget`"),
+    ),
+    (
+        {"model": "openai/gpt-5", "window": 1000, "max_output": 2000},
+        "window 1000 must be larger than max_output 2000",
+    ),
+    ({"folder": "/nowhere"}, "folder: /nowhere is not a folder"),
+    ({"model": 123}, "model is 'PROVIDER/MODEL' or a longrein.models.Model, not 123"),
+    ({"tools": len}, "tools is a list of tools, not builtin_function_or_method"),
+    (
+        {"tools": [read_number]},
+        "tools: read_number is a function, not a tool: write @longrein.tool above",
+    ),
+    ({"tools": [lambda: 1]}, "tools: <lambda> is a function, not a tool"),
+    ({"tools": [Double, Double]}, "tools: there are two tools 'Double': rename one"),
+    (
+        {"tools": [Read]},
+        "tools: there are two tools 'Read': rename one, or leave the built-in one out of",
+    ),
 )
 async def test_an_argument_that_cannot_be_is_refused(
     wrong: dict[str, Any], line: str, here: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -318,17 +306,15 @@ async def test_a_missing_await_is_named(here: dict[str, Any]) -> None:
         await Session.open(ScriptedModel(), tools=[read_number()], **here)  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ({"allow": ["Bsh(x)"]}, "no tool is called Bsh: did you mean Bash? The rule has no"),
-        (
-            {"mcp_servers": {"gone": {"command": "/nowhere/server"}}},
-            "MCP server gone: it cannot be started: /nowhere/server: no such file",
-        ),
-    ],
+@cases(
+    "arguments line",
+    ({"allow": ["Bsh(x)"]}, "no tool is called Bsh: did you mean Bash? The rule has no"),
+    (
+        {"mcp_servers": {"gone": {"command": "/nowhere/server"}}},
+        "MCP server gone: it cannot be started: /nowhere/server: no such file",
+    ),
 )
-async def test_notes_hold_what_the_terminal_would_show(
+async def test_notes_are_those_of_the_terminal(
     arguments: dict[str, Any], line: str, here: dict[str, Any]
 ) -> None:
     if "mcp_servers" in arguments:
@@ -457,9 +443,7 @@ async def test_an_answer_belongs_to_its_own_message(here: dict[str, Any]) -> Non
         assert await later == "to d"
 
 
-async def test_an_ask_that_a_hook_refuses_has_no_answer(
-    tmp_path: Path, here: dict[str, Any]
-) -> None:
+async def test_ask_that_a_hook_refuses_has_no_answer(tmp_path: Path, here: dict[str, Any]) -> None:
     line = {"type": "command", "command": "grep -q 1234 && { echo no passwords >&2; exit 2; } || :"}
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_text(
@@ -560,12 +544,10 @@ async def test_close_ends_an_ask_whose_approval_waits(here: dict[str, Any]) -> N
         await waiting
 
 
-@pytest.mark.parametrize(
-    ("approve", "error", "line"),
-    [
-        (lambda _: "deny", UsageError, "`approve` returned 'deny' for Write: return True"),
-        (lambda _: 1 / 0, ZeroDivisionError, "division by zero"),
-    ],
+@cases(
+    "approve error line",
+    (lambda _: "deny", UsageError, "`approve` returned 'deny' for Write: return True"),
+    (lambda _: 1 / 0, ZeroDivisionError, "division by zero"),
 )
 async def test_a_broken_approval_interrupts_its_turn(
     approve: Any, error: type[Exception], line: str, here: dict[str, Any]

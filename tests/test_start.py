@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import record
 from tests.test_architecture import LAZY_OWN
 
 LIST = Path(__file__).parent / "start_modules.txt"
 """Modules of longrein that are imported when a headless run sends its first request, one a line."""
-WITHOUT_BUBBLEWRAP = {
-    "longrein.workspace.sandbox.landlock",
-}
+WITHOUT_BUBBLEWRAP = {"longrein.workspace.sandbox.landlock"}
 """Modules that are imported too, and not listed, where bubblewrap does not work."""
 OTHER_MODULES_MAX = 215
 """Modules of Python and of other packages at that time; 205 with Python 3.11."""
@@ -52,11 +51,9 @@ def modules_at_first_request(home: Path) -> list[str]:
     request.
     """
     command = [sys.executable, "-P", "-c", START, str(home)]
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "HOME": str(home),
-        "LONGREIN_STATE_DIR": str(home / "state"),
-    }
+    environment = record(
+        PATH="/usr/bin:/bin", HOME=str(home), LONGREIN_STATE_DIR=str(home / "state")
+    )
     done = subprocess.run(
         command,
         cwd=home,
@@ -97,9 +94,7 @@ Python has 30.
 
 
 @pytest.mark.parametrize("argv", ["--version", "--help", "--nope", "sesions", "help -p"])
-def test_help_version_and_usage_errors_import_neither_the_agent_nor_an_event_loop(
-    argv: str, tmp_path: Path
-) -> None:
+def test_help_and_usage_errors_import_no_agent(argv: str, tmp_path: Path) -> None:
     code = (
         "import os, sys\nos._exit = sys.exit\ntry: from longrein.__main__ import main; main()\n"
         "except SystemExit: print('', *sys.modules, sep='\\n/', file=sys.stderr)"

@@ -156,9 +156,7 @@ def user_texts(wire: str, body: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_all_but_the_users_words_stands_between_marks_that_they_cannot_write(
-    wire: str, tmp_path: Path
-) -> None:
+async def test_all_but_the_users_words_stands_between_marks(wire: str, tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     turns: list[dict[str, object]] = [{"text": "Good day."}, {"text": "I see."}]
     async with LoopbackProvider(read_play(json.dumps({"turns": turns}).encode())) as server:

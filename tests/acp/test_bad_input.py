@@ -16,8 +16,10 @@ from longrein.extensions.acp import acp_command as command
 from longrein.extensions.acp.json_lines import LINE_BYTES_MAX
 from tests.acp.harness import RawAgent, file, raw_agent
 from tests.e2e.harness import CliHarness, call, calls, of, says
+from tests.tables import record
 
 HELLO = [{"type": "text", "text": "go"}]
+ENDED = {"stopReason": "end_turn"}
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
 
@@ -49,9 +51,8 @@ LINES = [
 def test_a_line_that_is_no_message_is_answered_and_the_next_one_taken(cli: CliHarness) -> None:
     async def work(raw: RawAgent) -> None:
         for line, code in LINES:
-            raw.write(
-                line, b"\n", b'{"jsonrpc":"2.0","id":999,"result":{}}\n'
-            )  # an answer that nobody waits for
+            # an answer that nobody waits for
+            raw.write(line, b"\n", b'{"jsonrpc":"2.0","id":999,"result":{}}\n')
             answer = await raw.read()
             assert (answer["id"], answer["error"]["code"]) == (None, code), line[:60]
             assert (await raw.ask("initialize", protocolVersion=1))["protocolVersion"] == 1
@@ -107,9 +108,7 @@ def test_a_prompt_that_cannot_be_taken(cli: CliHarness) -> None:
             assert (await raw.ask("session/prompt", sessionId=session, prompt=prompt))[
                 "code"
             ] == -32602, prompt
-            assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {
-                "stopReason": "end_turn"
-            }
+            assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == ENDED
 
     talk(cli, work)
 
@@ -124,9 +123,7 @@ def test_a_huge_prompt_is_taken_and_one_beyond_the_limit_refused(cli: CliHarness
         )
         assert (await raw.answer(None))["error"]["code"] == -32600  # type: ignore[arg-type]
         text = [{"type": "text", "text": "word " * 20_000}]
-        assert await raw.ask("session/prompt", sessionId=session, prompt=text) == {
-            "stopReason": "end_turn"
-        }
+        assert await raw.ask("session/prompt", sessionId=session, prompt=text) == ENDED
 
     talk(cli, work)
 
@@ -136,19 +133,13 @@ def test_embedded_resources_are_quoted_as_data(cli: CliHarness) -> None:
     blocks = [
         {
             "type": "resource",
-            "resource": {
-                "uri": "file:///a/b.py",
-                "mimeType": "text/x-python",
-                "text": "x\n<system-reminder>",
-            },
+            "resource": record(
+                uri="file:///a/b.py", mimeType="text/x-python", text="x\n<system-reminder>"
+            ),
         },
         {
             "type": "resource",
-            "resource": {
-                "uri": "file:///a/p.pdf",
-                "mimeType": "application/pdf",
-                "blob": "JVBERi0=",
-            },
+            "resource": record(uri="file:///a/p.pdf", mimeType="application/pdf", blob="JVBERi0="),
         },
         {"type": "resource", "resource": {"uri": "zed:///z", "blob": "AAAA"}},
         {"type": "resource_link", "uri": "file:///a/c%20d.py#L10", "name": "c d.py"},
@@ -156,9 +147,7 @@ def test_embedded_resources_are_quoted_as_data(cli: CliHarness) -> None:
 
     async def work(raw: RawAgent) -> None:
         session = await raw.open(cli)
-        assert await raw.ask("session/prompt", sessionId=session, prompt=blocks) == {
-            "stopReason": "end_turn"
-        }
+        assert await raw.ask("session/prompt", sessionId=session, prompt=blocks) == ENDED
 
     talk(cli, work)
     texts = [part.text for part in of(cli, UserSpoke)[0].parts if isinstance(part, Text)]
@@ -176,9 +165,7 @@ def test_cancel_without_a_prompt_and_for_an_unknown_session(cli: CliHarness) -> 
         for one in (session, NOBODY):
             raw.write({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": one}})
         raw.write({"jsonrpc": "2.0", "method": "session/cancel", "params": {}})
-        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {
-            "stopReason": "end_turn"
-        }
+        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == ENDED
 
     talk(cli, work)
 
@@ -190,9 +177,9 @@ def test_two_prompts_at_once_are_two_turns_in_order(cli: CliHarness) -> None:
         session = await raw.open(cli)
         first = raw.send("session/prompt", sessionId=session, prompt=HELLO)
         second = raw.send("session/prompt", sessionId=session, prompt=HELLO)
-        assert (await raw.answer(first))["result"] == {"stopReason": "end_turn"}
+        assert (await raw.answer(first))["result"] == ENDED
         assert "Second." not in str(raw.lines)
-        assert (await raw.answer(second))["result"] == {"stopReason": "end_turn"}
+        assert (await raw.answer(second))["result"] == ENDED
 
     talk(cli, work)
     assert cli.said() == ["First.", "Second."]
@@ -222,15 +209,32 @@ def test_cancel_ends_the_turn_and_the_prompts_that_wait(cli: CliHarness, by_id: 
             if message.get("id") in (first, second) and "method" not in message:
                 found[message["id"]] = message["result"]["stopReason"]
         assert set(found.values()) == {"cancelled"}
-        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {
-            "stopReason": "end_turn"
-        }
+        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == ENDED
 
     talk(cli, work)
     assert cli.said()[-1] == "Next."
 
 
-def test_a_question_that_is_answered_twice_counts_once(cli: CliHarness) -> None:
+NO_FIRST = [
+    {"result": {"outcome": {"outcome": "selected", "optionId": option}}}
+    for option in ("no", "once", "always")
+]
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        NO_FIRST,
+        [{"error": {"code": -32603, "message": "no"}}],
+        [{"result": None}],
+        [{"result": {}}],
+    ],
+    ids=["answered three times", "an error", "nothing", "no outcome"],
+)
+def test_a_question_is_denied_by_no_and_without_a_usable_answer(
+    cli: CliHarness, answers: list[dict[str, Any]]
+) -> None:
+    """Of several answers the first counts."""
     path = file(cli, "app.py", "one\n")
     edit = call("Edit", file_path="app.py", old_string="one", new_string="1")
     cli.plays(calls(call("Read", file_path="app.py")), calls(edit), says("Done."))
@@ -239,39 +243,17 @@ def test_a_question_that_is_answered_twice_counts_once(cli: CliHarness) -> None:
         session = await raw.open(cli)
         prompt = raw.send("session/prompt", sessionId=session, prompt=HELLO)
         question = await raw.until("session/request_permission")
-        for option in ("no", "once", "always"):
-            outcome = {"outcome": {"outcome": "selected", "optionId": option}}
-            raw.write({"jsonrpc": "2.0", "id": question["id"], "result": outcome})
-        assert (await raw.answer(prompt))["result"] == {"stopReason": "end_turn"}
+        for answer in answers:
+            raw.write({"jsonrpc": "2.0", "id": question["id"], **answer})
+        assert (await raw.answer(prompt))["result"] == ENDED
 
     talk(cli, work)
     assert [one.verdict for one in of(cli, PermissionAnswered)] == ["deny"]
     assert path.read_text() == "one\n"
 
 
-@pytest.mark.parametrize(
-    "answer", [{"error": {"code": -32603, "message": "no"}}, {"result": None}, {"result": {"a": 1}}]
-)
-def test_a_question_without_a_usable_answer_is_denied(cli: CliHarness, answer: Any) -> None:
-    file(cli, "app.py", "one\n")
-    edit = call("Edit", file_path="app.py", old_string="one", new_string="1")
-    cli.plays(calls(call("Read", file_path="app.py")), calls(edit), says("Done."))
-
-    async def work(raw: RawAgent) -> None:
-        session = await raw.open(cli)
-        prompt = raw.send("session/prompt", sessionId=session, prompt=HELLO)
-        question = await raw.until("session/request_permission")
-        raw.write({"jsonrpc": "2.0", "id": question["id"], **answer})
-        assert (await raw.answer(prompt))["result"] == {"stopReason": "end_turn"}
-
-    talk(cli, work)
-    assert [one.verdict for one in of(cli, PermissionAnswered)] == ["deny"]
-
-
 @pytest.mark.parametrize("how", ["eof", "term", "kill", "closed", "gone"])
-def test_an_editor_that_goes_away_in_a_turn_leaves_a_whole_session(
-    cli: CliHarness, how: str
-) -> None:
+def test_editor_that_goes_away_in_a_turn_leaves_a_whole_session(cli: CliHarness, how: str) -> None:
     """At a question; with `kill` longrein itself is gone."""
     path = file(cli, "app.py", "one\n")
     edit = call("Edit", file_path="app.py", old_string="one", new_string="1")
@@ -312,7 +294,7 @@ def test_an_editor_that_goes_away_in_a_turn_leaves_a_whole_session(
             if message.get("method") == "session/request_permission":
                 outcome = {"outcome": {"outcome": "selected", "optionId": "once"}}
                 raw.write({"jsonrpc": "2.0", "id": message["id"], "result": outcome})
-        assert message["result"] == {"stopReason": "end_turn"}
+        assert message["result"] == ENDED
 
     talk(cli, again)
     assert cli.left().endswith("TurnEnded:done")
@@ -332,8 +314,8 @@ def test_several_sessions_at_once(cli: CliHarness) -> None:
         second = raw.send(
             "session/prompt", sessionId=other, prompt=[{"type": "text", "text": "the second"}]
         )
-        assert (await raw.answer(second))["result"] == {"stopReason": "end_turn"}
-        assert (await raw.answer(first))["result"] == {"stopReason": "end_turn"}
+        assert (await raw.answer(second))["result"] == ENDED
+        assert (await raw.answer(first))["result"] == ENDED
         texts = {}
         for line in raw.lines:
             update = line.get("params", {}).get("update", {})
@@ -393,9 +375,7 @@ def test_a_missing_key_is_auth_required_until_it_is_there(cli: CliHarness) -> No
         assert await raw.ask("logout") == {}
         assert (await raw.ask("session/prompt", sessionId=session, prompt=HELLO))["code"] == -32000
         assert await raw.ask("authenticate", methodId="doctor") == {}
-        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {
-            "stopReason": "end_turn"
-        }
+        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == ENDED
 
     talk(cli, work)
 
@@ -409,18 +389,10 @@ def test_the_editors_mcp_servers_are_taken_over_in_the_form_of_mcp_json() -> Non
         {
             "cwd": "/",
             "mcpServers": [
-                {
-                    "name": "a",
-                    "command": "/bin/a",
-                    "args": ["-x"],
-                    "env": [{"name": "K", "value": "v"}],
-                },
-                {
-                    "type": "http",
-                    "name": "b",
-                    "url": "http://b",
-                    "headers": [{"name": "H", "value": "v"}],
-                },
+                record(name="a", command="/bin/a", args=["-x"], env=[{"name": "K", "value": "v"}]),
+                record(
+                    type="http", name="b", url="http://b", headers=[{"name": "H", "value": "v"}]
+                ),
                 {"type": "sse", "name": "c", "url": "http://c", "headers": []},
             ],
         }
@@ -432,9 +404,7 @@ def test_the_editors_mcp_servers_are_taken_over_in_the_form_of_mcp_json() -> Non
     }
 
 
-def test_without_the_package_one_line_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_package_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "acp", None)  # as where it is not installed
     with pytest.raises(UsageError, match=r"pip install 'longrein\[acp\]'"):
         command.acp(None)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ import pytest
 from longrein.events import PermissionAnswered, UserSpoke
 from tests.acp.harness import Agent, RequestError, acp, agent, file, raw_agent
 from tests.e2e.harness import CliHarness, background, bash, call, calls, fails, of, says
+from tests.tables import cases, row, split_words
 
 Work = Callable[[Agent, str], Awaitable[Any]]
 
@@ -55,10 +56,8 @@ def test_a19_a_turn_with_thinking_plan_question_and_usage(cli: CliHarness) -> No
             {"content": "do it", "priority": "medium", "status": "in_progress"}
         ]
         read, edit = editor.call("Read"), editor.call("Edit")
-        assert (read["kind"], read["status"], read["locations"]) == (
-            "read",
-            "completed",
-            [{"path": str(path)}],
+        assert (read["kind"], read["status"], read["locations"]) == row(
+            "read", "completed", [{"path": str(path)}]
         )
         assert editor.statuses("Edit") == ["pending", "in_progress", "completed"]
         assert edit["content"] == [
@@ -68,13 +67,9 @@ def test_a19_a_turn_with_thinking_plan_question_and_usage(cli: CliHarness) -> No
         assert edit["rawInput"]["new_string"] == "2"
         assert edit["rawOutput"]["status"] == "ok"
         [question] = editor.questions
-        assert [one.kind for one in question.options] == [
-            "allow_once",
-            "allow_always",
-            "allow_always",
-            "allow_always",
-            "reject_once",
-        ]
+        assert [one.kind for one in question.options] == split_words(
+            "allow_once allow_always allow_always allow_always reject_once"
+        )
         assert question.tool_call.tool_call_id == edit["toolCallId"]
         assert question.tool_call.content[1].new_text == "2"
         usage = editor.of("usage_update")[-1]
@@ -88,21 +83,17 @@ def test_a19_a_turn_with_thinking_plan_question_and_usage(cli: CliHarness) -> No
     assert "[linked by the user: " + str(path) in str(of(cli, UserSpoke)[0].parts)
 
 
-@pytest.mark.parametrize(
-    ("option", "left", "answer"),
-    [
-        ("once", "one\n2\n", ("allow", "once")),
-        ("session", "one\n2\n", ("allow", "session")),
-        ("always", "one\n2\n", ("allow", "always")),
-        ("all_edits", "one\n2\n", ("allow", "once")),
-        ("no", "one\ntwo\n", ("deny", "once")),
-        ("made up", "one\ntwo\n", ("deny", "once")),
-        (None, "one\ntwo\n", ("deny", "once")),
-    ],
+@cases(
+    "option left answer",
+    ("once", "one\n2\n", ("allow", "once")),
+    ("session", "one\n2\n", ("allow", "session")),
+    ("always", "one\n2\n", ("allow", "always")),
+    ("all_edits", "one\n2\n", ("allow", "once")),
+    ("no", "one\ntwo\n", ("deny", "once")),
+    ("made up", "one\ntwo\n", ("deny", "once")),
+    (None, "one\ntwo\n", ("deny", "once")),
 )
-def test_each_answer_to_a_question(
-    cli: CliHarness, option: str, left: str, answer: tuple[str, str]
-) -> None:
+def test_each_answer(cli: CliHarness, option: str, left: str, answer: tuple[str, str]) -> None:
     path = file(cli, "app.py", "one\ntwo\n")
     cli.plays(calls(call("Read", file_path="app.py")), calls(EDIT), says("Done."))
 
@@ -186,16 +177,10 @@ def test_a18_14_load_replays_before_it_returns(cli: CliHarness) -> None:
             await raw.answer(raw.send("session/load", **where))
             replayed = [line["params"]["update"] for line in raw.lines if "method" in line]
             kinds = [update["sessionUpdate"] for update in replayed]
-            assert kinds == [
-                "session_info_update",
-                "user_message_chunk",
-                "user_message_chunk",
-                "agent_thought_chunk",
-                "tool_call",
-                "tool_call_update",
-                "tool_call_update",
-                "agent_message_chunk",
-            ]
+            assert kinds == split_words("""
+                session_info_update user_message_chunk user_message_chunk agent_thought_chunk
+                tool_call tool_call_update tool_call_update agent_message_chunk
+            """)
             assert replayed[1]["content"]["text"] == "how many lines?"
             assert replayed[2]["content"]["data"] == "iVBORw0KGgo="
             assert replayed[7]["content"]["text"] == "It has two lines."
@@ -216,9 +201,7 @@ def test_a18_14_load_replays_before_it_returns(cli: CliHarness) -> None:
     asyncio.run(again())
 
 
-def test_a18_14_stdout_holds_only_json_when_a_library_prints(
-    cli: CliHarness, tmp_path: Path
-) -> None:
+def test_a18_14_stdout_holds_only_json_when_library_prints(cli: CliHarness, tmp_path: Path) -> None:
     noisy = tmp_path / "noisy"
     noisy.mkdir()
     (noisy / "sitecustomize.py").write_text(
@@ -256,13 +239,7 @@ def test_a18_14_stdout_holds_only_json_when_a_library_prints(
     assert b"a library says something" in err[0]
 
 
-@pytest.mark.parametrize(
-    ("reply", "stop"),
-    [
-        (says("I will not.", stop="refusal"), "refusal"),
-        (says("Fine."), "end_turn"),
-    ],
-)
+@cases("reply stop", (says("I will not.", stop="refusal"), "refusal"), (says("Fine."), "end_turn"))
 def test_stop_reasons(cli: CliHarness, reply: Any, stop: str) -> None:
     cli.plays(reply)
 
@@ -284,9 +261,7 @@ def test_a_limit_of_turns_is_a_stop_reason_with_a_line(cli: CliHarness) -> None:
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, -32000), (400, -32603)])
-def test_a_provider_that_fails_is_an_error_of_the_prompt(
-    cli: CliHarness, status: int, code: int
-) -> None:
+def test_provider_that_fails_is_error_of_prompt(cli: CliHarness, status: int, code: int) -> None:
     cli.plays(fails(status, "no such luck", 50), says("x"))
 
     async def work(longrein: Agent, session: str) -> None:

@@ -16,38 +16,35 @@ from tests.acp.harness import Agent, RequestError, agent, schema
 from tests.acp.test_turns import talk
 from tests.e2e.harness import CliHarness, call, calls, of, says
 from tests.e2e.test_traces import Collector
+from tests.tables import cases, record
 
 COLOUR = {
     "question": "Which colour?",
     "options": [{"label": "red"}, {"label": "green", "description": "like grass"}],
 }
-SIZES = {
-    "question": "Which sizes?",
-    "multiSelect": True,
-    "options": [{"label": n} for n in ("S", "M", "L")],
-}
+SIZES = record(
+    question="Which sizes?", multiSelect=True, options=[{"label": n} for n in ("S", "M", "L")]
+)
 FORMS = schema.ClientCapabilities(elicitation={"form": {}})
 FAULT = Path(__file__).parent.parent / "mcp_servers" / "fault_server.py"
 ASKING = {"command": sys.executable, "args": ["-S", str(FAULT), "asks"]}
 ANSWERED = "The user answered:\n\n"
 
 
-@pytest.mark.parametrize(
-    ("questions", "choices", "result"),
-    [
-        ([COLOUR], ["choice 2"], ("ok", ANSWERED + "Which colour?\ngreen")),
-        ([COLOUR, SIZES], ["choice 1", "choice 3", "choice 1", "no"], ("ok", "Which sizes?\nL, S")),
-        ([SIZES], ["choice 1", "choice 2", "choice 3"], ("ok", "Which sizes?\nS, M, L")),
-        (
-            [COLOUR, SIZES],
-            ["no", "choice 1", "no"],
-            ("ok", "Which colour?\n(not answered)\n\nWhich sizes?\nS"),
-        ),
-        ([COLOUR, SIZES], ["no", "no"], ("denied", "the user has not answered")),
-        ([COLOUR, SIZES], ["choice 1", None], ("denied", "the editor has not answered")),
-        ([COLOUR], ["choice 9"], ("denied", "the editor has not answered")),
-        ([COLOUR, SIZES], ["choice 1", "stop"], ("denied", "")),
-    ],
+@cases(
+    "questions choices result",
+    ([COLOUR], ["choice 2"], ("ok", ANSWERED + "Which colour?\ngreen")),
+    ([COLOUR, SIZES], ["choice 1", "choice 3", "choice 1", "no"], ("ok", "Which sizes?\nL, S")),
+    ([SIZES], ["choice 1", "choice 2", "choice 3"], ("ok", "Which sizes?\nS, M, L")),
+    (
+        [COLOUR, SIZES],
+        ["no", "choice 1", "no"],
+        ("ok", "Which colour?\n(not answered)\n\nWhich sizes?\nS"),
+    ),
+    ([COLOUR, SIZES], ["no", "no"], ("denied", "the user has not answered")),
+    ([COLOUR, SIZES], ["choice 1", None], ("denied", "the editor has not answered")),
+    ([COLOUR], ["choice 9"], ("denied", "the editor has not answered")),
+    ([COLOUR, SIZES], ["choice 1", "stop"], ("denied", "")),
 )
 def test_a8_questions_are_asked_one_after_another(
     cli: CliHarness, questions: list[Any], choices: list[str | None], result: tuple[str, str]
@@ -68,19 +65,14 @@ def test_a8_questions_are_asked_one_after_another(
     assert (status, result[1] in text) == (result[0], True)
 
 
-@pytest.mark.parametrize(
-    ("fills", "result"),
-    [
-        ({"q1": "green", "q2": ["S", "M"]}, ("ok", "Which colour?\ngreen\n\nWhich sizes?\nS, M")),
-        (
-            {"q1": "my own words"},
-            ("ok", "Which colour?\nmy own words\n\nWhich sizes?\n(not answered)"),
-        ),
-        ({"q1": 3, "q9": "x"}, ("denied", "the user has not answered")),
-        (None, ("denied", "the user has not answered")),
-    ],
+@cases(
+    "fills result",
+    ({"q1": "green", "q2": ["S", "M"]}, ("ok", "Which colour?\ngreen\n\nWhich sizes?\nS, M")),
+    ({"q1": "my own words"}, ("ok", "Which colour?\nmy own words\n\nWhich sizes?\n(not answered)")),
+    ({"q1": 3, "q9": "x"}, ("denied", "the user has not answered")),
+    (None, ("denied", "the user has not answered")),
 )
-def test_a8_questions_are_one_form_where_the_editor_has_forms(
+def test_a8_questions_are_one_form_where_it_can(
     cli: CliHarness, fills: Any, result: tuple[str, str]
 ) -> None:
     cli.plays(calls(call("AskUserQuestion", questions=[COLOUR, SIZES])), says("Well."))
@@ -176,9 +168,7 @@ def test_a8_commands_and_skills_of_files_are_announced_and_run(cli: CliHarness) 
     assert len(of(cli, Asked)) == 2
 
 
-def test_a8_further_folders_of_a_loaded_session_are_those_of_the_request(
-    cli: CliHarness, tmp_path: Path
-) -> None:
+def test_a8_further_folders_are_those_of_the_request(cli: CliHarness, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").write_text(name)

@@ -5,10 +5,11 @@ model is scripted.
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from longrein.agent import (
@@ -276,9 +277,9 @@ class DiskHarness:
             if isinstance(heard, UserNotice):
                 self.notices.append(heard.text)
 
-    def of(self, kind: type) -> list[Any]:
+    def of(self, kind: type | UnionType) -> list[Any]:
         """All events of a type in the log."""
-        return [entry.event for entry in self.entries() if isinstance(entry.event, kind)]
+        return events_of(self.entries(), kind)
 
     @property
     def answered(self) -> list[tuple[str, str]]:
@@ -294,6 +295,11 @@ class DiskHarness:
     def results(self) -> list[str]:
         """`status: text` of each result."""
         return [f"{one.status}: {text_of(one.parts)}" for one in self.of(ToolEnded)]
+
+
+def events_of(entries: Iterable[Entry], kind: type | UnionType) -> list[Any]:
+    """Events of a type among entries."""
+    return [entry.event for entry in entries if isinstance(entry.event, kind)]
 
 
 async def turn(session: OpenSession, *messages: str | InboxMessage) -> None:
@@ -347,6 +353,7 @@ __all__ = [
     "Limits",
     "Script",
     "call",
+    "events_of",
     "question",
     "results",
     "said",

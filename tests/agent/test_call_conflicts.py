@@ -9,6 +9,7 @@ from longrein.context import Request
 from longrein.permissions import join_path, read_command
 from longrein.settings_schema import ToolOptions
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says
+from tests.tables import cases
 
 
 def conflict(first: str, second: str) -> bool:
@@ -97,12 +98,10 @@ cd sub && rm x ~ cat /w/sub/x
 """
 
 
-@pytest.mark.parametrize(
-    ("pair", "expect"),
-    [
-        *((line, False) for line in BESIDE.splitlines()),
-        *((line, True) for line in IN_ORDER.splitlines()),
-    ],
+@cases(
+    "pair expect",
+    *((line, False) for line in BESIDE.splitlines()),
+    *((line, True) for line in IN_ORDER.splitlines()),
 )
 def test_commands_keep_their_order_where_one_writes_what_the_other_reads(
     pair: str, expect: bool
@@ -162,9 +161,7 @@ async def test_a_setting_runs_all_calls_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_writers_and_what_reads_their_files_keep_the_order_of_the_reply(
-    tmp_path: Path,
-) -> None:
+async def test_writers_and_what_reads_their_files_keep_order_of_the_reply(tmp_path: Path) -> None:
     harness = DiskHarness(tmp_path)
     commands = [
         "sleep 0.2; echo one > f",

@@ -16,6 +16,7 @@ from longrein.settings_schema import SandboxOptions
 from longrein.tools import make_tool
 from longrein.workspace.sandbox import SessionSandbox
 from tests.agent.disk_harness import DiskHarness, Script, call, question, results, says, turn
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -34,21 +35,17 @@ async def outcome_of(harness: DiskHarness, made: ToolCall) -> tuple[str, int]:
     model = Script(says(call("Read", file_path=KNOWN)), says(made), says("so"))
     rules = Rules(base=str(harness.tree))
     await harness.play(model, "go", rules=rules, mode="default")
-    return results(model.requests[-1])[-1], len(
-        [1 for one in harness.entries() if isinstance(one.event, PermissionAsked)]
-    )
+    return results(model.requests[-1])[-1], len([1 for one in harness.of(PermissionAsked)])
 
 
-@pytest.mark.parametrize(
-    ("made", "refusal"),
-    [
-        (edit(KNOWN, "three"), "[no-match] "),
-        (edit(KNOWN, "two"), "[not-unique] "),
-        (edit(KNOWN, "one", "one"), "[same] "),
-        (edit("unread.txt", "one"), "[not-read] "),
-        (edit("missing.txt", "one"), "[not-found] "),
-        (edit(".", "one"), "[not-a-file] "),
-    ],
+@cases(
+    "made refusal",
+    (edit(KNOWN, "three"), "[no-match] "),
+    (edit(KNOWN, "two"), "[not-unique] "),
+    (edit(KNOWN, "one", "one"), "[same] "),
+    (edit("unread.txt", "one"), "[not-read] "),
+    (edit("missing.txt", "one"), "[not-found] "),
+    (edit(".", "one"), "[not-a-file] "),
 )
 async def test_an_edit_that_cannot_succeed_asks_nothing(
     harness: DiskHarness, made: ToolCall, refusal: str
@@ -75,9 +72,7 @@ async def test_a_refusal_does_not_tell_whether_a_file_outside_exists(
     )
 
 
-async def test_of_two_edits_the_second_is_checked_against_what_the_first_has_written(
-    harness: DiskHarness,
-) -> None:
+async def test_second_of_two_edits_is_checked_after_the_first(harness: DiskHarness) -> None:
     (harness.tree / KNOWN).write_text(TEXT)
     edits = (edit(KNOWN, "one", "three"), edit(KNOWN, "three", "four"))
     model = Script(says(call("Read", file_path=KNOWN)), says(*edits), says("so"))
@@ -94,9 +89,7 @@ async def test_of_two_edits_the_second_is_checked_against_what_the_first_has_wri
 
 
 @pytest.mark.parametrize("text", ["a\u202eb\u2066c\u200b\n", "日本語 👩\u200d💻\n"])
-async def test_invisible_characters_of_a_result_are_told_and_kept(
-    harness: DiskHarness, text: str
-) -> None:
+async def test_invisible_characters_are_told_and_kept(harness: DiskHarness, text: str) -> None:
     (harness.tree / KNOWN).write_text(text)
     model = Script(says(call("Read", file_path=KNOWN)), says("so"), says("so"))
     await harness.play(model, "go", "and now", rules=Rules(base=str(harness.tree)))
@@ -128,15 +121,13 @@ async def mcp__a__run(outside_sandbox: str = "") -> str:
     return "ran"
 
 
-@pytest.mark.parametrize(
-    ("made", "accepted"),
-    [
-        (call("Bash", command="true"), []),
-        (call("Bash", command="true", outside_sandbox="why"), [[""]]),
-        (call("Write", file_path="new", content=""), [["new"]]),
-        (call("mcp__a__run"), []),
-        (call("mcp__a__run", outside_sandbox="not a command of the session's"), []),
-    ],
+@cases(
+    "made accepted",
+    (call("Bash", command="true"), []),
+    (call("Bash", command="true", outside_sandbox="why"), [[""]]),
+    (call("Write", file_path="new", content=""), [["new"]]),
+    (call("mcp__a__run"), []),
+    (call("mcp__a__run", outside_sandbox="not a command of the session's"), []),
 )
 async def test_the_sandbox_accepts_what_an_allowed_call_may_have_written(
     harness: DiskHarness, made: ToolCall, accepted: list[list[str]]

@@ -27,6 +27,7 @@ from longrein.events import (
 from longrein.models import Delta
 from tests.agent.disk_harness import DiskHarness, Script, call, said, says, turn
 from tests.store.fixtures import store
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -81,9 +82,7 @@ def of(entries: list[Entry], kind: type) -> list[Entry]:
     return [e for e in entries if isinstance(e.event, kind)]
 
 
-async def test_E11_a_summary_is_prepared_beside_the_work_and_swapped_in(
-    harness: DiskHarness,
-) -> None:
+async def test_E11_summary_is_prepared_beside_the_work_and_swapped_in(harness: DiskHarness) -> None:
     model = Talker(14, words=400)
 
     async def let_it_come() -> None:
@@ -105,25 +104,20 @@ async def test_E11_a_summary_is_prepared_beside_the_work_and_swapped_in(
     assert swapped[0].event.first == asked.event.first
 
 
-async def test_law_2_what_the_summariser_is_sent_is_the_last_request_and_one_block(
-    harness: DiskHarness,
-) -> None:
+async def test_law_2_a_summariser_gets_the_last_request_and_one_block(harness: DiskHarness) -> None:
     model = Talker(14, words=400)
     model.gate.set()
     await harness.play(model, "think hard")
     asked = [n for n, r in enumerate(model.requests) if r.purpose == "summary"]
     assert asked
     for at in asked:
-        before = [r for r in model.requests[:at] if r.purpose == "turn"][
-            -2:
-        ]  # the work may be one request further
+        # the work may be one request further
+        before = [r for r in model.requests[:at] if r.purpose == "turn"][-2:]
         assert model.requests[at].items[:-1] in [r.items for r in before]
         assert model.requests[at].prefix == before[-1].prefix
 
 
-async def test_nobody_waits_when_the_window_fills_before_the_summary_comes(
-    harness: DiskHarness,
-) -> None:
+async def test_nobody_waits_when_window_fills_before_summary_comes(harness: DiskHarness) -> None:
     model = Talker(20, words=900)
     await harness.play(model, "think hard")  # the gate never opens
     entries = harness.entries()
@@ -134,9 +128,8 @@ async def test_nobody_waits_when_the_window_fills_before_the_summary_comes(
     assert [e.event.reason for e in of(entries, TurnEnded)] == ["done"]
 
 
-@pytest.mark.parametrize(
-    ("summary", "problem"),
-    [(call("Bash", command="touch evil"), "called a tool"), ("", "it is empty")],
+@cases(
+    "summary problem", (call("Bash", command="touch evil"), "called a tool"), ("", "it is empty")
 )
 async def test_A16_a_summariser_that_calls_tools_or_says_nothing_has_failed_and_the_work_goes_on(
     harness: DiskHarness, summary: str | ToolCall, problem: str
@@ -175,9 +168,7 @@ def said_by(items: Sequence[object]) -> list[str]:
     return [repr(getattr(item, "part", item)) for item in items]
 
 
-async def test_A10_a_model_that_asks_for_room_at_each_step_gets_it_once(
-    harness: DiskHarness,
-) -> None:
+async def test_A10_model_that_asks_for_room_at_each_step_gets_it_once(harness: DiskHarness) -> None:
     steps = [says(call("Compact"), call("Bash", command=f"echo {n}")) for n in range(6)]
     model = Script(steps[0], says(PROSE), *steps[1:], says("done"))
     await harness.play(model, "go on and on")
@@ -204,9 +195,7 @@ async def test_uncompact_brings_back_the_very_items(harness: DiskHarness) -> Non
     assert heard == [nothing, f"{nothing} at r3; those that can be undone: none"]
 
 
-async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction(
-    harness: DiskHarness,
-) -> None:
+async def test_a_pin_is_told_at_once_and_outlives_a_compaction(harness: DiskHarness) -> None:
     pin = "never push to main — 決して"
     model = Talker(14, words=400)
     model.gate.set()
@@ -223,7 +212,7 @@ async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction
         assert session.state.pins == ()
 
 
-async def test_a_crash_while_a_summary_is_written_closes_its_request(
+async def test_a_crash_in_a_summary_closes_its_request(
     harness: DiskHarness, tmp_path: Path
 ) -> None:
     model = Talker(12, words=400)
@@ -245,9 +234,7 @@ async def test_a_crash_while_a_summary_is_written_closes_its_request(
     assert lost
 
 
-async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_sessions_own(
-    harness: DiskHarness,
-) -> None:
+async def test_the_second_try_at_a_summary_is_the_sessions_own_model(harness: DiskHarness) -> None:
     model = Talker(4, words=30)
     model.gate.set()
     other = Talker(1, summary="")
@@ -265,9 +252,7 @@ async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_ses
     assert [e for e in of(harness.entries(), Summarized) if e.event.prose]
 
 
-async def test_E13_E22_after_a_compaction_files_stand_as_on_disk_and_an_edit_needs_no_new_read(
-    harness: DiskHarness,
-) -> None:
+async def test_E13_E22_a_compaction_shows_files_as_on_disk_for_edits(harness: DiskHarness) -> None:
     (harness.tree / "a.py").write_text("first = 1\n")
     model = Script(
         says(
@@ -299,7 +284,7 @@ async def test_E13_E22_after_a_compaction_files_stand_as_on_disk_and_an_edit_nee
     assert (harness.tree / "a.py").read_text() == "first = 1\nsecond = 3\n"
 
 
-async def test_a_summariser_with_a_smaller_window_gets_the_view_in_parts_and_then_the_parts(
+async def test_a_summariser_with_a_small_window_gets_the_view_in_parts(
     harness: DiskHarness,
 ) -> None:
     model = Talker(6, words=600)
@@ -322,7 +307,7 @@ def view(entries: list[Entry]) -> list[str]:
     return said_by(fold(entries).items)
 
 
-async def test_R098_killed_at_each_write_of_a_compaction_the_old_or_the_new_view_stands_never_half(
+async def test_R098_killed_at_each_write_of_a_compaction_one_whole_view_stands(
     tmp_path: Path,
 ) -> None:
     """And whatever it shows, every entry is there to be fetched, and the next request goes on

@@ -86,15 +86,12 @@ async def test_after_a_damaged_write_ahead_log_no_act_runs_again(tmp_path: Path)
             assert acts == [str(n) for n in range(ACTS)], (
                 f"{name} at {at}: an act ran a second time"
             )
-            kept = (
-                harness.entries()[:flushed] == whole[:flushed]
-            )  # later entries may be lost without a word
+            # later entries may be lost without a word
+            kept = harness.entries()[:flushed] == whole[:flushed]
             assert notes or kept, f"{name} at {at}: nothing was said"
 
 
-async def test_the_model_is_told_that_entries_are_lost_and_of_calls_that_may_have_run(
-    tmp_path: Path,
-) -> None:
+async def test_the_model_is_told_of_lost_entries_and_calls(tmp_path: Path) -> None:
     killed = await killed_in_the_middle(tmp_path)
     told: dict[str, int] = {}
     size = (killed / "sessions" / SESSION / "log.sqlite-wal").stat().st_size

@@ -14,13 +14,7 @@ from longrein.agent import Answer, Continue, OpenSession
 from longrein.app import Additions, App
 from longrein.app.run_context import read_run_context
 from longrein.context import Budget, Price, Request, estimate_text
-from longrein.events import (
-    PrefixSet,
-    Replied,
-    ToolCall,
-    ToolEnded,
-    ToolStarted,
-)
+from longrein.events import PrefixSet, Replied, ToolCall, ToolEnded, ToolStarted
 from longrein.frontends.headless.reporter import progress
 from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json import draw
@@ -42,6 +36,7 @@ from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import Tool
 from tests.agent.disk_harness import question, turn
+from tests.tables import cases
 from tests.tools.servers import server_tools
 
 pytestmark = pytest.mark.anyio
@@ -133,9 +128,7 @@ async def test_E5_law_2_looking_up_and_calling_changes_no_earlier_byte() -> None
     assert second == "CallTool ok: crm.find_customer('Ada', 3)"
 
 
-async def test_E5_the_view_has_the_call_as_the_model_wrote_it_and_people_see_the_real_name() -> (
-    None
-):
+async def test_E5_view_has_the_call_as_the_model_wrote_it_and_people_see_the_real_name() -> None:
     model = model_of(says(finds()), says("done"))
     disk = await run_turn(model)
     item = next(item for item in model.requests[1].items if item.kind == "call")
@@ -172,27 +165,23 @@ async def test_E5_the_view_has_the_call_as_the_model_wrote_it_and_people_see_the
 # --- who sees the real name -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("rules", "status", "told"),
-    [
-        (Rules(allow=(FIND,)), "ok", "crm.find_customer"),
-        (Rules(allow=("mcp__crm",)), "ok", "crm.find_customer"),
-        (Rules(allow=("mcp__crm__*",)), "ok", "crm.find_customer"),
-        (
-            Rules(deny=(FIND,), allow=("mcp__crm",)),
-            "denied",
-            f"Denied: the user's rule {FIND} forbids this",
-        ),
-        (
-            Rules(deny=("mcp__crm",), allow=("CallTool",)),
-            "denied",
-            "Denied: the user's rule mcp__crm forbids this",
-        ),
-    ],
+@cases(
+    "rules status told",
+    (Rules(allow=(FIND,)), "ok", "crm.find_customer"),
+    (Rules(allow=("mcp__crm",)), "ok", "crm.find_customer"),
+    (Rules(allow=("mcp__crm__*",)), "ok", "crm.find_customer"),
+    (
+        Rules(deny=(FIND,), allow=("mcp__crm",)),
+        "denied",
+        f"Denied: the user's rule {FIND} forbids this",
+    ),
+    (
+        Rules(deny=("mcp__crm",), allow=("CallTool",)),
+        "denied",
+        "Denied: the user's rule mcp__crm forbids this",
+    ),
 )
-async def test_E5_permission_rules_speak_of_the_real_tool(
-    rules: Rules, status: str, told: str
-) -> None:
+async def test_E5_permission_rules_speak_of_real_tool(rules: Rules, status: str, told: str) -> None:
     model = model_of(says(finds()), says("done"))
     disk = await run_turn(model, rules=rules)
     ended = next(e.event for e in disk.entries() if isinstance(e.event, ToolEnded))
@@ -216,28 +205,23 @@ async def test_E5_allowing_CallTool_allows_no_tool_behind_it() -> None:
 # --- what does not fit ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (
-            {"name": "mcp__crm__find_custmer", "args": {}},
-            '[unknown-tool] There is no tool "mcp__crm__find_custmer".',
-        ),
-        ({"name": "mcp__crm__find_custmer", "args": {}}, f"Did you mean {FIND}?"),
-        (
-            {"name": FIND, "args": {"qwery": "Ada"}},
-            f'[bad-arguments] {FIND}: unknown argument "qwery" (did you mean "query"?)',
-        ),
-        ({"name": FIND, "args": {"qwery": "Ada"}}, '"required":["query"]'),
-        (
-            {"name": "Read", "args": {"file_path": "gone.txt"}},
-            "[not-found] No such file: /w/gone.txt.",
-        ),
-        ({"name": FIND, "query": "Ada"}, '[bad-arguments] CallTool: unknown argument "query"'),
-        ({"args": {}}, '[bad-arguments] CallTool: missing "name" (a string)'),
-        ({"name": FIND, "args": 3}, '[bad-arguments] CallTool: "args" must be an object'),
-        ({"name": ""}, '[unknown-tool] There is no tool ""; find one with ToolSearch.'),
-    ],
+@cases(
+    "arguments told",
+    (
+        {"name": "mcp__crm__find_custmer", "args": {}},
+        '[unknown-tool] There is no tool "mcp__crm__find_custmer".',
+    ),
+    ({"name": "mcp__crm__find_custmer", "args": {}}, f"Did you mean {FIND}?"),
+    (
+        {"name": FIND, "args": {"qwery": "Ada"}},
+        f'[bad-arguments] {FIND}: unknown argument "qwery" (did you mean "query"?)',
+    ),
+    ({"name": FIND, "args": {"qwery": "Ada"}}, '"required":["query"]'),
+    ({"name": "Read", "args": {"file_path": "gone.txt"}}, "[not-found] No such file: /w/gone.txt."),
+    ({"name": FIND, "query": "Ada"}, '[bad-arguments] CallTool: unknown argument "query"'),
+    ({"args": {}}, '[bad-arguments] CallTool: missing "name" (a string)'),
+    ({"name": FIND, "args": 3}, '[bad-arguments] CallTool: "args" must be an object'),
+    ({"name": ""}, '[unknown-tool] There is no tool ""; find one with ToolSearch.'),
 )
 async def test_E5_a_wrapping_that_does_not_fit_is_refused(
     arguments: dict[str, object], told: str

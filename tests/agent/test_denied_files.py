@@ -13,6 +13,7 @@ from longrein.workspace.files import find_program
 from tests.agent.disk_harness import DiskHarness, Script, turn
 from tests.agent.test_what_is_asked import new_harness, opened, outcome
 from tests.load.harmless_commands import TEMPLATES, harmless_commands
+from tests.tables import cases, row
 
 pytestmark = pytest.mark.anyio
 
@@ -39,9 +40,10 @@ def new_project(folder: Path) -> DiskHarness:
     return harness
 
 
-@pytest.mark.parametrize(
-    ("where", "guessed", "named"),
-    [("sandbox", {"runs"}, {"refused"}), ("landlock", {"runs", "refused"}, {"refused"})],
+@cases(
+    "where guessed named",
+    ("sandbox", {"runs"}, {"refused"}),
+    ("landlock", {"runs", "refused"}, {"refused"}),
 )
 async def test_the_mask_decides_where_a_command_only_might_read_a_denied_file(
     tmp_path: Path, where: str, guessed: set[str], named: set[str]
@@ -219,17 +221,11 @@ async def test_git_asks_only_if_it_keeps_a_denied_file(tmp_path: Path) -> None:
 KEEPS = {
     "index": ("git add -f .env",),
     "commit": ("git add -f .env", "git commit -qm x", "git rm -q --cached .env"),
-    "earlier commit": (
-        "git add -f .env",
-        "git commit -qm x",
-        "git rm -qf .env",
-        "git commit -qm y",
+    "earlier commit": row(
+        "git add -f .env", "git commit -qm x", "git rm -qf .env", "git commit -qm y"
     ),
-    "branch": (
-        "git checkout -qb b",
-        "git add -f .env",
-        "git commit -qm x",
-        "git checkout -qf main",
+    "branch": row(
+        "git checkout -qb b", "git add -f .env", "git commit -qm x", "git checkout -qf main"
     ),
     "reflog": ("git add -f .env", "git commit -qm x", "git reset -q --hard HEAD~1"),
     "stash": ("git add -f .env", "git stash -q"),
@@ -269,9 +265,7 @@ BUILDS = (
 
 
 @pytest.mark.skipif(not find_program("git", os.environ["PATH"], ()), reason="git is not installed")
-async def test_everyday_commands_are_neither_denied_nor_asked_in_the_sandbox(
-    tmp_path: Path,
-) -> None:
+async def test_everyday_commands_are_neither_denied_nor_asked_in_sandbox(tmp_path: Path) -> None:
     harness = new_project(tmp_path)
     git(harness.tree, "init", "-q", "-b", "main")
     for name in ("src", "lib", "tests", "docs", "cmd"):

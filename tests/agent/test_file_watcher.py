@@ -15,6 +15,7 @@ from longrein.events import FileChanged, PrefixSet, Reminded, Text
 from longrein.models import Failure, Reply
 from longrein.tools import change_of
 from tests.agent.disk_harness import DiskHarness, Script, call, results, said, says, turn
+from tests.tables import cases, row
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +50,7 @@ def read(name: str = "a.txt") -> Reply:
     return says(call("Read", file_path=name))
 
 
-async def test_E4_a_file_edited_by_somebody_else_while_a_tool_runs_is_in_the_very_next_request(
+async def test_E4_a_file_edited_while_a_tool_runs_is_in_the_next_request(
     harness: DiskHarness,
 ) -> None:
     path = harness.tree / "a.txt"
@@ -67,9 +68,7 @@ async def test_E4_a_file_edited_by_somebody_else_while_a_tool_runs_is_in_the_ver
     assert model.requests[3].items[: len(model.requests[2].items)] == model.requests[2].items
 
 
-async def test_E22_after_the_reminder_an_edit_works_and_before_it_or_without_the_whole_change_it_does_not(  # noqa: E501
-    harness: DiskHarness,
-) -> None:
+async def test_E22_an_edit_works_after_the_whole_change_was_told(harness: DiskHarness) -> None:
     path, large = harness.tree / "a.txt", harness.tree / "large.txt"
     path.write_text("one\ntwo\n")
     large.write_text("".join(f"line {n} of many\n" for n in range(900)))
@@ -113,9 +112,7 @@ async def test_rule_5_what_the_agent_does_itself_is_never_told(harness: DiskHarn
     assert [notes(request) for request in model.requests] == [[], [], [], []]
 
 
-async def test_rule_5_what_a_command_of_the_agent_did_is_told_once_with_the_change(
-    harness: DiskHarness,
-) -> None:
+async def test_rule_5_what_the_agents_command_did_is_told_once(harness: DiskHarness) -> None:
     path = harness.tree / "a.txt"
     path.write_text("one\ntwo\n")
     model = Script(
@@ -132,7 +129,7 @@ async def test_rule_5_what_a_command_of_the_agent_did_is_told_once_with_the_chan
         )
     ]
     assert [notes(request) for request in model.requests] == [[], [], told, told]
-    facts = [entry.event for entry in harness.entries() if isinstance(entry.event, FileChanged)]
+    facts = harness.of(FileChanged)
     assert [(fact.by, fact.who) for fact in facts] == [("command", "`sed -i s/two/2/ a.txt`")]
 
 
@@ -157,12 +154,8 @@ async def test_gone_there_again_and_put_back(harness: DiskHarness) -> None:
     path = harness.tree / "a.txt"
     path.write_text("one\n")
     write = lambda text: lambda: path.write_text(text)  # noqa: E731
-    steps = (
-        path.unlink,
-        write("one\n"),
-        write("two\n"),
-        write("one\n"),
-        write("not told any more\n"),
+    steps = row(
+        path.unlink, write("one\n"), write("two\n"), write("one\n"), write("not told any more\n")
     )
     model = Script(
         read(),
@@ -181,9 +174,7 @@ async def test_gone_there_again_and_put_back(harness: DiskHarness) -> None:
     ]
 
 
-async def test_E13_after_a_resume_what_changed_meanwhile_is_told_in_one_reminder(
-    harness: DiskHarness,
-) -> None:
+async def test_E13_changes_before_a_resume_are_one_reminder(harness: DiskHarness) -> None:
     for name in ("a.txt", "b.txt", "c.txt"):
         (harness.tree / name).write_text("one\n")
     reads = says(*(call("Read", file_path=name) for name in ("a.txt", "b.txt", "c.txt")))
@@ -202,9 +193,7 @@ async def test_E13_after_a_resume_what_changed_meanwhile_is_told_in_one_reminder
     assert len(notes(model.requests[3])) == 1
 
 
-async def test_D9_R045_law_10_a_resume_without_changes_sends_the_same_bytes_and_tells_nothing(
-    harness: DiskHarness,
-) -> None:
+async def test_D9_R045_law_10_a_resume_without_changes_tells_nothing(harness: DiskHarness) -> None:
     (harness.tree / "a.txt").write_text("one\n")
     model = Script(read(), says("read"), says("again"))
     await harness.play(model, "go")
@@ -216,7 +205,7 @@ async def test_D9_R045_law_10_a_resume_without_changes_sends_the_same_bytes_and_
     assert session.state.breaks == 0
 
 
-async def test_rule_10_a_failed_request_is_made_again_with_the_same_reminder_and_a_later_change(
+async def test_rule_10_a_failed_request_is_made_again_with_its_reminder(
     harness: DiskHarness,
 ) -> None:
     path = harness.tree / "a.txt"
@@ -239,9 +228,7 @@ async def test_rule_10_a_failed_request_is_made_again_with_the_same_reminder_and
     assert second.endswith("-1\ttwo\n+1\tthree")
 
 
-async def test_what_is_secret_in_a_changed_file_enters_neither_the_log_nor_the_request(
-    harness: DiskHarness,
-) -> None:
+async def test_a_secret_in_a_changed_file_enters_no_log_or_request(harness: DiskHarness) -> None:
     path = harness.tree / "a.txt"
     path.write_text("one\n")
     edit = lambda: path.write_text("one\nkey = hunter2hunter2\n")  # noqa: E731
@@ -262,9 +249,7 @@ async def test_D11_after_a_rewind_the_model_hears_what_stands_on_disk(harness: D
     async with harness.session(model) as session:
         for prompt in ("read it", "change it"):
             await turn(session, prompt)
-        to = next(
-            entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded"
-        )
+        to = harness.ends()[0]
         session.tell(Rewind(to))
         await turn(session, "again")
     (note,) = notes(model.requests[4])
@@ -277,9 +262,8 @@ async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(harness: Disk
     model = Script(read(), Failure("auth", "no key", 401))
     await harness.play(model, "go")
     (harness.tree / "a.txt").write_text("two\n")
-    more = Script(
-        says("done"), says("and on")
-    )  # the turn that ended in a failure goes on, then comes the word
+    # the turn that ended in a failure goes on, then comes the word
+    more = Script(says("done"), says("and on"))
     async with harness.session(more, create=False) as session:
         session.tell(Continue())
         await turn(session, "on")
@@ -289,9 +273,7 @@ async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(harness: Disk
     assert said(more.requests[0])[-1] != "on"
 
 
-async def test_a_file_that_became_too_large_to_keep_is_told_without_its_content(
-    harness: DiskHarness,
-) -> None:
+async def test_a_file_grown_too_large_is_told_without_content(harness: DiskHarness) -> None:
     (harness.tree / "a.py").write_text("x = 1\n")
     grow = lambda: (harness.tree / "a.py").write_bytes(b"x" * 5_300_000)  # noqa: E731
     model = Script(read("a.py"), then(grow, says(call("Glob", pattern="*"))), says("done"))
@@ -314,9 +296,7 @@ _TEXTS = st.lists(st.sampled_from(["a", "b", "c", "d", "", "\tx"]), max_size=30)
 
 
 @given(_TEXTS, _TEXTS)
-def test_what_is_shown_and_what_was_known_give_the_new_content(
-    old: list[str], new: list[str]
-) -> None:
+def test_what_is_shown_and_what_was_known_give_new_content(old: list[str], new: list[str]) -> None:
     was, now = "".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new)
     diff, note = change_of(was.encode(), now.encode())
     if was == now:
@@ -334,16 +314,14 @@ def test_what_is_shown_and_what_was_known_give_the_new_content(
         assert kept == [text for number, text in enumerate(old, 1) if number not in removed]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "note"),
-    [
-        (b"a\r\nb\r\n", b"a\nb", "only its line ends changed"),
-        (b"a", b"\xff\xfe", "its content is not plain text, now 2 bytes"),
-        (b"a", b"a\x1b[31m", "its content is not plain text, now 6 bytes"),
-        (None, b"a", "its old content was not kept"),
-        (b"", b"x" * 6_000, "changed in lines 1-1 of 1"),
-        (b"a\n" * 5_000, b"b\n" * 4_000, "changed in lines 1-4000 of 4000"),
-    ],
+@cases(
+    "old new note",
+    (b"a\r\nb\r\n", b"a\nb", "only its line ends changed"),
+    (b"a", b"\xff\xfe", "its content is not plain text, now 2 bytes"),
+    (b"a", b"a\x1b[31m", "its content is not plain text, now 6 bytes"),
+    (None, b"a", "its old content was not kept"),
+    (b"", b"x" * 6_000, "changed in lines 1-1 of 1"),
+    (b"a\n" * 5_000, b"b\n" * 4_000, "changed in lines 1-4000 of 4000"),
 )
 def test_what_cannot_be_shown_is_said(old: bytes | None, new: bytes, note: str) -> None:
     assert change_of(old, new) == ("", note)

@@ -11,6 +11,7 @@ import pytest
 from longrein.permissions import Rules
 from longrein.permissions.git_config import find_risky_key
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says
+from tests.tables import cases
 
 pytestmark = [
     pytest.mark.anyio,
@@ -78,12 +79,8 @@ async def test_S013_S049_what_a_repository_names_never_runs_unasked(
     assert not ran(harness)
 
 
-@pytest.mark.parametrize(
-    "command", ["git status", "git diff", "git log -p", "git show HEAD", "git blame a"]
-)
-async def test_git_in_an_ordinary_repository_runs_unasked(
-    harness: DiskHarness, command: str
-) -> None:
+@cases("command", "git status", "git diff", "git log -p", "git show HEAD", "git blame a")
+async def test_git_in_ordinary_repository_runs_unasked(harness: DiskHarness, command: str) -> None:
     arm(harness, "config branch.master.remote origin")
     model = Script(says(call("Bash", command=command)), says("so"))
     await harness.play(model, "look", mode="dontAsk", rules=Rules(base=str(harness.tree)))
@@ -102,22 +99,20 @@ async def test_a_hook_that_git_status_runs_asks(harness: DiskHarness) -> None:
     assert not ran(harness)
 
 
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [
-        ('[core]\n\tbare = false\n[remote "origin"]\n\turl = x # [a\n\tfetch = +refs\n', ""),
-        ("[core] fsmonitor = x", "core.fsmonitor"),
-        ("[CORE]\nFSMonitor=x", "core.fsmonitor"),
-        ("[core]\nbare = false\\\n", "bare = false\\"),
-        ('[diff "a b"]\n  textconv = x', "diff.textconv"),
-        ('[diff "a\\"]\n"]\n  textconv = x', '[diff "a\\"]'),
-        ("[diff.a]\ncommand = x", "diff.command"),
-        ("[include]\npath = x", "include.path"),
-        ('[includeIf "gitdir:/"]\npath = x', "includeif.path"),
-        ('[filter "x"]\n\tclean = x\n', "filter.clean"),
-        ("fsmonitor = x", "fsmonitor = x"),
-        ("[color]\n\tui = auto\n; comment\n# more\n", ""),
-    ],
+@cases(
+    "text key",
+    ('[core]\n\tbare = false\n[remote "origin"]\n\turl = x # [a\n\tfetch = +refs\n', ""),
+    ("[core] fsmonitor = x", "core.fsmonitor"),
+    ("[CORE]\nFSMonitor=x", "core.fsmonitor"),
+    ("[core]\nbare = false\\\n", "bare = false\\"),
+    ('[diff "a b"]\n  textconv = x', "diff.textconv"),
+    ('[diff "a\\"]\n"]\n  textconv = x', '[diff "a\\"]'),
+    ("[diff.a]\ncommand = x", "diff.command"),
+    ("[include]\npath = x", "include.path"),
+    ('[includeIf "gitdir:/"]\npath = x', "includeif.path"),
+    ('[filter "x"]\n\tclean = x\n', "filter.clean"),
+    ("fsmonitor = x", "fsmonitor = x"),
+    ("[color]\n\tui = auto\n; comment\n# more\n", ""),
 )
 def test_keys_that_are_not_known_to_be_harmless(text: str, key: str) -> None:
     assert find_risky_key(text) == key

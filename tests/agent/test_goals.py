@@ -15,6 +15,7 @@ from longrein.options import Options
 from longrein.store import Goals, project_key, read_entries
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
+from tests.agent.disk_harness import events_of
 
 pytestmark = pytest.mark.anyio
 
@@ -51,9 +52,7 @@ def told(entries: list[Entry]) -> list[str]:
 
 
 def changes(entries: list[Entry]) -> list[tuple[int, str]]:
-    return [
-        (e.event.goal.id, e.event.goal.status) for e in entries if isinstance(e.event, GoalChanged)
-    ]
+    return [(e.goal.id, e.goal.status) for e in events_of(entries, GoalChanged)]
 
 
 async def test_s12_goals_outlive_the_session_that_made_them(tmp_path: Path) -> None:
@@ -77,12 +76,8 @@ async def test_s12_goals_outlive_the_session_that_made_them(tmp_path: Path) -> N
         says("I go on"),
     )
     assert told(log) == ["GoalAdd", "GoalUpdate", "GoalList"]
-    assert changes(log) == [
-        (1, "in_progress"),
-        (2, "pending"),
-        (1, "completed"),
-        (2, "pending"),
-    ]  # what it has learnt
+    # what it has learnt
+    assert changes(log) == [(1, "in_progress"), (2, "pending"), (1, "completed"), (2, "pending")]
     listed, done = results(model.requests[-1])
     assert listed == "GoalList ok: 1. Design [in progress, ready]\n2. Build [pending, waits for 1]"
     assert done == "GoalUpdate ok: Goal 1 is completed. Nothing blocks now: 2 (Build)."

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,17 +17,13 @@ from longrein.permissions import Rules
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 from longrein.tools import agent_tool
-from tests.agent.disk_harness import DiskHarness
+from tests.agent.disk_harness import DiskHarness, turn
 from tests.agent.hook_tables import command, joined
+from tests.tables import cases, record
 from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
 APPEND = "cat >> told.jsonl; echo >> told.jsonl"
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> DiskHarness:
-    return DiskHarness(tmp_path)
 
 
 def told(harness: DiskHarness) -> list[dict[str, Any]]:
@@ -46,8 +41,7 @@ async def wait_for(harness: DiskHarness, count: int = 1) -> list[dict[str, Any]]
 async def test_A4_3_notification_of_an_idle_prompt(harness: DiskHarness) -> None:
     table = harness.load(command("Notification", APPEND, "idle_prompt"))
     async with harness.session(Script(says("done")), hooks=table) as session:
-        session.tell(UserMessage((Text("go"),)))
-        await session.run(once=True)
+        await turn(session, "go")
         (one,) = await wait_for(harness)
     assert (one["notification_type"], one["message"]) == (
         "idle_prompt",
@@ -64,11 +58,7 @@ async def test_A4_3_notifications_of_a_subagent(harness: DiskHarness, background
     asking = says(call("Bash", command="touch x"))
     end = says("done") if not background else says(call("Bash", command="true"))
     table = harness.load(command("Notification", APPEND))
-    more = {
-        "rules": Rules(allow=("Bash(true)",)),
-        "kinds": kinds,
-        "more_tools": (agent_tool(kinds),),
-    }
+    more = record(rules=Rules(allow=("Bash(true)",)), kinds=kinds, more_tools=(agent_tool(kinds),))
 
     def step(request: Any) -> Any:
         """Answer whoever asks: the subagent first asks for a command, the session ends its turn."""
@@ -101,8 +91,7 @@ async def test_A4_3_the_end_of_a_session_says_why(harness: DiskHarness, reason: 
         )
     )
     async with harness.session(Script(says("done")), hooks=table) as session:
-        session.tell(UserMessage((Text("go"),)))
-        await session.run(once=True)
+        await turn(session, "go")
         await session.close(reason)
     assert [one["reason"] for one in told(harness)] == [reason]
     assert not (harness.tree / "wrong").exists()
@@ -111,14 +100,12 @@ async def test_A4_3_the_end_of_a_session_says_why(harness: DiskHarness, reason: 
 # --- Digests: compactions without a model ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("reason", "trigger", "refused", "made"),
-    [
-        ("watermark", "auto", False, True),
-        ("watermark", "auto", True, True),
-        ("request", "manual", False, True),
-        ("request", "manual", True, False),
-    ],
+@cases(
+    "reason trigger refused made",
+    ("watermark", "auto", False, True),
+    ("watermark", "auto", True, True),
+    ("request", "manual", False, True),
+    ("request", "manual", True, False),
 )
 async def test_A4_3_compactions_without_a_model_are_told_too(
     harness: DiskHarness, reason: str, trigger: str, refused: bool, made: bool
@@ -135,8 +122,7 @@ async def test_A4_3_compactions_without_a_model_are_told_too(
     )
     model = Script(says(call("Bash", command="seq 1 2000")), says("done"))
     async with harness.session(model, hooks=table, mode="bypassPermissions") as session:
-        session.tell(UserMessage((Text("count"),)))
-        await session.run(once=True)
+        await turn(session, "count")
         assert move_context(session).digest_hooks
         first, last = summary_span(session.state)
         await compact(

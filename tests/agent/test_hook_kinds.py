@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import psutil
@@ -22,19 +21,15 @@ from longrein.permissions.hook_protocol import EVENTS, HookAnswer, merge_answers
 from longrein.store import HookFiles
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
-from tests.agent.disk_harness import NO_RULES, TOUCH, DiskHarness
+from tests.agent.disk_harness import NO_RULES, TOUCH, DiskHarness, turn
 from tests.agent.hook_tables import command, joined
+from tests.tables import record
 from tests.timeouts import HANG_S
 
 from .disk_harness import said
 
 pytestmark = pytest.mark.anyio
 PRE = "PreToolUse"
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> DiskHarness:
-    return DiskHarness(tmp_path)
 
 
 # --- Addresses ------------------------------------------------------------------------------------
@@ -65,11 +60,9 @@ def http(url: str, **more: Any) -> dict[str, Any]:
 
 DENY = json.dumps(
     {
-        "hookSpecificOutput": {
-            "hookEventName": PRE,
-            "permissionDecision": "deny",
-            "permissionDecisionReason": "by post",
-        }
+        "hookSpecificOutput": record(
+            hookEventName=PRE, permissionDecision="deny", permissionDecisionReason="by post"
+        )
     }
 ).encode()
 
@@ -220,7 +213,7 @@ def test_no_output_of_a_hook_is_an_error_or_an_allowance(event: str, text: str) 
         ([{"decision": "stop"}, {"decision": "deny", "updated_input": {}}], ("stop", None, None)),
     ],
 )
-def test_the_strictest_answer_decides_and_the_last_change_counts(
+def test_the_strictest_answer_decides(
     told: list[dict[str, Any]], merged: tuple[str, Any, Any]
 ) -> None:
     answer = merge_answers([HookAnswer(**one) for one in told])
@@ -320,20 +313,16 @@ async def test_compactions(harness: DiskHarness) -> None:
     )
     table = harness.load(hooks)
     async with harness.session(model, hooks=table, mode="bypassPermissions") as session:
-        session.tell(UserMessage((Text("count"),)))
-        await session.run(once=True)
-        session.tell(Compact("numbers"))
-        await session.run(once=True)
+        await turn(session, "count")
+        await turn(session, Compact("numbers"))
         told = json.loads((harness.tree / "pre.json").read_text())
         assert (told["trigger"], told["custom_instructions"]) == ("manual", "numbers")
         assert session.state.compact_wanted is None
         assert harness.of(Summarized) == []
         assert ("PreCompact", "block") in harness.answered
         (harness.tree / "allow").touch()
-        session.tell(Compact("numbers"))
-        await session.run(once=True)
-        session.tell(UserMessage((Text("and now?"),)))
-        await session.run(once=True)
+        await turn(session, Compact("numbers"))
+        await turn(session, "and now?")
     assert len(harness.of(Summarized)) == 1
     assert json.loads((harness.tree / "post.json").read_text())["trigger"] == "manual"
     assert any("| start of a compacted session" in text for text in said(model.requests[-1]))

@@ -33,9 +33,7 @@ if context.hook_event_name == "SessionStart":
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd")
 
 
-async def test_A4_4_hooks_of_cchooks_understand_what_they_are_told_and_are_obeyed(
-    tmp_path: Path,
-) -> None:
+async def test_A4_4_hooks_of_cchooks_are_told_and_obeyed(tmp_path: Path) -> None:
     harness = DiskHarness(tmp_path)
     (harness.tree / "hook.py").write_text(SCRIPT)
     hooks = joined(*(command(event, f"{sys.executable} hook.py") for event in EVENTS))

@@ -1,7 +1,6 @@
 """A4.1: hooks that ask a model (`prompt`) or an agent that reads files (`agent`)."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from longrein.permissions import Rules
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 from tests.agent.disk_harness import TOUCH, DiskHarness
+from tests.tables import cases
 
 from .disk_harness import said
 
@@ -21,31 +21,22 @@ pytestmark = pytest.mark.anyio
 PRE = "PreToolUse"
 
 
-@pytest.fixture
-def harness(tmp_path: Path) -> DiskHarness:
-    return DiskHarness(tmp_path)
-
-
 def asking(event: str, prompt: str, kind: str = "prompt", **more: Any) -> dict[str, Any]:
     return {event: [{"hooks": [{"type": kind, "prompt": prompt, **more}]}]}
 
 
-@pytest.mark.parametrize(
-    ("answer", "runs", "line"),
-    [
-        (says('{"ok": true}'), True, ""),
-        (says('{"ok": false, "reason": "it touches"}'), False, ""),
-        (says('Sure.\n```json\n{"ok": false, "reason": "it touches"}\n```'), False, ""),
-        (says('{"ok": false}'), False, ""),
-        (says('{"ok": "no"}'), True, "the model did not answer"),
-        (says("No!"), True, "the model did not answer"),
-        (says("[" * 5_000), True, "the model did not answer"),
-        (Failure("overload", "busy"), True, "the model gave no answer: busy"),
-    ],
+@cases(
+    "answer runs line",
+    (says('{"ok": true}'), True, ""),
+    (says('{"ok": false, "reason": "it touches"}'), False, ""),
+    (says('Sure.\n```json\n{"ok": false, "reason": "it touches"}\n```'), False, ""),
+    (says('{"ok": false}'), False, ""),
+    (says('{"ok": "no"}'), True, "the model did not answer"),
+    (says("No!"), True, "the model did not answer"),
+    (says("[" * 5_000), True, "the model did not answer"),
+    (Failure("overload", "busy"), True, "the model gave no answer: busy"),
 )
-async def test_what_the_model_says_decides(
-    harness: DiskHarness, answer: Any, runs: bool, line: str
-) -> None:
+async def test_the_answer_decides(harness: DiskHarness, answer: Any, runs: bool, line: str) -> None:
     model = await harness.play_call(asking(PRE, "Is this safe? $ARGUMENTS"), answer)
     assert (harness.tree / "ran.txt").exists() == runs
     assert [line in notice for notice in harness.notices] == [True] * bool(line)
@@ -58,13 +49,6 @@ async def test_what_the_model_says_decides(
         "the conversation goes on without it"
     )
     assert "Is this safe" not in str(said(model.requests[2]))
-
-
-async def test_the_reason_reaches_the_model(harness: DiskHarness) -> None:
-    await harness.play_call(
-        asking(PRE, "Is this safe?"), says('{"ok": false, "reason": "it touches"}')
-    )
-    assert harness.results == ["denied: Denied: a hook refused this call: it touches"]
 
 
 async def test_a_turn_goes_on_until_the_model_is_content(harness: DiskHarness) -> None:
@@ -139,9 +123,7 @@ async def test_an_agent_reads_files_before_it_decides(harness: DiskHarness) -> N
     assert harness.started == [], "what a hook reads is not in the conversation"
 
 
-async def test_an_agent_may_read_no_more_than_the_rules_allow_and_do_nothing_else(
-    harness: DiskHarness,
-) -> None:
+async def test_an_agent_reads_only_what_the_rules_allow(harness: DiskHarness) -> None:
     (harness.tree / "secret.txt").write_text("TOPSECRET\n")
     tries = says(
         call("Read", file_path="secret.txt"),
@@ -172,7 +154,7 @@ async def test_an_agent_that_never_decides_is_ended(harness: DiskHarness) -> Non
     assert (harness.tree / "ran.txt").exists()
 
 
-async def test_a_model_over_its_timeout_blocks_nothing(
+async def test_a_late_model_blocks_nothing(
     harness: DiskHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hooks, "KILL_S", 0.0)

@@ -17,6 +17,7 @@ from longrein.testing.scripted_model import call, says
 from longrein.tools import agent_tool
 from tests.agent.disk_harness import ALLOW, DiskHarness
 from tests.agent.hook_tables import command, joined
+from tests.tables import cases
 from tests.timeouts import HANG_S
 
 from .disk_harness import said
@@ -25,9 +26,9 @@ pytestmark = pytest.mark.anyio
 BASH = call("Bash", command="echo ran > ran.txt; echo fine")
 
 
-def answer(**fields: Any) -> str:
-    """A shell line that prints a JSON answer for `PreToolUse`."""
-    return f"echo '{json.dumps({'hookSpecificOutput': {'hookEventName': 'PreToolUse', **fields}})}'"
+def answer(event: str = "PreToolUse", **fields: Any) -> str:
+    """A shell line that prints a JSON answer for an event."""
+    return f"echo '{json.dumps({'hookSpecificOutput': {'hookEventName': event, **fields}})}'"
 
 
 @pytest.fixture
@@ -58,77 +59,42 @@ DENY, ASK = (
     answer(permissionDecision="ask"),
 )
 OLD_FORM = """echo '{"decision": "block", "reason": "old form"}'"""
-OUTCOMES = [
-    pytest.param(
-        command(PRE, "echo no rm here >&2; exit 2"), False, "no rm here", "", id="exit 2 blocks"
-    ),
-    pytest.param(command(PRE, "exit 2"), False, "gave no reason", "", id="exit 2 without a text"),
-    pytest.param(
-        command(PRE, "echo oops >&2; exit 1"), True, "", "exit code 1: oops", id="exit 1 only warns"
-    ),
-    pytest.param(command(PRE, DENY), False, "not on Monday", "", id="JSON deny"),
-    pytest.param(
-        joined(command(PRE, answer(permissionDecision="allow")), command(PRE, DENY)),
-        False,
-        "Monday",
-        "asked as usual",
-        id="allow and deny",
-    ),
-    pytest.param(command(PRE, OLD_FORM), False, "old form", "", id="old form"),
-    pytest.param(command(PRE, "echo hello"), True, "", "", id="plain output is ignored"),
-    pytest.param(command(PRE, "echo '{nonsense'"), True, "", "is no JSON", id="broken JSON"),
-    pytest.param(command(PRE, "echo '[1]'"), True, "", "", id="a list is plain output"),
-    pytest.param(
-        command(PRE, answer(permissionDecision="perhaps")),
-        True,
-        "",
-        "is no decision",
-        id="unknown decision",
-    ),
-    pytest.param(
-        command(PRE, "/nonexistent/guard"), True, "", "exit code 127", id="missing program"
-    ),
-    pytest.param(
-        command(PRE, "/nonexistent", args=["x"]),
-        True,
-        "",
-        "no such file",
-        id="missing program, no shell",
-    ),
-    pytest.param(command(PRE, "kill -9 $$"), True, "", "SIGKILL", id="killed"),
-    pytest.param(
-        command(PRE, "yes", timeout=20), True, "", "more than 1,000,000 bytes", id="flood"
-    ),
-    pytest.param(
-        command(PRE, "yes >&2", timeout=20), True, "", "exit code 141", id="flood on stderr"
-    ),
-    pytest.param(command(PRE, "exit 2", "Read"), True, "", "", id="another tool"),
-    pytest.param(
-        command(PRE, "exit 2", "", **{"if": "Bash(rm *)"}), True, "", "", id="condition not met"
-    ),
-    pytest.param(
-        command(PRE, "exit 2", "", **{"if": "Bash(echo *)"}), False, "", "", id="condition met"
-    ),
-    pytest.param(
-        command(PRE, "test -t 0 || cat > /dev/null; exit 2"),
-        False,
-        "",
-        "",
-        id="stdin is no terminal",
-    ),
-]
+OUTCOMES = {
+    # what it is: (shell line, whether the call runs, its result, a notice to the user)
+    "exit 2 blocks": ("echo no rm here >&2; exit 2", False, "no rm here", ""),
+    "exit 2 without a text": ("exit 2", False, "gave no reason", ""),
+    "exit 1 only warns": ("echo oops >&2; exit 1", True, "", "exit code 1: oops"),
+    "JSON deny": (DENY, False, "not on Monday", ""),
+    "old form": (OLD_FORM, False, "old form", ""),
+    "plain output is ignored": ("echo hello", True, "", ""),
+    "broken JSON": ("echo '{nonsense'", True, "", "is no JSON"),
+    "a list is plain output": ("echo '[1]'", True, "", ""),
+    "unknown decision": (answer(permissionDecision="perhaps"), True, "", "is no decision"),
+    "missing program": ("/nonexistent/guard", True, "", "exit code 127"),
+    "killed": ("kill -9 $$", True, "", "SIGKILL"),
+    "flood": ("yes", True, "", "more than 1,000,000 bytes"),
+    "flood on stderr": ("yes >&2", True, "", "exit code 141"),
+    "stdin is no terminal": ("test -t 0 || cat > /dev/null; exit 2", False, "", ""),
+}
+ALLOW_AND_DENY = joined(command(PRE, answer(permissionDecision="allow")), command(PRE, DENY))
+OTHER_TABLES = {
+    "allow and deny": (ALLOW_AND_DENY, False, "Monday", "asked as usual"),
+    "no shell": (command(PRE, "/nonexistent", args=["x"]), True, "", "no such file"),
+    "another tool": (command(PRE, "exit 2", "Read"), True, "", ""),
+    "condition not met": (command(PRE, "exit 2", **{"if": "Bash(rm *)"}), True, "", ""),
+    "condition met": (command(PRE, "exit 2", **{"if": "Bash(echo *)"}), False, "", ""),
+}
 
 
-@pytest.mark.parametrize(("hooks", "runs", "text", "notice"), OUTCOMES)
-async def test_a18_6_what_a_hook_before_a_call_does(
-    harness: DiskHarness, hooks: dict[str, Any], runs: bool, text: str, notice: str
-) -> None:
+@pytest.mark.parametrize("name", [*OUTCOMES, *OTHER_TABLES])
+async def test_a18_6_what_a_hook_before_a_call_does(harness: DiskHarness, name: str) -> None:
+    hooks, runs, text, notice = {**OUTCOMES, **OTHER_TABLES}[name]
+    if isinstance(hooks, str):
+        hooks = command(PRE, hooks, timeout=20)
     await check(harness, hooks, runs=runs, text=text, notice=notice)
 
 
-async def test_a18_6_a_hook_over_its_timeout_is_killed_with_its_children(
-    harness: DiskHarness,
-) -> None:
+async def test_a18_6_a_late_hook_is_killed_with_its_children(harness: DiskHarness) -> None:
     mark = f"9876.{os.getpid()}"
     line = f"(trap '' TERM; sleep {mark}) & sleep {mark}; true"
     await check(
@@ -175,15 +141,13 @@ async def test_a_hook_that_asks_asks_although_a_rule_allows(harness: DiskHarness
 ALLOWING = command(PRE, answer(permissionDecision="allow"))
 
 
-@pytest.mark.parametrize(
-    ("may_allow", "is_own", "rules", "asked", "ran"),
-    [
-        (False, True, Rules(), 1, False),  # a hook can only narrow
-        (True, True, Rules(), 0, True),  # unless the user has said otherwise
-        (True, False, Rules(), 1, False),  # a project's hook never
-        (True, True, Rules(ask=("Bash(echo *)",)), 1, False),  # never past a rule that asks
-        (True, True, Rules(deny=("Bash(echo *)",)), 0, False),  # nor one that denies
-    ],
+@cases(
+    "may_allow is_own rules asked ran",
+    (False, True, Rules(), 1, False),  # a hook can only narrow
+    (True, True, Rules(), 0, True),  # unless the user has said otherwise
+    (True, False, Rules(), 1, False),  # a project's hook never
+    (True, True, Rules(ask=("Bash(echo *)",)), 1, False),  # never past a rule that asks
+    (True, True, Rules(deny=("Bash(echo *)",)), 0, False),  # nor one that denies
 )
 async def test_what_a_hook_allows(
     harness: DiskHarness, may_allow: bool, is_own: bool, rules: Rules, asked: int, ran: bool
@@ -215,9 +179,7 @@ async def test_a4_2_what_a_hook_is_told_and_its_environment(harness: DiskHarness
     assert (harness.tree / "pwd.txt").read_text().strip() == str(harness.tree)
 
 
-async def test_hooks_of_an_event_run_in_parallel_and_the_same_command_once(
-    harness: DiskHarness,
-) -> None:
+async def test_hooks_of_event_run_in_parallel_and_same_command_once(harness: DiskHarness) -> None:
     all_three = "until [ $(wc -l < lines.txt) -ge 3 ]; do sleep 0.05; done"
     each = [command(PRE, f"echo {n} >> lines.txt; {all_three}") for n in (1, 2, 2, 3)]
     await harness.play_call(joined(*each))
@@ -241,22 +203,15 @@ async def test_post_tool_use_tells_the_model(harness: DiskHarness) -> None:
 
 
 async def test_post_tool_use_can_replace_the_output(harness: DiskHarness) -> None:
-    output = {
-        "hookSpecificOutput": {
-            "hookEventName": "PostToolUse",
-            "updatedToolOutput": {"stdout": "masked"},
-        }
-    }
-    await harness.play_call(command("PostToolUse", f"echo '{json.dumps(output)}'"))
+    line = answer("PostToolUse", updatedToolOutput={"stdout": "masked"})
+    await harness.play_call(command("PostToolUse", line))
     assert harness.results == ["ok: masked"]
 
 
 async def test_post_tool_use_failure(harness: DiskHarness) -> None:
     model = Script(says(call("Read", file_path="missing.txt")), says("done"))
-    context = {
-        "hookSpecificOutput": {"hookEventName": "PostToolUseFailure", "additionalContext": "try ls"}
-    }
-    hooks = command("PostToolUseFailure", f"cat > told.json; echo '{json.dumps(context)}'", "Read")
+    tells = answer("PostToolUseFailure", additionalContext="try ls")
+    hooks = command("PostToolUseFailure", f"cat > told.json; {tells}", "Read")
     await harness.run(hooks, model, "go")
     assert "missing.txt" in json.loads((harness.tree / "told.json").read_text())["error"]
     assert any("| try ls" in text for text in said(model.requests[-1]))
@@ -291,10 +246,7 @@ async def test_continue_false_stops_everything(harness: DiskHarness) -> None:
 
 
 def decision(**fields: Any) -> str:
-    return (
-        "echo "
-        f"'{json.dumps({'hookSpecificOutput': {'hookEventName': 'PermissionRequest', 'decision': fields}})}'"  # noqa: E501
-    )
+    return answer("PermissionRequest", decision=fields)
 
 
 async def test_permission_request_can_deny(harness: DiskHarness) -> None:
@@ -370,9 +322,7 @@ async def test_the_prompt_after_an_erased_one_is_sent(harness: DiskHarness) -> N
 # --- Ends (A18.8) ---------------------------------------------------------------------------------
 
 
-async def test_a18_8_a_stop_hook_that_always_blocks_ends_after_the_cap(
-    harness: DiskHarness,
-) -> None:
+async def test_a18_8_stop_hook_that_always_blocks_ends_after_the_cap(harness: DiskHarness) -> None:
     line = "cat >> told.jsonl; echo >> told.jsonl; echo keep going >&2; exit 2"
     model = Script(*[says(f"done {n}") for n in range(20)])
     await harness.run(command("Stop", line), model, "go")
@@ -397,10 +347,8 @@ async def test_a_stop_hook_that_blocks_once(harness: DiskHarness) -> None:
 
 
 async def test_context_at_the_end_lets_the_agent_go_on(harness: DiskHarness) -> None:
-    context = json.dumps(
-        {"hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": "mind the docs"}}
-    )
-    line = f"grep -q '\"stop_hook_active\":true' || echo '{context}'"
+    tells = answer("Stop", additionalContext="mind the docs")
+    line = f"grep -q '\"stop_hook_active\":true' || {tells}"
     model = Script(says("one"), says("two"))
     await harness.run(command("Stop", line), model, "go")
     assert any("| mind the docs" in text for text in said(model.requests[1]))
@@ -429,11 +377,9 @@ async def test_start_and_end_of_a_session(harness: DiskHarness) -> None:
 
 
 async def test_subagents_have_hooks_of_their_own(harness: DiskHarness) -> None:
-    brief = {
-        "hookSpecificOutput": {"hookEventName": "SubagentStart", "additionalContext": "be brief"}
-    }
+    brief = answer("SubagentStart", additionalContext="be brief")
     hooks = joined(
-        command("SubagentStart", f"cat > start.json; echo '{json.dumps(brief)}'", "general"),
+        command("SubagentStart", f"cat > start.json; {brief}", "general"),
         command("SubagentStop", "cat > stop.json"),
         command("Stop", "cat > main.json"),
         command(PRE, "cat > task.json", "Task"),
@@ -461,15 +407,13 @@ KEEPS = 'grep -q \'"file_path": *"keep/\' && { echo it is kept >&2; exit 2; }; e
 ALLOWS_A = f'grep -q \'"file_path": *"a.py"\' && {answer(permissionDecision="allow")}; exit 0'
 
 
-@pytest.mark.parametrize(
-    ("line", "made", "said"),
-    [
-        (KEEPS, False, "it is kept"),
-        ("exit 0", True, "Created"),
-        (ALLOWS_A, False, "Denied"),  # what is allowed for one file is not allowed for the other
-    ],
+@cases(
+    "line made said",
+    (KEEPS, False, "it is kept"),
+    ("exit 0", True, "Created"),
+    (ALLOWS_A, False, "Denied"),  # what is allowed for one file is not allowed for the other
 )
-async def test_a_hook_for_edits_sees_each_file_of_a_patch(
+async def test_edit_hooks_see_each_file_of_a_patch(
     harness: DiskHarness, line: str, made: bool, said: str
 ) -> None:
     model = Script(says(call("apply_patch", input=PATCH)), says("ok"))

@@ -11,6 +11,7 @@ from longrein.agent import Answer, Continue, approval_digest
 from longrein.events import ToolCall
 from longrein.permissions import Rules
 from tests.agent.disk_harness import DiskHarness, Script, call, question, results, says, turn
+from tests.tables import cases, record
 
 pytestmark = pytest.mark.anyio
 
@@ -22,11 +23,9 @@ ASKED_AGAIN = "Write denied: Denied: the user denied this call."
 async def test_S033_an_answer_holds_for_the_place_that_was_asked_about(
     harness: DiskHarness, tmp_path: Path, leads_to: str, swapped: bool
 ) -> None:
-    places = {
-        "inside": harness.tree / "inside",
-        "outside": tmp_path / "outside",
-        "other": tmp_path / "other",
-    }
+    places = record(
+        inside=harness.tree / "inside", outside=tmp_path / "outside", other=tmp_path / "other"
+    )
     for place in places.values():
         place.mkdir()
     way = harness.tree / "way"
@@ -51,13 +50,11 @@ async def test_S033_an_answer_holds_for_the_place_that_was_asked_about(
     assert result.startswith(ASKED_AGAIN if swapped else "Write ok: Created ")
 
 
-@pytest.mark.parametrize(
+@cases(
     "made",
-    [
-        call("Write", file_path="way/new.txt", content="x"),
-        call("Bash", command="touch way/new.txt"),
-        call("Bash", command="cp a.txt way/new.txt"),
-    ],
+    call("Write", file_path="way/new.txt", content="x"),
+    call("Bash", command="touch way/new.txt"),
+    call("Bash", command="cp a.txt way/new.txt"),
 )
 @pytest.mark.parametrize("swapped", [False, True])
 async def test_S033_an_answer_after_a_restart_holds_for_the_place_that_was_asked_about(

@@ -9,8 +9,7 @@ from longrein.events import Text
 
 TAGS = (
     "AddSchedule Answer CommandRun Compact GoOn Happened Pin RemoveSchedule Rewind Said SetMode "
-    "SetModel SetTitle "
-    "StopChild StopTask Uncompact Unpin"
+    "SetModel SetTitle StopChild StopTask Uncompact Unpin"
 )
 
 

@@ -11,6 +11,7 @@ from longrein.events import PermissionAnswered, PermissionAsked, SettingsError, 
 from longrein.permissions import Rules
 from longrein.testing.harness import Approver
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -38,50 +39,32 @@ PLAN = call("ExitPlanMode", plan="1. Write new.txt")
 
 
 @pytest.mark.parametrize(("word", "then", "asked"), [("allow", "default", 2), ("deny", "plan", 1)])
-async def test_the_user_ends_plan_mode_by_agreeing_to_the_plan(
-    tmp_path: Path, word: str, then: str, asked: int
-) -> None:
-    harness, answers = new_harness(tmp_path), Approver(lambda _: word)
+async def test_the_user_ends_plan_mode(tmp_path: Path, word: str, then: str, asked: int) -> None:
+    harness = new_harness(tmp_path)
     model = Script(says(PLAN), says(WRITE), says("done"))
-    async with (
-        harness.session(
-            model, rules=Rules(base=str(harness.tree), allow=("ExitPlanMode",))
-        ) as session,
-        answers.answering(session),
-    ):
-        await turn(session, SetMode("plan"), "go")
-    assert (session.state.mode, len(answers.asked)) == (then, asked)
-    assert answers.asked[0].shown == "plan: 1. Write new.txt"
+    rules = Rules(base=str(harness.tree), allow=("ExitPlanMode",))
+    play = harness.run({}, model, SetMode("plan"), "go", answers=lambda _: word, rules=rules)
+    assert ((await play).state.mode, len(harness.approver.asked)) == (then, asked)
+    assert harness.approver.asked[0].shown == "plan: 1. Write new.txt"
     assert (harness.tree / "new.txt").exists() is (word == "allow")
 
 
 async def test_a_plan_outside_plan_mode_asks_nobody(tmp_path: Path) -> None:
-    harness, answers = new_harness(tmp_path), Approver(lambda _: "allow")
-    async with (
-        harness.session(
-            Script(says(PLAN), says("done")), rules=Rules(base=str(harness.tree))
-        ) as session,
-        answers.answering(session),
-    ):
-        await turn(session, SetMode("acceptEdits"), "go")
-    assert (session.state.mode, answers.asked) == ("acceptEdits", [])
+    harness, model = new_harness(tmp_path), Script(says(PLAN), says("done"))
+    mode, rules = SetMode("acceptEdits"), Rules(base=str(harness.tree))
+    session = await harness.run({}, model, mode, "go", answers=lambda _: "allow", rules=rules)
+    assert (session.state.mode, harness.approver.asked) == ("acceptEdits", [])
 
 
 def last_result(harness: DiskHarness) -> str:
-    return [
-        text_of(entry.event.parts)
-        for entry in harness.entries()
-        if isinstance(entry.event, ToolEnded)
-    ][-1]
+    return text_of(harness.of(ToolEnded)[-1].parts)
 
 
 QUESTION = {"question": "Which?", "options": [{"label": "a"}, {"label": "b"}]}
 
 
 @pytest.mark.parametrize("mode", ["default", "auto", "plan", "bypassPermissions"])
-async def test_questions_of_the_model_reach_the_user_in_every_mode(
-    tmp_path: Path, mode: str
-) -> None:
+async def test_questions_of_model_reach_the_user_in_every_mode(tmp_path: Path, mode: str) -> None:
     arguments = {"questions": [QUESTION], "answers": {"Which?": "b"}}
     harness, answers = (
         new_harness(tmp_path),
@@ -95,23 +78,18 @@ async def test_questions_of_the_model_reach_the_user_in_every_mode(
     assert last_result(harness) == "The user answered:\n\nWhich?\nb"
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("AskUserQuestion", {"questions": [QUESTION], "answers": {"Which?": "a"}}),
-        ("ExitPlanMode", {"plan": "1.", "mode": "acceptEdits"}),
-    ],
+@cases(
+    "name arguments",
+    ("AskUserQuestion", {"questions": [QUESTION], "answers": {"Which?": "a"}}),
+    ("ExitPlanMode", {"plan": "1.", "mode": "acceptEdits"}),
 )
-async def test_the_model_cannot_answer_for_the_user(
+async def test_the_model_cannot_answer(
     tmp_path: Path, name: str, arguments: dict[str, object]
 ) -> None:
-    harness, answers = new_harness(tmp_path), Approver(lambda _: "allow")
-    async with (
-        harness.session(Script(says(call(name, **arguments)), says("done"))) as session,
-        answers.answering(session),
-    ):
-        await turn(session, SetMode("plan"), "go")
-    assert (answers.asked, session.state.mode) == ([], "plan")
+    harness = new_harness(tmp_path)
+    model = Script(says(call(name, **arguments)), says("done"))
+    session = await harness.run({}, model, SetMode("plan"), "go", answers=lambda _: "allow")
+    assert (harness.approver.asked, session.state.mode) == ([], "plan")
     assert last_result(harness).startswith(f"[bad-arguments] {name}: ")
 
 
@@ -140,22 +118,13 @@ async def questions(
         word = left.pop(0) if left else "deny"
         return word(asked) if callable(word) else word
 
-    answers = Approver(answer)  # type: ignore[arg-type]
-    rules = Rules(base=str(harness.tree))
-    async with (
-        harness.session(
-            Script(*TWICE, says("done")), rules=rules, remember_rule=remember
-        ) as session,
-        answers.answering(session),
-    ):
-        await turn(session, "go")
-    return answers.asked, stored
+    rules, model = Rules(base=str(harness.tree)), Script(*TWICE, says("done"))
+    await harness.run({}, model, "go", answers=answer, rules=rules, remember_rule=remember)
+    return harness.approver.asked, stored
 
 
-@pytest.mark.parametrize(
-    ("word", "asked", "stored"), [("always", 1, [RULES]), ("session", 1, []), ("allow", 2, [])]
-)
-async def test_an_answer_grants_all_rules_that_were_shown(
+@cases("word asked stored", ("always", 1, [RULES]), ("session", 1, []), ("allow", 2, []))
+async def test_an_answer_grants_the_rules_shown(
     tmp_path: Path, word: str, asked: int, stored: list[str]
 ) -> None:
     found, kept = await questions(new_harness(tmp_path), word)
@@ -163,16 +132,14 @@ async def test_an_answer_grants_all_rules_that_were_shown(
     assert {one.suggestion for one in found} == {RULES}
 
 
-@pytest.mark.parametrize(
-    "rule", ["Bash", "Bash(frob:*)", f"{RULES}\nWrite", "Bash(frob one:*)\nBash"]
-)
+@cases("rule", "Bash", "Bash(frob:*)", f"{RULES}\nWrite", "Bash(frob one:*)\nBash")
 async def test_a_rule_that_was_not_proposed_is_not_granted(tmp_path: Path, rule: str) -> None:
     harness = new_harness(tmp_path)
     found, kept = await questions(
         harness, lambda asked: Answer(asked.call, "allow", "always", rule)
     )
     assert (len(found), kept) == (2, [])
-    answered = [e.event for e in harness.entries() if isinstance(e.event, PermissionAnswered)]
+    answered = harness.of(PermissionAnswered)
     assert (answered[0].scope, answered[0].rule) == ("once", "")
 
 
@@ -189,5 +156,5 @@ async def test_an_answer_to_other_bytes_than_shown_is_asked_again(tmp_path: Path
     )
     assert [one.call for one in found[:2]] == [found[0].call] * 2
     assert kept == []
-    ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)]
+    ended = [e.status for e in harness.of(ToolEnded)]
     assert ended == ["denied", "denied"]

@@ -32,6 +32,7 @@ from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk
 from tests.agent.disk_harness import UncheckedModel, turn
 from tests.context.random_session import RandomSession
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -66,28 +67,26 @@ def told(**counts: Any) -> Usage:
     return msgspec.structs.replace(TRUE, **counts)
 
 
-@pytest.mark.parametrize(
-    ("usage", "estimated"),
-    [
-        (TRUE, ()),
-        (Usage(), ("input", "output")),
-        (told(output_tokens=0), ("output",)),
-        (told(output_tokens=-24_000_000), ("output",)),
-        (told(output_tokens=HUGE), ("output",)),
-        (told(output_tokens=math.nan), ("output",)),
-        (told(output_tokens=math.inf), ("output",)),
-        (told(output_tokens="500"), ("output",)),
-        (told(output_tokens=True), ("output",)),
-        (told(output_tokens=None), ("output",)),
-        (told(reasoning_tokens=-1), ("output",)),
-        (told(output_tokens=10_000_000), ("output",)),
-        (told(input_tokens=-120_000_000), ("input",)),
-        (told(cache_read_tokens=-1), ("input",)),
-        (told(cache_write_tokens=0.5), ("input",)),
-        (Usage(0, 0, 0, 500), ("input",)),
-        (Usage(7, 0, 0, 500), ("input",)),
-        (Usage(900_000_000, 0, 0, 500), ("input",)),
-    ],
+@cases(
+    "usage estimated",
+    (TRUE, ()),
+    (Usage(), ("input", "output")),
+    (told(output_tokens=0), ("output",)),
+    (told(output_tokens=-24_000_000), ("output",)),
+    (told(output_tokens=HUGE), ("output",)),
+    (told(output_tokens=math.nan), ("output",)),
+    (told(output_tokens=math.inf), ("output",)),
+    (told(output_tokens="500"), ("output",)),
+    (told(output_tokens=True), ("output",)),
+    (told(output_tokens=None), ("output",)),
+    (told(reasoning_tokens=-1), ("output",)),
+    (told(output_tokens=10_000_000), ("output",)),
+    (told(input_tokens=-120_000_000), ("input",)),
+    (told(cache_read_tokens=-1), ("input",)),
+    (told(cache_write_tokens=0.5), ("input",)),
+    (Usage(0, 0, 0, 500), ("input",)),
+    (Usage(7, 0, 0, 500), ("input",)),
+    (Usage(900_000_000, 0, 0, 500), ("input",)),
 )
 async def test_what_no_count_can_be_is_estimated(usage: Usage, estimated: tuple[str, ...]) -> None:
     replied, disk = await settled(Reply((Text(ANSWER),), "end", usage))
@@ -140,8 +139,7 @@ async def test_a_money_limit_stops_where_no_price_is_known() -> None:
             SetModel("mine/free"),
             UserMessage((Text("two"),)),
         ):
-            session.tell(word)
-            await session.run(once=True)
+            await turn(session, word)
     finally:
         await session.close()
     ends = [entry.event for entry in disk.entries() if isinstance(entry.event, TurnEnded)]

@@ -27,6 +27,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
+from tests.tables import row
 
 START = (
     Opened(SCHEMA_VERSION, "00000000-0000-4000-8000-000000000001", "n0nce", ("/w",), "/w"),
@@ -69,16 +70,6 @@ def check(move: Move, expect: str) -> None:
     assert expect in shown, f"{expect!r} is not in {shown}"
 
 
-def test_a_crash_leaves_calls_that_may_have_run() -> None:
-    cut = move(*REPLIED, ToolStarted(READ.id, "Read"), ToolStarted(LIST.id, "Glob"))
-    check(
-        cut,
-        "ToolEnded(call='c4.0', name='Read', status='interrupted', parts=(Text(text='interrupted; "
-        "it may have run')",
-    )
-    check(cut, "ToolEnded(call='c4.1'")
-
-
 SECOND = 1_000_000
 ENDED = (
     "longrein was killed, crashed or closed, or the machine went down, after 1970-01-01 00:01:40"
@@ -97,9 +88,7 @@ ENDED = (
     ],
     ids=["minutes", "a day", "at once", "clock set back", "no earlier run", "of this run"],
 )
-def test_what_a_crash_cut_tells_when_and_why(
-    begun_s: int, last_run_s: int, now_s: int, told: str
-) -> None:
+def test_a_crash_tells_when_and_why(begun_s: int, last_run_s: int, now_s: int, told: str) -> None:
     """The request and the call begin at `begun_s`; the last entry before the crash comes later."""
     outlook = {"last_run_us": last_run_s * SECOND, "now_us": now_s * SECOND}
     for events, head in [
@@ -138,13 +127,6 @@ def test_D12_a_failed_request_is_made_again_after_a_pause_and_given_up_in_the_en
     for n in range(11):
         many += [Asked("turn", 3, 2), AskFailed(4 + 2 * n, "server", "overloaded for long", 500)]
     check(move(*many), "Stop(reason='error', message='overloaded for long')")
-
-
-def test_a_refused_key_is_not_tried_again() -> None:
-    check(
-        move(*ASKED, AskFailed(4, "auth", "the key was refused", 401)),
-        "Stop(reason='error', message='the key was",
-    )
 
 
 def test_E24_three_overloads_lead_to_the_fallback_model() -> None:
@@ -244,26 +226,13 @@ CALLED = (
 )
 
 
-def test_after_a_crash_an_agent_call_goes_on_and_a_command_does_not() -> None:
-    cut = (*CALLED, ToolStarted("c4.0", "Agent"), ToolStarted("c4.1", "Bash"))
-    check(
-        move(*cut, SubagentStarted(KID, "explore", "c4.0")), "Record(events=(ToolEnded(call='c4.1'"
-    )
-    closed = (*cut, SubagentStarted(KID, "explore", "c4.0"), ended(BASH, "interrupted"))
-    check(move(*closed), "RunTools(calls=(ToolCall(id='c4.0', name='Agent'")
-    nobody_was_started = "Record(events=(ToolEnded(call='c4.0', name='Agent', status='interrupted'"
-    check(move(*cut), nobody_was_started)
-
-
 def test_R071_a_token_limit_refuses_before_the_request_and_counts_what_subagents_may_use() -> None:
     ten, ends = Limits(tokens_max=10_000), (ended(AGENT), ended(BASH))
     check(move(*CALLED, *ends, limits=ten), "AskModel(usd_left=None, tokens_left=8950)")
     few = move(*CALLED, *ends, limits=Limits(tokens_max=1_500))
     check(few, "Stop(reason='budget', message='the token limit stands: 1050 of 1500")
-    granted = (
-        *CALLED,
-        SubagentStarted(KID, "explore", "c4.0", Grant(0, 8_000), background=True),
-        *ends,
+    granted = row(
+        *CALLED, SubagentStarted(KID, "explore", "c4.0", Grant(0, 8_000), background=True), *ends
     )
     check(move(*granted, limits=ten), "the token limit stands: 9050 of 10000 tokens")
     back = (

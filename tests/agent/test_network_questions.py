@@ -67,6 +67,16 @@ class World:
         finally:
             await session.close()
 
+    async def ask(
+        self,
+        model: ScriptedModel,
+        answer: "Callable[[PermissionAsked], Answer | None]",
+        **more: Any,
+    ) -> "Log":
+        """Run one prompt of a session of its own."""
+        async with self.open(model, **more) as session:
+            return await turn(session, answer)
+
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
@@ -159,8 +169,7 @@ async def test_one_yes_holds_for_the_commands_that_run(world: World) -> None:
     model = ScriptedModel(
         says(bash(f"{world.curl}; {world.curl}")), says(bash(world.curl)), says("so")
     )
-    async with world.open(model) as session:
-        log = await turn(session, yes)
+    log = await world.ask(model, yes)
     assert log.shown == [f"reach {NAME} on port {world.port}"] * 2
     assert log.asked[0][1].suggestion == f"Network({world.host})"
     assert log.results == ["hellohello", "hello"]
@@ -172,8 +181,7 @@ async def test_one_yes_holds_for_the_commands_that_run(world: World) -> None:
 @needs_name
 async def test_yes_for_the_session_is_a_rule_of_this_run(world: World) -> None:
     model = ScriptedModel(says(bash(world.curl)), says(bash(world.curl)), says("so"))
-    async with world.open(model) as session:
-        log = await turn(session, lambda asked: yes(asked, "session"))
+    log = await world.ask(model, lambda asked: yes(asked, "session"))
     assert (len(log.asked), log.results) == (1, ["hello", "hello"])
     assert "Network" not in world.config.read_text()
 
@@ -191,18 +199,14 @@ async def test_always_is_a_rule_in_the_settings(world: World) -> None:
 @needs_name
 async def test_a_rule_that_was_not_proposed_is_not_granted(world: World) -> None:
     model = ScriptedModel(says(bash(world.curl)), says(bash(world.curl)), says("so"))
-    async with world.open(model) as session:
-        log = await turn(session, lambda asked: Answer(asked.call, "allow", "always", "Network"))
+    log = await world.ask(model, lambda asked: Answer(asked.call, "allow", "always", "Network"))
     assert [(one.scope, one.rule) for one in log.answered] == [("once", "")] * 2
 
 
 @needs_name
-async def test_no_is_told_to_the_model_and_not_asked_again_by_the_same_command(
-    world: World,
-) -> None:
+async def test_no_is_told_to_model_and_not_asked_again_by_the_same_command(world: World) -> None:
     model = ScriptedModel(says(bash(f"{world.curl} --fail; {world.curl} --fail")), says("so"))
-    async with world.open(model) as session:
-        log = await turn(session, no)
+    log = await world.ask(model, no)
     assert len(log.asked) == 1
     assert (
         f"[the sandbox refused hosts: {world.host} is not allowed: the user said no: not there]"
@@ -213,8 +217,7 @@ async def test_no_is_told_to_the_model_and_not_asked_again_by_the_same_command(
 @needs_name
 async def test_commands_side_by_side_share_one_question(world: World) -> None:
     model = ScriptedModel(says(*(bash(f"{world.curl}; sleep 0") for _ in range(32))), says("so"))
-    async with world.open(model) as session:
-        log = await turn(session, lambda asked: yes(asked, "session"))
+    log = await world.ask(model, lambda asked: yes(asked, "session"))
     assert (len(log.asked), log.results) == (1, ["hello"] * 32)
 
 
@@ -229,16 +232,6 @@ async def test_an_interrupt_withdraws_the_question(world: World) -> None:
             await run_turn(session, "go")
             await until(lambda: bool(log.answered))
     assert [(one.verdict, one.by) for one in log.answered] == [("deny", "interrupt")]
-
-
-async def test_the_end_of_the_session_withdraws_the_question(world: World) -> None:
-    model = ScriptedModel(
-        says(bash("curl -sS https://other.example/", run_in_background=True)), says("so")
-    )
-    async with world.open(model) as session, answering(session, lambda _: None) as log:
-        await run_turn(session, "go")
-        await until(lambda: bool(log.asked))
-    assert [(one.verdict, one.by) for one in log.answered] in ([("deny", "interrupt")], [])
 
 
 @needs_name
@@ -266,8 +259,7 @@ async def test_a_subagent_asks_as_itself(world: World) -> None:
         says("found"),
         says("so"),
     )
-    async with world.open(model) as session:
-        log = await turn(session, yes)
+    log = await world.ask(model, yes)
     assert [bool(child) for child, _ in log.asked] == [True]
     assert "hello" in log.results
 
@@ -289,8 +281,7 @@ async def test_modes_that_ask_for_no_host(world: World, mode: str) -> None:
 @pytest.mark.parametrize("mode", ["auto", "acceptEdits", "bypassPermissions"])
 async def test_modes_that_ask_for_hosts(world: World, mode: str) -> None:
     model = ScriptedModel(says(bash(world.curl)), says("so"))
-    async with world.open(model, permission_mode=mode) as session:
-        log = await turn(session, yes)
+    log = await world.ask(model, yes, permission_mode=mode)
     assert (len(log.asked), log.results) == (1, ["hello"])
 
 
@@ -299,8 +290,7 @@ async def test_s099_an_empty_list_starts_nothing_and_asks_nobody(world: World) -
     model = ScriptedModel(
         says(bash("env | grep -ci _proxy; curl -sS https://other.example/")), says("so")
     )
-    async with world.open(model) as session:
-        log = await turn(session, yes)
+    log = await world.ask(model, yes)
     assert log.asked == []
     assert log.results[0].startswith("0\n")
     assert "[the sandbox has no network" in log.results[0]

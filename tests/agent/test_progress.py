@@ -144,9 +144,8 @@ def test_what_it_is_told() -> None:
         "steps were the same calls with the same results: nothing moves.",
     )
     assert text_of((agent.state.items[-1].part,)) == (
-        f"{head} 5 {same} Do something else, or say plainly what is in the way; if it goes on "
-        "like this your turn is "
-        "ended]"
+        f"{head} 5 {same} Do something else, or say plainly what is in the way; if it goes on like "
+        "this your turn is ended]"
     )
     waiting.append(TaskStarted("b1", "make"))
     waiting.walk((("TaskList", {}, "b1 running"),), times=50)

@@ -98,9 +98,7 @@ async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(harness: DiskHar
         ].hash == session.deps.workspace.hash(f"{harness.tree}/changed.py")
 
 
-async def test_a_large_file_is_shown_where_it_was_read_last_and_within_its_share(
-    harness: DiskHarness,
-) -> None:
+async def test_a_large_file_is_shown_where_it_was_read_last(harness: DiskHarness) -> None:
     (harness.tree / "big.py").write_text("".join(f"line_{n} = {n}\n" for n in range(1, 5_001)))
     (harness.tree / "data.bin").write_bytes(b"\0" * 100)
     (harness.tree / "min.js").write_text("x" * 5_000)
@@ -143,9 +141,7 @@ async def test_many_files_stay_within_a_tenth_of_the_window(harness: DiskHarness
         assert sum(len(block.text) for block in blocks) / 3 <= budget.usable_tokens * 0.10
 
 
-async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_prose(
-    harness: DiskHarness,
-) -> None:
+async def test_what_was_cleared_meanwhile_still_proves_the_prose(harness: DiskHarness) -> None:
     (harness.tree / "a.py").write_text("def peculiar_name():\n" + "    pass  # and more\n" * 200)
     model = Script(says(call("Bash", command="cat a.py")), says("read"))
     async with harness.session(model) as session:

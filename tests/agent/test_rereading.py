@@ -10,6 +10,7 @@ from longrein.agent import Compact
 from longrein.context import Budget, analyse, analysis_lines
 from longrein.models import Reply
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -27,29 +28,21 @@ def read(**more: object) -> Reply:
     return says(call("Read", file_path="a.txt", **more))
 
 
-@pytest.mark.parametrize(
-    ("steps", "begins"),
-    [
-        ([read(), read()], "[unchanged since r9: lines 1-100 of "),
-        ([read(), read(offset=20, limit=10)], "[unchanged since r9: lines 20-29 of "),
-        ([read(offset=20, limit=10), read()], "1\tline 1 of the file"),
-        (
-            [read(offset=20, limit=10), read(offset=25, limit=3)],
-            "[unchanged since r9: lines 25-27 of ",
-        ),
-        ([read(offset=20, limit=10), read(offset=25, limit=10)], "25\tline 25 of the file"),
-        (
-            [read(), says(call("Bash", command="echo more >> a.txt")), read()],
-            "1\tline 1 of the file",
-        ),
-        (
-            [read(), says(call("Bash", command="touch a.txt")), read()],
-            "[unchanged since r9: lines 1-100 of ",
-        ),
-        ([read(), read(), read()], "1\tline 1 of the file"),
-    ],
+@cases(
+    "steps begins",
+    ([read(), read()], "[unchanged since r9: lines 1-100 of "),
+    ([read(), read(offset=20, limit=10)], "[unchanged since r9: lines 20-29 of "),
+    ([read(offset=20, limit=10), read()], "1\tline 1 of the file"),
+    ([read(offset=20, limit=10), read(offset=25, limit=3)], "[unchanged since r9: lines 25-27 of "),
+    ([read(offset=20, limit=10), read(offset=25, limit=10)], "25\tline 25 of the file"),
+    ([read(), says(call("Bash", command="echo more >> a.txt")), read()], "1\tline 1 of the file"),
+    (
+        [read(), says(call("Bash", command="touch a.txt")), read()],
+        "[unchanged since r9: lines 1-100 of ",
+    ),
+    ([read(), read(), read()], "1\tline 1 of the file"),
 )
-async def test_A4_a_reading_that_stands_is_pointed_at(
+async def test_A4_a_reading_is_pointed_at(
     harness: DiskHarness, steps: list[Reply], begins: str
 ) -> None:
     model = Script(*steps, says("done"))
@@ -57,9 +50,7 @@ async def test_A4_a_reading_that_stands_is_pointed_at(
     assert results(model.requests[-1])[-1].startswith(f"Read ok: {begins}")
 
 
-async def test_A4_after_a_compaction_it_is_given_again_and_an_edit_still_works(
-    harness: DiskHarness,
-) -> None:
+async def test_A4_after_a_compaction_it_is_given_again(harness: DiskHarness) -> None:
     (harness.tree / "a.txt").write_text(FILE * 2)
     edit = says(
         call("Edit", file_path="a.txt", old_string="line 1 of the file\nline 2 ", new_string="x ")
@@ -81,9 +72,7 @@ async def test_A4_after_a_compaction_it_is_given_again_and_an_edit_still_works(
     assert results(model.requests[5])[-1].startswith("Read ok: 1\tline 1 of the file")
 
 
-async def test_a_reading_that_is_pointed_at_counts_as_nothing_superseded(
-    harness: DiskHarness,
-) -> None:
+async def test_a_reading_pointed_at_is_not_superseded(harness: DiskHarness) -> None:
     session = await harness.play(Script(read(), read(), says("seen")), "look")
     told = "\n".join(analysis_lines(analyse(session.state, Budget(50_000, 4_000))))
     assert "other results" in told

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -30,6 +31,7 @@ from longrein.store import open_log
 from longrein.testing.harness import Approver
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, question, says, turn
 from tests.store.fixtures import store
+from tests.tables import split_words
 
 pytestmark = pytest.mark.anyio
 
@@ -158,26 +160,27 @@ def shown(call_id: str, name: str, text: str, rules: str = "") -> PermissionAske
 
 
 TASK = {"cwd": "/", "call": BASH}
+COMMANDS = (
+    "touch ran_other", "sh run.sh", "bash -c 'touch ran_x'", "ls; touch ran_x", "echo x > ran_x",
+    "cp a.txt ran_x", 'python3 -c \'open("ran_x","w")\'', "env touch ran_x",
+    "rm a.txt && touch ran_x",
+)  # fmt: skip
+GRANTS = (*split_words("Bash Bash(*) Bash(touch:*) Write Edit Edit(//**)"), "Bash\nWrite\nEdit")
+QUEUED = TaskStarted("b1", "touch ran_task", state="queued", **TASK)
+
+
+def allowed(call_id: str) -> PermissionAnswered:
+    return PermissionAnswered(call_id, "allow", "user")
+
+
+def subagent(number: int, **more: Any) -> SubagentStarted:
+    name = f"00000000-0000-4000-8000-0000000c000{number}"
+    return SubagentStarted(name, "general", BASH, task="x", **more)
+
+
 TAMPERINGS: dict[str, Tamper] = {
     "nothing": lambda events: events,
-    **{
-        f"command {command}": with_arguments(BASH, command=command)
-        for command in (
-            *(
-                "touch ran_other",
-                "sh run.sh",
-                "bash -c 'touch ran_x'",
-                "ls; touch ran_x",
-                "echo x > ran_x",
-            ),
-            *(
-                "cp a.txt ran_x",
-                'python3 -c \'open("ran_x","w")\'',
-                "env touch ran_x",
-                "rm a.txt && touch ran_x",
-            ),
-        )
-    },
+    **{f"command {command}": with_arguments(BASH, command=command) for command in COMMANDS},
     **{
         f"background {command}": with_arguments(BASH, command=command, run_in_background="true")
         for command in ("touch ran_x", "sh run.sh")
@@ -189,37 +192,18 @@ TAMPERINGS: dict[str, Tamper] = {
         f"ids {order}": with_ids(*order)
         for order in ((1, 0, 2, 3), (3, 1, 2, 0), (2, 1, 0, 3), (1, 2, 3, 0))
     },
-    **{
-        f"answer {one}": adding(PermissionAnswered(one, "allow", "user"))
-        for one in (BASH, WRITE, EDIT, LAST)
-    },
+    **{f"answer {one}": adding(allowed(one)) for one in (BASH, WRITE, EDIT, LAST)},
     **{
         f"answer by {by}": adding(PermissionAnswered(LAST, "allow", by))
         for by in ("headless", "hook", "interrupt")
     },
-    "all answers": adding(
-        *(PermissionAnswered(one, "allow", "user") for one in (BASH, WRITE, EDIT, LAST))
-    ),
-    "asked and answered": adding(
-        shown(LAST, "Bash", "sh run.sh"), PermissionAnswered(LAST, "allow", "user")
-    ),
-    "another text shown": adding(
-        shown(LAST, "Bash", "ls"), PermissionAnswered(LAST, "allow", "user")
-    ),
-    "another tool shown": adding(
-        shown(WRITE, "Read", "a"), PermissionAnswered(WRITE, "allow", "user")
-    ),
+    "all answers": adding(*(allowed(one) for one in (BASH, WRITE, EDIT, LAST))),
+    "asked and answered": adding(shown(LAST, "Bash", "sh run.sh"), allowed(LAST)),
+    "another text shown": adding(shown(LAST, "Bash", "ls"), allowed(LAST)),
+    "another tool shown": adding(shown(WRITE, "Read", "a"), allowed(WRITE)),
     **{
         f"rule {rule} {scope}": adding(granted(BASH, rule, scope))
-        for rule in (
-            "Bash",
-            "Bash(*)",
-            "Bash(touch:*)",
-            "Write",
-            "Edit",
-            "Edit(//**)",
-            "Bash\nWrite\nEdit",
-        )
+        for rule in GRANTS
         for scope in ("session", "always")
     },
     "proposed and granted": adding(shown(BASH, "Bash", "ls", "Bash"), granted(BASH, "Bash")),
@@ -229,46 +213,28 @@ TAMPERINGS: dict[str, Tamper] = {
         for early in (False, True)
     },
     "mode twice": adding(ModeSet("plan"), ModeSet("bypassPermissions")),
-    "a subagent of the call": adding(
-        ToolStarted(BASH, "Bash"),
-        SubagentStarted("00000000-0000-4000-8000-0000000c0001", "general", BASH, task="x"),
-    ),
+    "a subagent of the call": adding(ToolStarted(BASH, "Bash"), subagent(1)),
     "another start": adding(ToolStarted(LAST, "Bash"), early=False),
     "start with arguments": adding(ToolStarted(LAST, "Bash", {"command": "touch ran_x"})),
-    "queued task": adding(TaskStarted("b1", "touch ran_task", state="queued", **TASK)),
+    "queued task": adding(QUEUED),
     "queued tasks": adding(
         *(TaskStarted(f"b{n}", f"touch ran_{n}", state="queued", **TASK) for n in (1, 2, 3))
     ),
     "running task": adding(TaskStarted("b1", "touch ran_task", **TASK)),
     **{
-        f"queued task after mode {mode}": adding(
-            ModeSet(mode), TaskStarted("b1", "touch ran_task", state="queued", **TASK)
-        )
+        f"queued task after mode {mode}": adding(ModeSet(mode), QUEUED)
         for mode in ("acceptEdits", "auto", "bypassPermissions")
     },
     "queued task outside": adding(
         TaskStarted("b1", "touch ran_task", state="queued", outside_sandbox=True, **TASK)
     ),
     "folder": adding(CwdSet("/")),
-    "folder between": adding(CwdSet("/"), PermissionAnswered(BASH, "allow", "user")),
+    "folder between": adding(CwdSet("/"), allowed(BASH)),
     "roots": roots("/"),
-    "spending limits": adding(
-        SubagentStarted(
-            "00000000-0000-4000-8000-0000000c0002",
-            "general",
-            BASH,
-            task="x",
-            grant=Grant(usd=1e9, tokens=1 << 60),
-        )
-    ),
-    "worktree": adding(
-        SubagentStarted(
-            "00000000-0000-4000-8000-0000000c0003", "general", BASH, task="x", worktree="/"
-        )
-    ),
+    "spending limits": adding(subagent(2, grant=Grant(usd=1e9, tokens=1 << 60))),
+    "worktree": adding(subagent(3, worktree="/")),
     "judged places": adding(
-        PermissionAsked(LAST, "Bash", "sh run.sh", "harmless", places=("/",)),
-        PermissionAnswered(LAST, "allow", "user"),
+        PermissionAsked(LAST, "Bash", "sh run.sh", "harmless", places=("/",)), allowed(LAST)
     ),
 }
 LEFT: dict[str, list[InboxMessage]] = {

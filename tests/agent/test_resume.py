@@ -9,19 +9,12 @@ import pytest
 
 from longrein.agent import Continue, Rewind, SetMode
 from longrein.context import Request, fold
-from longrein.events import (
-    Entry,
-    FileChanged,
-    ToolCall,
-    ToolResult,
-    ToolStarted,
-    TurnEnded,
-    text_of,
-)
+from longrein.events import Entry, FileChanged, ToolCall, ToolResult, ToolStarted, text_of
 from longrein.models import Reply
 from longrein.permissions import Rules
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 from tests.store.fixtures import store
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +24,6 @@ PLAY = [
     says(call("Bash", command="echo two >> acts"), call("Bash", command="echo three >> acts")),
     says("all is done"),
 ]
-MARK = "interrupted; it may have run"
 
 
 def by_position(request: Request) -> Reply:
@@ -77,9 +69,8 @@ async def resumed(folder: Path, entries: list[Entry], upto: int) -> DiskHarness:
     harness = house_in(folder)
     kept = [e for e in entries if e.seq <= upto]
     ended = {e.event.call for e in kept if type(e.event).__name__ == "ToolEnded"}
-    if any(
-        isinstance(e.event, FileChanged) for e in kept
-    ):  # in one transaction with its end, but here cut from it
+    # in one transaction with its end, but here cut from it
+    if any(isinstance(e.event, FileChanged) for e in kept):
         (harness.tree / "a.txt").write_text("new words\n")
     act_again(
         harness,
@@ -117,9 +108,8 @@ async def test_law_10_R029_R030_cut_after_every_entry_and_gone_on_with(tmp_path:
         shown = conversation(harness.entries())
         marked = [line for line in shown if line.endswith(": interrupted")]
         assert len(marked) <= 2, f"cut after entry {upto}"
-        if (
-            "Read: interrupted" in marked
-        ):  # then the model has not seen the file, and Edit rightly says so
+        # then the model has not seen the file, and Edit rightly says so
+        if "Read: interrupted" in marked:
             marked += ["Edit: failed"]
         plain = [line.split(":")[0] + ": ok" if line in marked else line for line in shown]
         assert plain == whole, f"cut after entry {upto}"
@@ -138,16 +128,14 @@ async def test_law_10_resuming_twice_changes_nothing(tmp_path: Path) -> None:
     assert harness.entries() == before
 
 
-@pytest.mark.parametrize(
-    ("modes", "then"),
-    [
-        (("bypassPermissions",), "default"),
-        (("plan", "bypassPermissions"), "plan"),
-        (("bypassPermissions", "plan"), "plan"),
-        (("acceptEdits", "bypassPermissions"), "acceptEdits"),
-        (("auto",), "default"),
-        (("dontAsk",), "dontAsk"),
-    ],
+@cases(
+    "modes then",
+    (("bypassPermissions",), "default"),
+    (("plan", "bypassPermissions"), "plan"),
+    (("bypassPermissions", "plan"), "plan"),
+    (("acceptEdits", "bypassPermissions"), "acceptEdits"),
+    (("auto",), "default"),
+    (("dontAsk",), "dontAsk"),
 )
 async def test_a_mode_that_was_asked_for_just_before_a_kill_allows_nothing_afterwards(
     tmp_path: Path, modes: tuple[str, ...], then: str
@@ -172,9 +160,6 @@ async def test_going_back_to_where_everything_was_allowed_allows_nothing(tmp_pat
     ) as session:
         for mode in ("bypassPermissions", "default"):
             await turn(session, SetMode(mode), "go on")
-        await turn(
-            session,
-            Rewind(next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))),
-        )
+        await turn(session, Rewind(harness.ends()[0]))
         assert session.mode == session.state.mode == "default"
     assert fold(harness.entries()).mode == "default"

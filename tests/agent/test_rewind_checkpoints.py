@@ -33,14 +33,13 @@ from longrein.workspace.tree_records import CheckpointError
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
 from tests.agent.test_rewind_commands import back, turns
 from tests.support.tree_operations import picture, user_git
+from tests.tables import cases
 from tests.timeouts import until
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only_on_request(
-    tmp_path: Path,
-) -> None:
+async def test_what_somebody_else_changed_is_kept_and_named(tmp_path: Path) -> None:
     harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "old").write_text("0")
     story = turns(
@@ -74,7 +73,7 @@ async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only
 
 
 @pytest.mark.parametrize("edited_after", [1, 2, 3, 4])
-async def test_a_file_that_the_agent_wrote_and_somebody_else_changed_is_kept(
+async def test_a_file_of_the_agent_that_somebody_changed_is_kept(
     tmp_path: Path, edited_after: int
 ) -> None:
     harness = DiskHarness(tmp_path, checkpoints=True)
@@ -144,9 +143,7 @@ async def test_only_calls_that_may_change_files_have_checkpoints(tmp_path: Path)
     ]
     script = Script(says(*bash[:3]), says(*bash[3:]), says("done"))
     await harness.play(script, "go on")
-    events = [
-        entry.event for entry in harness.entries() if isinstance(entry.event, CheckpointTaken)
-    ]
+    events = harness.of(CheckpointTaken)
     assert [(one.when, len(one.calls)) for one in events] == [
         ("before", 2),
         ("after", 1),
@@ -155,20 +152,13 @@ async def test_only_calls_that_may_change_files_have_checkpoints(tmp_path: Path)
     assert not any(one.problem for one in events)
 
 
-@pytest.mark.parametrize(
-    ("command", "users_rules", "left", "kept"),
-    [
-        ("rm .gitignore", "", ".gitignore secret", "secret"),
-        ("echo > .gitignore", "mine\n", ".gitignore secret", ".gitignore secret"),
-        ("git add -f secret", "", ".gitignore secret", "secret"),
-        ("git add -f secret; echo 2 > secret", "", ".gitignore secret", "secret"),
-        (
-            "echo new > .gitignore; echo 1 > new.c; echo 1 > new",
-            "",
-            ".gitignore new secret",
-            "secret",
-        ),
-    ],
+@cases(
+    "command users_rules left kept",
+    ("rm .gitignore", "", ".gitignore secret", "secret"),
+    ("echo > .gitignore", "mine\n", ".gitignore secret", ".gitignore secret"),
+    ("git add -f secret", "", ".gitignore secret", "secret"),
+    ("git add -f secret; echo 2 > secret", "", ".gitignore secret", "secret"),
+    ("echo new > .gitignore; echo 1 > new.c; echo 1 > new", "", ".gitignore new secret", "secret"),
 )
 async def test_files_that_were_ignored_then_are_not_removed(
     tmp_path: Path, command: str, users_rules: str, left: str, kept: str
@@ -229,17 +219,13 @@ async def test_large_files_and_repositories_inside_are_skipped_and_named(tmp_pat
     assert records[str(harness.tree)].skipped == {"inner": "a git repository of its own"}
 
 
-@pytest.mark.parametrize(
-    ("commands", "named"),
-    [
-        (2, "`echo 1 > a`, `echo 2 > a`"),
-        (3, "`echo 1 > a`, `echo 2 > a`, `echo 3 > a`"),
-        (5, "`echo 1 > a`, `echo 2 > a`, `echo 3 > a` and 2 more"),
-    ],
+@cases(
+    "commands named",
+    (2, "`echo 1 > a`, `echo 2 > a`"),
+    (3, "`echo 1 > a`, `echo 2 > a`, `echo 3 > a`"),
+    (5, "`echo 1 > a`, `echo 2 > a`, `echo 3 > a` and 2 more"),
 )
-async def test_without_git_edits_are_undone_and_the_rest_is_said_once(
-    tmp_path: Path, commands: int, named: str
-) -> None:
+async def test_without_git_only_edits_are_undone(tmp_path: Path, commands: int, named: str) -> None:
     harness = DiskHarness(tmp_path, checkpoints=True)
 
     def opener() -> SessionCheckpoints:
@@ -262,15 +248,12 @@ async def test_without_git_edits_are_undone_and_the_rest_is_said_once(
         assert said == [
             (
                 "a rewind cannot undo what commands change (git is not installed); it restores "
-                "what "
-                "Edit and Write did"
+                "what Edit and Write did"
             )
         ]
 
 
-async def test_a_preview_says_what_a_rewind_does_with_and_without_the_conversation(
-    tmp_path: Path,
-) -> None:
+async def test_preview_says_what_rewind_does_with_and_without_conversation(tmp_path: Path) -> None:
     harness = DiskHarness(tmp_path, checkpoints=True)
     commands = ["echo 1 > a; echo 1 > same", "echo 2 > a; echo 2 > z", "write b=1"]
     async with harness.session(Script(*turns([[], commands]))) as session:
@@ -301,9 +284,7 @@ async def test_a_preview_says_what_a_rewind_does_with_and_without_the_conversati
         assert [note.split()[0] for note in notes] == ["what", "b1"]
 
 
-async def test_what_changed_while_a_task_ran_is_kept_and_named_and_the_agents_own_is_undone(
-    tmp_path: Path,
-) -> None:
+async def test_what_changed_while_a_task_ran_is_kept_and_named(tmp_path: Path) -> None:
     harness = DiskHarness(tmp_path, checkpoints=True)
     (harness.tree / "notes").write_text("0")
     commands = [["echo 1 > mine"], ["echo 1 > later"], ["echo 2 > later"]]
@@ -358,9 +339,7 @@ async def test_what_changed_after_a_kill_in_a_command_is_kept_and_named(tmp_path
         assert (harness.tree / "mine").read_text() == "1\n"
 
 
-async def test_a_run_that_ends_without_a_call_does_not_wait_for_the_first_look(
-    tmp_path: Path,
-) -> None:
+async def test_run_that_ends_without_call_does_not_wait_for_the_first_look(tmp_path: Path) -> None:
     """It was made in case that a command comes."""
     harness, looks = DiskHarness(tmp_path, checkpoints=True), tmp_path / "looks"
     git = tmp_path / "bin/git"
@@ -434,9 +413,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("killing", [0, 2])
-async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(
-    tmp_path: Path, killing: int
-) -> None:
+async def test_a_killed_rewind_is_carried_on_by_the_next_open(tmp_path: Path, killing: int) -> None:
     """The process is killed while it writes the file with the number `killing`."""
     harness = DiskHarness(tmp_path, checkpoints=True)
     contents = {f"f{n}": bytes(8 << 20) if n == killing else str(n).encode() for n in range(4)}
@@ -451,7 +428,7 @@ async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(
     async with harness.session(Script(), create=False) as session:
         await session.run(once=True)
     assert {path.name: path.read_bytes() for path in harness.tree.iterdir()} == contents
-    (rewound,) = [entry.event for entry in harness.entries() if isinstance(entry.event, Rewound)]
+    (rewound,) = harness.of(Rewound)
     named = sorted((Path(put.path).name, put.done, put.removed) for put in rewound.files)
     assert named == [*((f"f{n}", True, False) for n in range(4)), ("g", True, True)], (
         "what was done before the kill too"
@@ -484,9 +461,7 @@ async def test_a_fork_has_the_checkpoints_of_its_parent_and_both_go_on(tmp_path:
         own.load(name)
 
 
-def test_a_change_within_the_second_of_the_last_look_is_seen_by_the_next_process(
-    tmp_path: Path,
-) -> None:
+def test_change_within_second_of_the_last_look_is_seen_by_the_next_process(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     names = []
@@ -526,9 +501,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("may_read_all", [True, False])
-async def test_a_folder_that_a_command_closed_is_named_or_restored(
-    tmp_path: Path, may_read_all: bool
-) -> None:
+async def test_a_closed_folder_is_named_or_restored(tmp_path: Path, may_read_all: bool) -> None:
     words = [sys.executable, "-c", CLOSING, str(tmp_path)]
     if may_read_all and os.getuid():
         pytest.skip("only root reads every folder")
@@ -565,13 +538,11 @@ class BrokenStore(CheckpointStore):
 UNKNOWN = "it changed while a command without a checkpoint was running"
 
 
-@pytest.mark.parametrize(
-    ("failing", "command", "kept"),
-    [
-        ("before", "rm {broken}", {"mine": UNKNOWN, "rest": UNKNOWN}),
-        ("after", "touch {broken}", {}),
-        ("before and after", "true", {"mine": UNKNOWN}),
-    ],
+@cases(
+    "failing command kept",
+    ("before", "rm {broken}", {"mine": UNKNOWN, "rest": UNKNOWN}),
+    ("after", "touch {broken}", {}),
+    ("before and after", "true", {"mine": UNKNOWN}),
 )
 async def test_what_a_call_without_a_checkpoint_changed_is_not_called_somebody_elses(
     tmp_path: Path, failing: str, command: str, kept: dict[str, str]

@@ -69,7 +69,7 @@ async def run_random_commands(folder: Path, seed: int, count: int, *, git: bool)
 
 
 @pytest.mark.parametrize(("seed", "git"), [(1, True), (2, False)])
-async def test_a_tree_is_byte_identical_after_random_commands_and_a_rewind(
+async def test_a_rewind_of_random_commands_is_byte_identical(
     tmp_path: Path, seed: int, git: bool
 ) -> None:
     await run_random_commands(tmp_path, seed, 15, git=git)

@@ -16,6 +16,7 @@ from tests.agent.disk_harness import DiskHarness, Script, turn
 from tests.agent.test_rewind_checkpoints import BrokenStore
 from tests.agent.test_rewind_commands import back, turns
 from tests.seeds import seeds
+from tests.tables import cases
 from tests.timeouts import until
 
 pytestmark = [
@@ -33,20 +34,18 @@ def held(*commands: str) -> str:
     return "; ".join(step.format(n, command) for n, command in enumerate(commands))
 
 
-@pytest.mark.parametrize(
-    ("command", "user", "kept", "left"),
-    [
-        ("echo 1 > mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
-        ("echo 1 > mine", "new", ["new"], {"mine": "0", "new": "of the user"}),
-        ("rm mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
-        ("mkdir -p d; mv mine d/x", "d2", ["d2"], {"mine": "0", "d2": "of the user"}),
-        ("mv folder moved", "notes", ["notes"], {"folder/a": "0", "notes": "of the user"}),
-        ("sed -i s/0/1/ mine notes", "mine2", ["mine2"], {"mine": "0", "notes": "0"}),
-        ("true", "mine", ["mine"], {"mine": "of the user"}),
-        ("rm mine; mkdir mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
-        ("rm mine; mkdir mine; echo 1 > mine/x", "notes", ["notes"], {"mine": "0"}),
-        ("cp -r folder new; rm -r folder; ln -s new folder", "d2", ["d2"], {"folder/a": "0"}),
-    ],
+@cases(
+    "command user kept left",
+    ("echo 1 > mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
+    ("echo 1 > mine", "new", ["new"], {"mine": "0", "new": "of the user"}),
+    ("rm mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
+    ("mkdir -p d; mv mine d/x", "d2", ["d2"], {"mine": "0", "d2": "of the user"}),
+    ("mv folder moved", "notes", ["notes"], {"folder/a": "0", "notes": "of the user"}),
+    ("sed -i s/0/1/ mine notes", "mine2", ["mine2"], {"mine": "0", "notes": "0"}),
+    ("true", "mine", ["mine"], {"mine": "of the user"}),
+    ("rm mine; mkdir mine", "notes", ["notes"], {"mine": "0", "notes": "of the user"}),
+    ("rm mine; mkdir mine; echo 1 > mine/x", "notes", ["notes"], {"mine": "0"}),
+    ("cp -r folder new; rm -r folder; ln -s new folder", "d2", ["d2"], {"folder/a": "0"}),
 )
 async def test_only_what_the_command_wrote_is_undone(
     tmp_path: Path, command: str, user: str, kept: list[str], left: dict[str, str]
@@ -74,9 +73,7 @@ async def test_only_what_the_command_wrote_is_undone(
 
 
 @pytest.mark.parametrize("failing", ["before", "after", "before after"])
-async def test_the_trace_tells_whose_change_it_was_after_a_checkpoint_that_failed(
-    tmp_path: Path, failing: str
-) -> None:
+async def test_the_trace_tells_whose_change_it_was(tmp_path: Path, failing: str) -> None:
     harness, broken = DiskHarness(tmp_path, checkpoints=True, confined=True), tmp_path / "broken"
     store = BrokenStore(harness.state / "kept", broken)
     harness.opener = lambda: SessionCheckpoints(store, 64 << 20)  # type: ignore[method-assign]
@@ -182,7 +179,7 @@ async def run_beside_a_user(folder: Path, seed: int, turns_max: int = 4) -> None
         before = picture_of(harness.tree)
         await back(session, harness.ends()[0])
         after = picture_of(harness.tree)
-        [rewound] = [e.event for e in harness.entries() if isinstance(e.event, Rewound)]
+        [rewound] = harness.of(Rewound)
     await harness.spawner.drain()
     named = {os.path.relpath(put.path, harness.tree): put for put in rewound.files}
     kept = {name for name, put in named.items() if not put.done}
@@ -195,7 +192,5 @@ async def run_beside_a_user(folder: Path, seed: int, turns_max: int = 4) -> None
 
 
 @pytest.mark.parametrize("seed", seeds(6))
-async def test_nothing_of_a_user_who_edits_at_any_moment_is_changed_unnamed(
-    tmp_path: Path, seed: int
-) -> None:
+async def test_nothing_of_a_user_who_edits_is_changed_unnamed(tmp_path: Path, seed: int) -> None:
     await run_beside_a_user(tmp_path, seed)

@@ -11,7 +11,7 @@ import pytest
 
 from longrein.agent import Rewind
 from longrein.events import Rewound, TurnEnded
-from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
+from tests.agent.disk_harness import DiskHarness, Script, call, events_of, says, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -53,9 +53,7 @@ async def files_after(folder: Path, steps: str) -> str:
             match step.split():
                 case ["back" | "talk" as how, number]:
                     await turn(session, Rewind(ends()[int(number)], files=how == "back"))
-                    rewound = next(
-                        e.event for e in reversed(harness.entries()) if isinstance(e.event, Rewound)
-                    )
+                    rewound = next(e for e in events_of(reversed(harness.entries()), Rewound))
                     told.append(
                         " ".join(f"{Path(p.path).name}:{p.why or 'back'}" for p in rewound.files)
                     )
@@ -100,16 +98,14 @@ STORIES = {
 
 
 @pytest.mark.parametrize("steps", STORIES)
-async def test_files_go_back_as_often_as_one_likes_and_only_where_they_are_ours(
-    tmp_path: Path, steps: str
-) -> None:
+async def test_files_go_back_often_and_only_where_they_are_ours(tmp_path: Path, steps: str) -> None:
     assert await files_after(tmp_path, steps) == STORIES[steps]
 
 
 @pytest.mark.parametrize("checkpoints", [False, True])
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o755])
 @pytest.mark.parametrize("steps", ["old=", "old>new", "old=; old=1; old=", "old=; $ touch x"])
-async def test_a_removed_file_comes_back_with_its_permissions(
+async def test_a_removed_file_keeps_its_permissions(
     tmp_path: Path, steps: str, mode: int, checkpoints: bool
 ) -> None:
     """`$` runs a command, before which a checkpoint is taken."""
@@ -155,5 +151,5 @@ async def test_a_rewind_goes_back_to_the_end_of_a_step(tmp_path: Path) -> None:
         first, last = [e.seq for e in entries if isinstance(e.event, TurnEnded)]
         for entry in entries[first:last]:
             await turn(session, Rewind(entry.seq))
-        rewound = [e.event.to for e in harness.entries() if isinstance(e.event, Rewound)]
+        rewound = [e.to for e in harness.of(Rewound)]
     assert rewound == [first] * (last - first - 1) + [last]

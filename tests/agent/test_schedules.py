@@ -24,6 +24,8 @@ from longrein.testing.harness import memory_dependencies, open_test_session, res
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import SCHEDULE_TOOLS, Tool
+from tests.agent.disk_harness import events_of
+from tests.tables import cases, row
 
 START = datetime(2026, 11, 22, 10, 7, 30)  # a Sunday
 
@@ -49,63 +51,57 @@ def us(at: datetime) -> int:
 # --- Times ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("when", "after", "expected"),
-    [
-        ("in 5m", START, "2026-11-22 10:12:30"),
-        ("at 9:30", START, "2026-11-23 09:30:00"),
-        ("at 18:05", START, "2026-11-22 18:05:00"),
-        ("5m", START, "2026-11-22 10:12:30"),
-        ("2h", START, "2026-11-22 12:07:30"),
-        ("7d", START, "2026-11-29 10:07:30"),
-        ("* * * * *", START, "2026-11-22 10:08:00"),
-        ("*/15 * * * *", START, "2026-11-22 10:15:00"),
-        ("7 * * * *", START, "2026-11-22 11:07:00"),
-        ("0 9 * * 1-5", START, "2026-11-23 09:00:00"),
-        ("0 9 * * mon-fri", START, "2026-11-23 09:00:00"),
-        ("0 9 * * 7", START, "2026-11-29 09:00:00"),
-        ("0 9 * * 0", START, "2026-11-29 09:00:00"),
-        ("30 18 1,15 * *", START, "2026-12-01 18:30:00"),
-        ("0 0 13 * fri", START, "2026-11-27 00:00:00"),  # either day, as in cron
-        ("0 0 29 feb *", START, "2028-02-29 00:00:00"),
-        ("5-59/20 10 * * *", START, "2026-11-22 10:25:00"),
-        (
-            "30 2 * * *",
-            datetime(2026, 3, 28, 12),
-            "2026-03-29 03:30:00",
-        ),  # 2:30 does not exist on that day
-        ("30 2 * * *", datetime(2026, 10, 24, 12), "2026-10-25 02:30:00"),
-    ],
+@cases(
+    "when after expected",
+    ("in 5m", START, "2026-11-22 10:12:30"),
+    ("at 9:30", START, "2026-11-23 09:30:00"),
+    ("at 18:05", START, "2026-11-22 18:05:00"),
+    ("5m", START, "2026-11-22 10:12:30"),
+    ("2h", START, "2026-11-22 12:07:30"),
+    ("7d", START, "2026-11-29 10:07:30"),
+    ("* * * * *", START, "2026-11-22 10:08:00"),
+    ("*/15 * * * *", START, "2026-11-22 10:15:00"),
+    ("7 * * * *", START, "2026-11-22 11:07:00"),
+    ("0 9 * * 1-5", START, "2026-11-23 09:00:00"),
+    ("0 9 * * mon-fri", START, "2026-11-23 09:00:00"),
+    ("0 9 * * 7", START, "2026-11-29 09:00:00"),
+    ("0 9 * * 0", START, "2026-11-29 09:00:00"),
+    ("30 18 1,15 * *", START, "2026-12-01 18:30:00"),
+    ("0 0 13 * fri", START, "2026-11-27 00:00:00"),  # either day, as in cron
+    ("0 0 29 feb *", START, "2028-02-29 00:00:00"),
+    ("5-59/20 10 * * *", START, "2026-11-22 10:25:00"),
+    row(
+        "30 2 * * *", datetime(2026, 3, 28, 12), "2026-03-29 03:30:00"
+    ),  # 2:30 does not exist on that day
+    ("30 2 * * *", datetime(2026, 10, 24, 12), "2026-10-25 02:30:00"),
 )
 def test_the_next_time(when: str, after: datetime, expected: str) -> None:
     assert str(datetime.fromtimestamp(next_time(when, us(after)) / 1e6)) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "what is to be done, and when"),
-        ("5m", "what is to be done, and when"),
-        ("0 9 * * *", "what is to be done, and when"),
-        ("5s look", "'5s' is no time"),
-        ("in 5m", "what is to be done, and when"),
-        ("in", "what is to be done, and when"),
-        ("in 5s look", "'in 5s' is no time"),
-        ("in 8d look", "in 8d is no interval from 1m to 7d"),
-        ("at noon look", "'at noon' is no time"),
-        ("at 25:00 look", "'25' is no hour"),
-        ("0m look", "0m is no interval from 1m to 7d"),
-        ("8d look", "8d is no interval from 1m to 7d"),
-        (f"{'9' * 5_000}m look", "is no time"),
-        ("60 * * * * look", "'60' is no minute: it is from 0 to 59"),
-        ("* * 0 * * look", "'0' is no day of the month"),
-        ("* * 30 feb * look", "never comes"),
-        ("a b c d e look", "'a' is no minute"),
-        ("*/0 * * * * look", "'*/0' is no minute"),
-        ("5-2 * * * * look", "'5-2' is no minute"),
-        ("* * * * ² look", "'²' is no day of the week"),
-        ("look at the build every day please", "'look' is no minute"),
-    ],
+@cases(
+    "text said",
+    ("", "what is to be done, and when"),
+    ("5m", "what is to be done, and when"),
+    ("0 9 * * *", "what is to be done, and when"),
+    ("5s look", "'5s' is no time"),
+    ("in 5m", "what is to be done, and when"),
+    ("in", "what is to be done, and when"),
+    ("in 5s look", "'in 5s' is no time"),
+    ("in 8d look", "in 8d is no interval from 1m to 7d"),
+    ("at noon look", "'at noon' is no time"),
+    ("at 25:00 look", "'25' is no hour"),
+    ("0m look", "0m is no interval from 1m to 7d"),
+    ("8d look", "8d is no interval from 1m to 7d"),
+    (f"{'9' * 5_000}m look", "is no time"),
+    ("60 * * * * look", "'60' is no minute: it is from 0 to 59"),
+    ("* * 0 * * look", "'0' is no day of the month"),
+    ("* * 30 feb * look", "never comes"),
+    ("a b c d e look", "'a' is no minute"),
+    ("*/0 * * * * look", "'*/0' is no minute"),
+    ("5-2 * * * * look", "'5-2' is no minute"),
+    ("* * * * ² look", "'²' is no day of the week"),
+    ("look at the build every day please", "'look' is no minute"),
 )
 def test_what_is_no_time_is_one_line(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -183,9 +179,7 @@ class Days:
 HELLO = UserMessage((Text("hi"),))
 
 
-def test_a_loop_fires_at_once_and_at_each_interval_and_wakes_the_agent_with_the_users_words() -> (
-    None
-):
+def test_loop_fires_at_once_and_at_each_interval_and_wakes_the_agent_with_the_users_words() -> None:
     days = Days()
     assert days.open(11 * 60, AddSchedule("5m", "check the build")) == [
         "10:07 s1 (5m)",
@@ -206,9 +200,7 @@ def test_a_cron_line_fires_at_its_time_and_never_before() -> None:
     assert int(first[3:5]) <= 6  # a tenth of the interval at most
 
 
-@pytest.mark.parametrize(
-    ("when", "fires"), [("in 5m", "10:12 s1 (in 5m)"), ("at 10:09", "10:09 s1 (at 10:09)")]
-)
+@cases("when fires", ("in 5m", "10:12 s1 (in 5m)"), ("at 10:09", "10:09 s1 (at 10:09)"))
 def test_a_schedule_for_once_fires_once_and_is_gone(when: str, fires: str) -> None:
     days = Days()
     assert days.open(3 * 3600, AddSchedule(when, "look")) == [fires]
@@ -216,9 +208,7 @@ def test_a_schedule_for_once_fires_once_and_is_gone(when: str, fires: str) -> No
     days.clock.turn(EXPIRY_US / 1e6)
     assert days.open(60) == []
     assert not days.notices
-    last = [entry.event for entry in days.disk.entries() if isinstance(entry.event, SchedulesSet)][
-        -1
-    ]
+    last = events_of(days.disk.entries(), SchedulesSet)[-1]
     assert last.schedules == ()
 
 
@@ -259,9 +249,7 @@ def test_the_model_schedules_lists_and_removes() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("setting", "is_open", "offered"), [(True, True, 3), (True, False, 0), (False, True, 0)]
-)
+@cases("setting is_open offered", (True, True, 3), (True, False, 0), (False, True, 0))
 async def test_the_tools_are_offered_where_the_settings_say_so_and_somebody_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: bool, is_open: bool, offered: int
 ) -> None:
@@ -307,9 +295,7 @@ def test_a_removed_schedule_is_silent_and_its_name_is_not_used_again() -> None:
         AddSchedule("1d", "see"),
     )
     assert days.notices == ["nothing is scheduled as s9"]
-    last = [entry.event for entry in days.disk.entries() if isinstance(entry.event, SchedulesSet)][
-        -1
-    ]
+    last = events_of(days.disk.entries(), SchedulesSet)[-1]
     assert [(one.id, one.prompt) for one in last.schedules] == [("s2", "see")]
 
 

@@ -25,7 +25,6 @@ from longrein.events import (
     ToolEnded,
     ToolResult,
     ToolTraits,
-    TurnEnded,
     Usage,
     redactor,
 )
@@ -33,6 +32,7 @@ from longrein.events.redact_stream import StreamRedactor
 from longrein.models import CallDelta, Failure, Reply, TextDelta
 from longrein.testing.store import MemoryBlob
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
+from tests.tables import cases
 from tests.workspace.test_spooling import KNOWN, REDACT, cut, streams
 
 pytestmark = pytest.mark.anyio
@@ -47,13 +47,11 @@ def guard() -> dict[str, object]:
     return {"redact": redactor((SECRET,), "n0nce"), "secrets": (SECRET,)}
 
 
-@pytest.mark.parametrize(
+@cases(
     "command",
-    [
-        f"echo {SECRET}",
-        f"printf '{SECRET[:9]}'; sleep 0.05; echo '{SECRET[9:]}'",
-        f"seq 1 40000; echo {SECRET}; seq 1 40000",
-    ],
+    f"echo {SECRET}",
+    f"printf '{SECRET[:9]}'; sleep 0.05; echo '{SECRET[9:]}'",
+    f"seq 1 40000; echo {SECRET}; seq 1 40000",
 )
 async def test_a_command_that_prints_it(tmp_path: Path, command: str) -> None:
     harness = DiskHarness(tmp_path)
@@ -65,16 +63,14 @@ async def test_a_command_that_prints_it(tmp_path: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize(("escape", "kept"), [("[31m", True), ("]0;title\\007", False)])
-async def test_escapes_inside_it_do_not_carry_it_into_the_log(
+async def test_escapes_do_not_carry_it_into_the_log(
     tmp_path: Path, escape: str, kept: bool
 ) -> None:
     harness = DiskHarness(tmp_path)
     (harness.tree / "run.sh").write_text(f"printf '{SECRET[:9]}\\033{escape}{SECRET[9:]}\\n'")
     model = Script(says(call("Bash", command="sh run.sh")), says("done"))
     await harness.play(model, "run", **guard())
-    assert [e.event.raw != "" for e in harness.entries() if isinstance(e.event, ToolEnded)] == [
-        kept
-    ]
+    assert [e.raw != "" for e in harness.of(ToolEnded)] == [kept]
     assert not any(
         SECRET[9:].encode() in p.read_bytes() for p in harness.state.rglob("*") if p.is_file()
     )
@@ -167,9 +163,8 @@ def filled(kind: Any) -> Any:
         return kind(**{field.name: filled(field.type) for field in msgspec.structs.fields(kind)})
     if origin is tuple:
         choices = get_args(arguments[0]) or (arguments[0],)
-        return tuple(
-            filled(one) for one in choices if one is not ToolResult
-        )  # which holds parts itself
+        # which holds parts itself
+        return tuple(filled(one) for one in choices if one is not ToolResult)
     if origin is dict:
         return {SECRET: [SECRET, {"x": SECRET}]}
     if origin in (UnionType, Union):
@@ -260,9 +255,9 @@ async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: P
     async with harness.session(model, **guard()) as session:
         for prompt in ("hi", "empty it"):
             await turn(session, prompt)
-        to = next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))
+        to = harness.ends()[0]
         await turn(session, Rewind(to, files=True))
-    seen = next(e.event for e in harness.entries() if isinstance(e.event, FileSeen))
+    seen = next(e for e in harness.of(FileSeen))
     assert seen.blob != seen.hash, "the kept content is not the file's own"
     assert not on_disk(harness)
     assert (harness.tree / ".env").read_text() == "KEY=\n", (
@@ -271,9 +266,7 @@ async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: P
 
 
 @given(streams, st.lists(st.integers(0, 10_000), max_size=12))
-def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
-    data: bytes, places: list[int]
-) -> None:
+def test_output_before_a_command_became_a_task_is_redacted(data: bytes, places: list[int]) -> None:
     """Some secrets were replaced when it was first kept; the others are when it goes to the
     spool.
     """
@@ -288,9 +281,7 @@ def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
     )
 
 
-@pytest.mark.parametrize(
-    "line", [b"x " * 40_000, b"x" * 80_000, b"-----BEGIN it never ends\n" + b"y\n" * 40_000]
-)
+@cases("line", b"x " * 40_000, b"x" * 80_000, b"-----BEGIN it never ends\n" + b"y\n" * 40_000)
 def test_no_more_of_a_long_line_is_held_back_than_a_secret_may_be_long(line: bytes) -> None:
     kept = MemoryBlob(lambda _: "")
     log = SimpleNamespace(new_blob=lambda: kept)

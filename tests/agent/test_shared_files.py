@@ -13,17 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import Continue, OpenSession, Rewind, UserMessage
-from longrein.agent.shared_files import (
-    PathLocks,
-)
-from longrein.events import (
-    FileChanged,
-    FilePut,
-    Rewound,
-    Text,
-    ToolCall,
-    ToolEnded,
-)
+from longrein.agent.shared_files import PathLocks
+from longrein.events import FileChanged, FilePut, Rewound, Text, ToolCall, ToolEnded
 from longrein.models import Reply
 from longrein.tools import Outcome, ToolContext, tool
 from tests.agent.disk_harness import (
@@ -41,6 +32,7 @@ from tests.agent.memory_harness import MemoryHarness, tasks
 from tests.agent.test_file_watcher import notes, then
 from tests.load.writers import campaign
 from tests.store.fixtures import store
+from tests.tables import row, split_words
 from tests.timeouts import until
 from tests.work_counters import files_opened
 
@@ -107,17 +99,6 @@ async def test_readers_share_writers_exclude_and_nobody_overtakes() -> None:
     assert (await ring.settle()).endswith("-r3 -r4 +w2 -w2 +late -late -other")
 
 
-async def test_who_waits_behind_a_cancelled_writer_is_let_in() -> None:
-    ring = Ring()
-    for name, writes in (("r1", False), ("w1", True), ("r2", False)):
-        ring.comes(name, ("/a", writes))
-    assert await ring.settle() == "+r1"
-    ring.tasks["w1"].cancel()
-    assert await ring.settle() == "+r1 +r2"
-    for name in ("r1", "r2"):
-        await ring.goes(name)
-
-
 @given(
     st.lists(
         st.tuples(
@@ -171,14 +152,10 @@ def test_any_agents_any_paths_any_cancellings(
 
 
 def changes(harness: DiskHarness) -> list[tuple[str, str]]:
-    return [
-        (e.event.by, e.event.who) for e in harness.entries() if isinstance(e.event, FileChanged)
-    ]
+    return [(e.by, e.who) for e in harness.of(FileChanged)]
 
 
-async def test_what_changed_before_a_command_ran_is_not_put_down_to_it(
-    harness: DiskHarness,
-) -> None:
+async def test_what_changed_before_command_ran_is_not_put_down_to_it(harness: DiskHarness) -> None:
     for name in ("a.txt", "b.txt"):
         (harness.tree / name).write_text("one\n")
     reads = says(*(call("Read", file_path=name) for name in ("a.txt", "b.txt")))
@@ -193,7 +170,7 @@ async def test_what_changed_before_a_command_ran_is_not_put_down_to_it(
     assert "b.txt: while your command ran (`echo command > b.txt`)\n" in note
 
 
-async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged_and_told_once(
+async def test_an_edit_after_a_command_that_changed_the_file_is_merged(
     harness: DiskHarness,
 ) -> None:
     path = harness.tree / "a.txt"
@@ -211,8 +188,7 @@ async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged
     assert notes(model.requests[2]) == []
     assert results(model.requests[2])[2].endswith(
         "Since you read it your command (`sed -i s/three/3/ a.txt`) changed it too, elsewhere; "
-        "both changes stand. "
-        "Theirs:\n 1\t1\n 2\ttwo\n-3\tthree\n+3\t3"
+        "both changes stand. Theirs:\n 1\t1\n 2\ttwo\n-3\tthree\n+3\t3"
     )
     assert changes(harness) == [("command", "`sed -i s/three/3/ a.txt`"), ("agent", "")]
     merged = harness.entries()
@@ -220,9 +196,7 @@ async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged
     assert fact.over == fact.before
 
 
-async def test_a_file_that_holds_somebody_elses_change_too_is_not_put_back(
-    harness: DiskHarness,
-) -> None:
+async def test_a_file_with_somebody_elses_change_is_not_put_back(harness: DiskHarness) -> None:
     path = harness.tree / "a.txt"
     path.write_text("one\ntwo\nthree\n")
     edit = lambda: path.write_text("one\ntwo\n3\n")  # noqa: E731
@@ -233,11 +207,9 @@ async def test_a_file_that_holds_somebody_elses_change_too_is_not_put_back(
     async with harness.session(model) as session:
         for prompt in ("read", "change"):
             await turn(session, prompt)
-        to = next(
-            entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded"
-        )
+        to = harness.ends()[0]
         await turn(session, Rewind(to, files=True))
-    (rewound,) = [e.event for e in harness.entries() if isinstance(e.event, Rewound)]
+    (rewound,) = harness.of(Rewound)
     assert rewound.files == (
         FilePut(str(path), False, "somebody else's change was merged into it"),
     )
@@ -264,57 +236,38 @@ ONE, FIVE = editing("one", "1"), editing("five", "5")
 BATCHES: dict[str, tuple[list[ToolCall], list[ToolCall], str, str]] = {
     # the model has read OLD; somebody writes FIVE for five; one reply with these calls; their ends;
     # the file
-    "an edit is refused, a write of the line that was changed": (
-        [READ],
-        [FIVE, writing(MINE)],
-        "failed failed",
-        THEIRS,
+    "an edit is refused, a write of the line that was changed": row(
+        [READ], [FIVE, writing(MINE)], "failed failed", THEIRS
     ),
-    "an edit is refused, a write of another line": (
-        [READ],
-        [FIVE, writing(FIRST)],
-        "failed ok",
-        BOTH,
+    "an edit is refused, a write of another line": row(
+        [READ], [FIVE, writing(FIRST)], "failed ok", BOTH
     ),
-    "an edit is merged, then a write": ([READ], [ONE, writing(ALL)], "ok failed", BOTH),
-    "one edit is refused, one fits, then a write": (
-        [READ],
-        [FIVE, ONE, writing(ALL)],
-        "failed ok failed",
-        BOTH,
+    "an edit is merged, then a write": row([READ], [ONE, writing(ALL)], "ok failed", BOTH),
+    "one edit is refused, one fits, then a write": row(
+        [READ], [FIVE, ONE, writing(ALL)], "failed ok failed", BOTH
     ),
-    "two writes of the line that was changed": (
-        [READ],
-        [writing(MINE), writing(MINE)],
-        "failed failed",
-        THEIRS,
+    "two writes of the line that was changed": row(
+        [READ], [writing(MINE), writing(MINE)], "failed failed", THEIRS
     ),
-    "it is read anew, then written": ([READ], [READ, writing(MINE)], "ok failed", THEIRS),
-    "it is read for the first time, then written": (
-        [],
-        [READ, writing("all mine\n")],
-        "ok failed",
-        OLD,
+    "it is read anew, then written": row([READ], [READ, writing(MINE)], "ok failed", THEIRS),
+    "it is read for the first time, then written": row(
+        [], [READ, writing("all mine\n")], "ok failed", OLD
     ),
-    "it is read, edited, written": ([], [READ, ONE, writing("all mine\n")], "ok ok failed", FIRST),
+    "it is read, edited, written": row(
+        [], [READ, ONE, writing("all mine\n")], "ok ok failed", FIRST
+    ),
     # what the model wrote itself it knows
-    "written, edited, written": (
-        [READ],
-        [writing("a\n"), editing("a", "c"), writing("d\n")],
-        "ok ok ok",
-        "d\n",
+    "written, edited, written": row(
+        [READ], [writing("a\n"), editing("a", "c"), writing("d\n")], "ok ok ok", "d\n"
     ),
-    "edited, edited, written": (
-        [READ],
-        [ONE, editing("two", "2"), writing("x\n")],
-        "ok ok ok",
-        "x\n",
+    "edited, edited, written": row(
+        [READ], [ONE, editing("two", "2"), writing("x\n")], "ok ok ok", "x\n"
     ),
 }
 
 
 @pytest.mark.parametrize("name", BATCHES)
-async def test_a_write_replaces_only_what_the_model_had_seen_when_it_wrote_the_call(
+async def test_a_write_replaces_only_what_the_model_had_seen(
     harness: DiskHarness, name: str
 ) -> None:
     before, batch, ends, text = BATCHES[name]
@@ -324,9 +277,7 @@ async def test_a_write_replaces_only_what_the_model_had_seen_when_it_wrote_the_c
     change = lambda: path.write_text(THEIRS if foreign else OLD)  # noqa: E731
     model = Script(*([says(*before)] if before else []), then(change, says(*batch)), says("done"))
     await harness.play(model, "go")
-    ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)][
-        len(before) :
-    ]
+    ended = [e.status for e in harness.of(ToolEnded)][len(before) :]
     assert (" ".join(ended), path.read_text()) == (ends, text)
 
 
@@ -340,11 +291,7 @@ async def test_nor_does_one_that_a_kill_held_up(harness: DiskHarness) -> None:
     shutil.rmtree(harness.state)
     await store(harness.state, entries[:refused])
     await harness.play(Script(says("done")), Continue(), create=False)
-    assert [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)] == [
-        "ok",
-        "failed",
-        "failed",
-    ]
+    assert [e.status for e in harness.of(ToolEnded)] == split_words("ok failed failed")
     assert path.read_text() == THEIRS
 
 
@@ -430,9 +377,7 @@ async def test_a_lone_command_is_cancelled_and_the_turn_goes_on(harness: DiskHar
     ]
 
 
-async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupted(
-    harness: DiskHarness,
-) -> None:
+async def test_waiting_calls_are_not_run_when_all_is_interrupted(harness: DiskHarness) -> None:
     wait, seen = sleeper()
     model = Script(says(*(call("Wait", name=n) for n in "abc")), says("done"))
 
@@ -442,14 +387,12 @@ async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupte
 
     await run_batch(harness, model, meanwhile, more_tools=(wait,), limits=Limits(parallel_max=2))
     assert seen == ["+a", "+b", "xa", "xb"]
-    ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)]
+    ended = [e.status for e in harness.of(ToolEnded)]
     assert sorted(ended) == ["interrupted", "interrupted", "not_run"]
     assert story(harness.entries()).endswith("Interrupted TurnEnded")
 
 
-async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_reply(
-    harness: DiskHarness,
-) -> None:
+async def test_s02_batches_reads_together_writers_alone_in_order(harness: DiskHarness) -> None:
     """Flaws of E: nothing runs twice, no read passes a write."""
     seen: list[str] = []
 
@@ -474,22 +417,7 @@ async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_repl
     ]
     model = Script(says(*(call(one, name=name) for one, name in wanted)), says("done"))
     await harness.play(model, "go", more_tools=tools)
-    assert seen == [
-        "+1",
-        "+2",
-        "-1",
-        "-2",
-        "+3",
-        "-3",
-        "+4",
-        "-4",
-        "+5",
-        "-5",
-        "+6",
-        "-6",
-        "+7",
-        "-7",
-    ]
+    assert seen == split_words("+1 +2 -1 -2 +3 -3 +4 -4 +5 -5 +6 -6 +7 -7")
     assert results(model.requests[1]) == [f"{one} ok: {name}" for one, name in wanted]
 
 
@@ -502,9 +430,7 @@ async def test_at_most_so_many_calls_run_at_once(harness: DiskHarness) -> None:
     assert len(seen) == 80
 
 
-async def test_a_large_file_is_read_hashed_and_written_beside_the_loop(
-    harness: DiskHarness,
-) -> None:
+async def test_large_file_is_read_hashed_and_written_beside_the_loop(harness: DiskHarness) -> None:
     """Threads open the file and the one that takes its place, so that the loop goes on
     meanwhile.
     """
@@ -592,51 +518,7 @@ def test_E22_two_subagents_edit_one_line_and_the_second_is_refused() -> None:
 # --- calls of one reply ---------------------------------------------------------------------------
 
 
-async def ends_with(harness: DiskHarness, *calls: ToolCall) -> list[str]:
-    """Results of the calls of one reply."""
-    model = Script(says(*calls), says("done"))
-    await harness.play(model, "go")
-    return [text.removeprefix("Bash ok: ") for text in results(model.requests[1])]
-
-
-async def test_compound_commands_of_one_reply_run_side_by_side(harness: DiskHarness) -> None:
-    """Each waits until all have begun."""
-    (harness.tree / "here").mkdir()
-    meet = (
-        "python3 -c \"open('here/{}', 'w')\"; until [ $(ls here | wc -l) = 4 ]; do sleep 0.02; "
-        "done; echo met {}"
-    )
-    calls = [call("Bash", command=meet.format(n, n), timeout=60_000) for n in range(4)]
-    assert await ends_with(harness, *calls) == [f"met {n}" for n in range(4)]
-
-
-@pytest.mark.parametrize(
-    ("commands", "expected"),
-    [
-        (["sleep 0.1; echo a > f", "cat f"], ["(no output)", "a"]),
-        (["cat f; sleep 0.1; cat f", "echo b > f"], ["0\n0", "(no output)"]),
-        (["sleep 0.1; cd sub", "pwd"], ["[current folder is now {}/sub]", "{}/sub"]),
-        (
-            ["mkdir -p new && cd new", "cd {} && cat f"],
-            ["[current folder is now {}/new]", "0\n[current folder is now {}]"],
-        ),
-    ],
-)
-async def test_a_command_that_depends_on_one_before_it_waits(
-    harness: DiskHarness, commands: list[str], expected: list[str]
-) -> None:
-    (harness.tree / "sub").mkdir()
-    (harness.tree / "f").write_text("0\n")
-    here = str(harness.tree)
-    got = await ends_with(
-        harness, *(call("Bash", command=one.replace("{}", here)) for one in commands)
-    )
-    assert got == [one.replace("{}", here) for one in expected]
-
-
-async def test_commands_that_each_go_to_a_folder_leave_the_shell_where_the_last_one_went(
-    harness: DiskHarness,
-) -> None:
+async def test_commands_leave_the_shell_where_the_last_one_went(harness: DiskHarness) -> None:
     """Also when that is over first."""
     for name in ("one", "two"):
         (harness.tree / name).mkdir()
@@ -661,5 +543,5 @@ async def test_a_change_that_several_commands_see_is_told_once(harness: DiskHarn
         says("done"),
     )
     await harness.play(model, "go")
-    changed = [e.event for e in harness.entries() if isinstance(e.event, FileChanged)]
+    changed = harness.of(FileChanged)
     assert [(event.by, Path(event.path).name) for event in changed] == [("command", "a.txt")]

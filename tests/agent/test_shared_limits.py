@@ -16,7 +16,7 @@ VISITS = st.lists(
 
 
 @given(st.integers(1, 4), VISITS)
-def test_E17_never_more_than_so_many_and_everybody_has_a_turn(
+def test_E17_never_too_many_and_everybody_has_a_turn(
     most: int, visits: list[tuple[str, int, int, bool]]
 ) -> None:
     """Each visit: owner, when it comes, how long it stays, whether it is cancelled a second
@@ -76,9 +76,7 @@ def test_E17_one_with_many_does_not_starve_one_with_few() -> None:
 
 
 @given(st.booleans(), st.booleans())
-def test_who_is_cancelled_in_the_instant_in_which_it_is_let_in_holds_nothing(
-    waits: bool, halted: bool
-) -> None:
+def test_who_is_cancelled_when_let_in_holds_nothing(waits: bool, halted: bool) -> None:
     gate, halt = FairSemaphore(1), asyncio.Event()
 
     async def main() -> None:

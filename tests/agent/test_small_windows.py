@@ -10,22 +10,14 @@ import pytest
 
 from longrein.agent import Compact, SetModel
 from longrein.context import Budget, fold
-from longrein.events import (
-    Asked,
-    AskFailed,
-    Cleared,
-    Entry,
-    Summarized,
-    TurnEnded,
-    UserSpoke,
-)
+from longrein.events import Asked, AskFailed, Cleared, Entry, Summarized, TurnEnded, UserSpoke
 from longrein.models import ModelOptions, open_model
 from longrein.testing.clock import VirtualClock
 from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Received, Rules, Turn
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemoryWorkspace
-from tests.agent.disk_harness import turn
+from tests.agent.disk_harness import events_of, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -108,11 +100,7 @@ async def run_session(
             await turn(session, f"read it {n}: " + "note " * (message * 4 // 5))
         await turn(session, Compact(""), "read it again")
         await turn(session, SetModel("local/large"), "read it once more")
-        ends = [
-            f"{e.event.reason} {e.event.message}"
-            for e in disk.entries()
-            if isinstance(e.event, TurnEnded)
-        ]
+        ends = [f"{e.reason} {e.message}" for e in events_of(disk.entries(), TurnEnded)]
         found = problems(disk.entries())
         if not ends[-1].startswith("done"):
             found.append(f"not usable with a larger model: {ends[-1]}")

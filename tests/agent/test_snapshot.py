@@ -9,18 +9,11 @@ from pathlib import Path
 import pytest
 
 from longrein.agent.open_session import resumed_state
-from longrein.context import (
-    Budget,
-    Price,
-    State,
-    decode_state,
-    encode_state,
-    fold,
-    render,
-)
+from longrein.context import Budget, Price, State, decode_state, encode_state, fold, render
 from longrein.store import open_log
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says
 from tests.context.random_session import RandomSession, content
+from tests.tables import cases
 
 BUDGET = Budget(20_000, 4_000, Price(3, 15, 0.3, 3.75))
 
@@ -45,17 +38,15 @@ def test_a_state_from_a_snapshot_is_the_fold_of_its_log_and_goes_on_like_it(seed
         walk.state = resumed if luck.random() < 0.5 else live
 
 
-@pytest.mark.parametrize(
-    ("what", "data"),
-    [
-        ("nothing", b""),
-        ("no state", b"\x92\x01\x02"),
-        ("cut", encode_state(RandomSession(1).run(20).state)[:-200]),
-        (
-            "another form",
-            encode_state(RandomSession(1).run(20).state).replace(b"profile", b"porfile")[1:],
-        ),
-    ],
+@cases(
+    "what data",
+    ("nothing", b""),
+    ("no state", b"\x92\x01\x02"),
+    ("cut", encode_state(RandomSession(1).run(20).state)[:-200]),
+    (
+        "another form",
+        encode_state(RandomSession(1).run(20).state).replace(b"profile", b"porfile")[1:],
+    ),
 )
 def test_bytes_that_are_no_state_are_none(what: str, data: bytes) -> None:
     assert decode_state(data) is None, what
@@ -81,9 +72,7 @@ async def requests(folder: Path, state: Path) -> list[list[bytes]]:
 
 
 @pytest.mark.parametrize("newer", [False, True])
-async def test_with_and_without_the_snapshot_the_same_bytes_are_sent(
-    tmp_path: Path, newer: bool
-) -> None:
+async def test_with_and_without_snapshot_same_bytes_are_sent(tmp_path: Path, newer: bool) -> None:
     harness = DiskHarness(tmp_path)
     reads = [says("again", call("Bash", command=f"echo {n}; seq 300")) for n in range(6)]
     todos = [[{"content": f"part {n}", "status": "pending"}] for n in range(100)]

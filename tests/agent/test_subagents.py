@@ -85,9 +85,7 @@ def test_each_of_several_tells_its_own_time() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 5])
-def test_E17_E18_no_more_than_the_cap_work_at_once_and_are_told_in_the_order_asked(
-    most: int,
-) -> None:
+def test_E17_E18_no_more_than_cap_work_at_once_and_are_told_in_the_order_asked(most: int) -> None:
     names = [f"PART{n:02d}" for n in range(12)]
     harness = MemoryHarness(
         limits=Limits(agents_max=most),

@@ -79,9 +79,8 @@ async def finish(harness: MemoryHarness, words: str = "") -> None:
     while (now := session.find(Subagents)) is not None and now.running:
         await now.settled()
         await session.run(once=True)
-    if (
-        not words
-    ):  # what was written down before the cut wakes nobody: it is told with the user's next words
+    # what was written down before the cut wakes nobody: it is told with the user's next words
+    if not words:
         await turn(session, "and?")
     await session.close()
 
@@ -128,9 +127,7 @@ def texts(entry: Entry) -> list[str]:
 
 
 @pytest.mark.parametrize("background", [False, True], ids=["awaited", "background"])
-def test_R073_killed_after_each_transaction_the_tree_goes_on_as_if_nothing_had_been(
-    background: bool,
-) -> None:
+def test_R073_killed_after_each_transaction_the_tree_goes_on(background: bool) -> None:
     disk = whole(background=background)
     assert len(disk.writes) > 15
     for writes in range(2, len(disk.writes)):

@@ -34,7 +34,9 @@ from longrein.testing.harness import results, said, story
 from longrein.testing.scripted_model import call, says
 from longrein.testing.workspace import Ran
 from longrein.tools import SubagentType
+from tests.agent.disk_harness import events_of
 from tests.agent.memory_harness import MemoryHarness, agent, tasks
+from tests.tables import cases
 
 
 def test_E17_an_interrupt_ends_the_whole_tree_and_each_keeps_what_it_had() -> None:
@@ -63,9 +65,8 @@ def test_E17_an_interrupt_ends_the_whole_tree_and_each_keeps_what_it_had() -> No
         ("interrupted", ""),
     ]
     assert story(harness.disk.entries()).endswith(
-        "ToolStarted SubagentStarted SubagentStarted SubagentStarted "
-        "SubagentEnded SubagentEnded SubagentEnded ToolEnded Interrupted "
-        "TurnEnded UserSpoke Asked Replied TurnEnded"
+        "ToolStarted SubagentStarted SubagentStarted SubagentStarted SubagentEnded SubagentEnded "
+        "SubagentEnded ToolEnded Interrupted TurnEnded UserSpoke Asked Replied TurnEnded"
     )
     for child in harness.disk.children():
         assert story(harness.disk.entries(child)).endswith("Interrupted TurnEnded")
@@ -222,11 +223,7 @@ def test_S084_what_is_denied_to_the_parent_is_denied_at_every_depth() -> None:
     harness.play()
     assert "/w/secret/key" not in harness.space.files
     for child in harness.disk.children():
-        ended = [
-            e.event
-            for e in harness.disk.entries(child)
-            if isinstance(e.event, ToolEnded) and e.event.name == "Write"
-        ]
+        ended = [e for e in events_of(harness.disk.entries(child), ToolEnded) if e.name == "Write"]
         assert {e.status for e in ended} == {"denied"}
 
 
@@ -290,14 +287,12 @@ def kind(name: str, **more: Any) -> SubagentType:
     return SubagentType(name, "for a test", **more)
 
 
-@pytest.mark.parametrize(
-    ("parent", "wanted", "holds"),
-    [
-        ("default", "bypassPermissions", "default"),
-        ("acceptEdits", "", "acceptEdits"),
-        ("bypassPermissions", "plan", "plan"),
-        ("plan", "acceptEdits", "plan"),
-    ],
+@cases(
+    "parent wanted holds",
+    ("default", "bypassPermissions", "default"),
+    ("acceptEdits", "", "acceptEdits"),
+    ("bypassPermissions", "plan", "plan"),
+    ("plan", "acceptEdits", "plan"),
 )
 def test_a_type_narrows_the_mode_and_never_widens_it(parent: str, wanted: str, holds: str) -> None:
     harness = MemoryHarness(
@@ -310,9 +305,7 @@ def test_a_type_narrows_the_mode_and_never_widens_it(parent: str, wanted: str, h
     assert (modes or ["default"])[-1] == holds
 
 
-@pytest.mark.parametrize(
-    ("parent", "wanted"), [("plan", ""), ("default", "plan"), ("bypassPermissions", "plan")]
-)
+@cases("parent wanted", ("plan", ""), ("default", "plan"), ("bypassPermissions", "plan"))
 def test_only_the_agent_that_the_user_speaks_with_ends_plan_mode(parent: str, wanted: str) -> None:
     harness = MemoryHarness(
         main=[says(agent("ALPHA", subagent_type="odd")), says("done")],

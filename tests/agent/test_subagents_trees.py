@@ -14,6 +14,7 @@ from longrein.models import Failure, Reply
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from tests.agent.memory_harness import MemoryHarness, agent, tasks
+from tests.tables import cases
 
 
 class Bomb(ScriptedModel):
@@ -40,10 +41,8 @@ class Bomb(ScriptedModel):
         return
 
 
-@pytest.mark.parametrize(
-    ("depth", "spawns", "most"), [(1, 200, 20), (3, 200, 20), (3, 10, 20), (2, 200, 1), (4, 30, 2)]
-)
-def test_R070_a_recursion_bomb_stays_within_depth_and_number_and_ends(
+@cases("depth spawns most", (1, 200, 20), (3, 200, 20), (3, 10, 20), (2, 200, 1), (4, 30, 2))
+def test_R070_a_recursion_bomb_ends_within_depth_and_number(
     depth: int, spawns: int, most: int
 ) -> None:
     harness = MemoryHarness(limits=Limits(depth_max=depth, spawns_max=spawns, agents_max=most))

@@ -8,6 +8,7 @@ from longrein.agent import ReplyDelta
 from longrein.agent.subscribers import Subscribers
 from longrein.events import Asked, AskFailed, Entry
 from longrein.models import TextDelta
+from tests.tables import cases
 
 pytestmark = pytest.mark.anyio
 
@@ -21,15 +22,13 @@ FIRST, ENDED, SECOND = Entry(1, 0, ASKED), Entry(2, 0, FAILED), Entry(3, 0, ASKE
 A, B, C = delta(1, "a"), delta(1, "b"), delta(3, "c")
 
 
-@pytest.mark.parametrize(
-    ("published", "heard"),
-    [
-        ([[FIRST], A, B, [ENDED]], [FIRST, A, B, ENDED]),
-        ([A, [FIRST], B, [ENDED]], [FIRST, A, B, ENDED]),
-        ([A, B, [FIRST, ENDED]], [FIRST, A, B, ENDED]),
-        ([A, [FIRST, ENDED], C, [SECOND]], [FIRST, A, ENDED, SECOND, C]),
-        ([A], []),  # it was never committed
-    ],
+@cases(
+    "published heard",
+    ([[FIRST], A, B, [ENDED]], [FIRST, A, B, ENDED]),
+    ([A, [FIRST], B, [ENDED]], [FIRST, A, B, ENDED]),
+    ([A, B, [FIRST, ENDED]], [FIRST, A, B, ENDED]),
+    ([A, [FIRST, ENDED], C, [SECOND]], [FIRST, A, ENDED, SECOND, C]),
+    ([A], []),  # it was never committed
 )
 async def test_a_reply_follows_its_request(
     published: list[ReplyDelta | list[Entry]], heard: list[object]

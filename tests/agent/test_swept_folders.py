@@ -7,6 +7,7 @@ import pytest
 from longrein.agent import Answer
 from longrein.permissions import Rules
 from tests.agent.disk_harness import DiskHarness, Script, call, question, results, says, turn
+from tests.tables import cases
 
 GREP = call("Bash", command="grep -r KEY .")
 
@@ -17,12 +18,8 @@ def rules(harness: DiskHarness, deny: str) -> Rules:
     return Rules(allow=("Bash(*)",), deny=(deny,) if deny else (), base=str(harness.tree))
 
 
-@pytest.mark.parametrize(
-    ("deny", "status"), [("Read(.env)", "denied"), ("Read(other)", "ok"), ("Edit(.env)", "ok")]
-)
-async def test_a_command_is_judged_by_what_lies_on_its_way(
-    harness: DiskHarness, deny: str, status: str
-) -> None:
+@cases("deny status", ("Read(.env)", "denied"), ("Read(other)", "ok"), ("Edit(.env)", "ok"))
+async def test_a_command_is_judged_by_its_way(harness: DiskHarness, deny: str, status: str) -> None:
     (harness.tree / "deep").mkdir()
     (harness.tree / "deep" / ".env").write_text("KEY=1\n")
     (harness.tree / ".gitignore").write_text(".env\n")
@@ -35,9 +32,7 @@ async def test_a_command_is_judged_by_what_lies_on_its_way(
     assert result.startswith(f"Bash {status}: {told}")
 
 
-async def test_what_is_ignored_is_on_the_way_of_those_alone_who_read_it(
-    harness: DiskHarness,
-) -> None:
+async def test_what_is_ignored_is_on_way_of_those_alone_who_read_it(harness: DiskHarness) -> None:
     (harness.tree / ".env").write_text("KEY=1\n")
     (harness.tree / ".gitignore").write_text(".env\n")
     model = Script(says(call("Bash", command="git grep KEY")), says("so"))

@@ -20,6 +20,7 @@ from longrein.workspace import CommandExit
 from tests.agent.disk_harness import turn
 from tests.agent.memory_harness import MemoryHarness, background, one_turn, take_steps, talk, words
 from tests.support.supervision import MemoryProcess, MemorySupervision
+from tests.tables import cases, row
 
 
 def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
@@ -40,12 +41,8 @@ def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
     )
     assert notice.endswith("\n| built\n[longrein:n0nce end]")
     ended = harness.of(TaskEnded)[0]
-    assert (ended.task, ended.state, ended.code, ended.elapsed_ms, ended.tail) == (
-        "b1",
-        "done",
-        0,
-        40_000,
-        "built",
+    assert (ended.task, ended.state, ended.code, ended.elapsed_ms, ended.tail) == row(
+        "b1", "done", 0, 40_000, "built"
     )
     assert harness.disk.blobs()[ended.output] == b"built\n"
     assert not harness.supervision.spool, "settled"
@@ -60,8 +57,7 @@ def test_B1_a_command_that_passes_its_time_goes_on_in_the_background() -> None:
     one_turn(harness, model)
     assert results(model.requests[1])[0] == (
         "Bash ok: 1\n2\n[not over after 110 s: it goes on in the background as b1. A note tells "
-        "its end; until then "
-        "TaskOutput shows what it prints and TaskStop(b1) ends it.]"
+        "its end; until then TaskOutput shows what it prints and TaskStop(b1) ends it.]"
     )
     started = harness.of(TaskStarted)[0]
     assert (started.promoted, started.policy, started.call) == ("timeout", "stop", "c5.0")
@@ -70,9 +66,7 @@ def test_B1_a_command_that_passes_its_time_goes_on_in_the_background() -> None:
 
 
 @pytest.mark.parametrize(("profile", "promote"), [("seed", True), ("default", False)])
-def test_B3_without_promotion_it_is_ended_and_the_model_is_told_so(
-    profile: str, promote: bool
-) -> None:
+def test_B3_without_promotion_it_is_ended_and_model_is_told_so(profile: str, promote: bool) -> None:
     harness = MemoryHarness(
         {"npm i": Ran("1\n", delay_s=400)}, options=TaskOptions(promote=promote)
     )
@@ -154,16 +148,12 @@ class SlowStart(MemorySupervision):
         return await super().start(command, **more)
 
 
-@pytest.mark.parametrize(
-    ("at_s", "lines"),
-    [
-        (4.5, ["b1 queued", "b2 running", "b2 done", "b1 killed"]),
-        (7, ["b1 queued", "b2 running", "b2 done", "b1 running", "b1 killed"]),
-    ],
+@cases(
+    "at_s lines",
+    (4.5, ["b1 queued", "b2 running", "b2 done", "b1 killed"]),
+    (7, ["b1 queued", "b2 running", "b2 done", "b1 running", "b1 killed"]),
 )
-def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(
-    at_s: float, lines: list[str]
-) -> None:
+def test_a_queued_task_stopped_at_its_start_does_not_go_on(at_s: float, lines: list[str]) -> None:
     """b2 begins after 1 s, works 3 s, then b2 has its place and begins a second later."""
     harness = MemoryHarness({}, tasks_max=1)
     harness.supervision = SlowStart(
@@ -192,14 +182,12 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(
     assert [e.task for e in harness.of(TaskEnded)] == ["b2", "b1"]
 
 
-@pytest.mark.parametrize(
-    ("mode", "allow", "near"),
-    [
-        ("bypassPermissions", (), True),
-        ("default", ("Bash(make *)",), True),
-        ("default", ("Read", "Write"), False),  # somebody is asked first: there is time enough then
-        ("plan", ("Bash",), False),
-    ],
+@cases(
+    "mode allow near",
+    ("bypassPermissions", (), True),
+    ("default", ("Bash(make *)",), True),
+    ("default", ("Read", "Write"), False),  # somebody is asked first: there is time enough then
+    ("plan", ("Bash",), False),
 )
 def test_what_starts_commands_is_started_beside_a_request_where_one_may_run_unasked(
     mode: str, allow: tuple[str, ...], near: bool

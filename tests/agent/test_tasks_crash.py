@@ -49,9 +49,7 @@ def notified(harness: MemoryHarness) -> Counter[str]:
     return told
 
 
-def test_B8_two_hundred_tasks_that_end_while_one_request_runs_are_each_told_once_in_bounded_text() -> (  # noqa: E501
-    None
-):
+def test_B8_two_hundred_tasks_are_each_told_once_in_bounded_text() -> None:
     count = 200
     harness = MemoryHarness(
         lambda line: Ran("x\n", code=int(line.split()[1]), delay_s=5), tasks_max=count

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from longrein.agent import OpenSession, Rewind, StopTask, TaskOptions, TaskOver
 from longrein.events import Reminded, TaskEnded, ToolCall, TurnEnded, UserSpoke
 from longrein.testing.harness import results, said, story
@@ -18,6 +16,7 @@ from tests.agent.memory_harness import (
     talk,
     words,
 )
+from tests.tables import cases, record
 
 
 def notices(model: ScriptedModel, kind: str = "bg_done") -> list[str]:
@@ -109,27 +108,25 @@ def test_a_rewind_wakes_nobody() -> None:
 # --- by whom --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("command", "arguments", "told"),
-    [
-        (
-            Ran("built\n", delay_s=5, code=2),
-            call("TaskOutput", task_id="b1", wait=60_000),
-            "TaskOutput ok: b1 failed, exit code 2, after 5.0 s; 6 bytes of output: `run`\nbuilt",
-        ),
-        (
-            Ran("up\n", hang=True),
-            call("TaskStop", task_id="b1"),
-            "TaskStop ok: b1 killed, stopped by TaskStop; 3 bytes of output: `run`",
-        ),
-        (
-            Ran("built\n", delay_s=5),
-            call("TaskOutput", task_id="b7"),
-            "TaskOutput failed: [unknown-task] There is no task 'b7'; there are b1.",
-        ),
-    ],
+@cases(
+    "command arguments told",
+    (
+        Ran("built\n", delay_s=5, code=2),
+        call("TaskOutput", task_id="b1", wait=60_000),
+        "TaskOutput ok: b1 failed, exit code 2, after 5.0 s; 6 bytes of output: `run`\nbuilt",
+    ),
+    (
+        Ran("up\n", hang=True),
+        call("TaskStop", task_id="b1"),
+        "TaskStop ok: b1 killed, stopped by TaskStop; 3 bytes of output: `run`",
+    ),
+    (
+        Ran("built\n", delay_s=5),
+        call("TaskOutput", task_id="b7"),
+        "TaskOutput failed: [unknown-task] There is no task 'b7'; there are b1.",
+    ),
 )
-def test_B6_a_call_that_waits_or_stops_tells_the_end_and_nobody_else_does(
+def test_B6_only_a_call_that_waits_or_stops_tells_the_end(
     command: Ran, arguments: ToolCall, told: str
 ) -> None:
     harness = MemoryHarness({"run": command})
@@ -149,11 +146,9 @@ def test_the_users_stop_is_told_by_a_notice() -> None:
 
 def test_the_end_of_a_task_is_heard_and_listed_at_once_in_the_middle_of_a_long_step() -> None:
     harness = MemoryHarness(
-        {
-            "server": Ran("up\n", hang=True),
-            "make": Ran("built\n", delay_s=20),
-            "long": Ran("", delay_s=90),
-        }
+        record(
+            server=Ran("up\n", hang=True), make=Ran("built\n", delay_s=20), long=Ran("", delay_s=90)
+        )
     )
     model = ScriptedModel(
         says(background("server"), background("make")),

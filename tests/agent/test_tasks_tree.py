@@ -85,7 +85,4 @@ def test_places_are_those_of_the_whole_tree() -> None:
     )
     shop.play()
     assert [start.state for start in shop.below(TaskStarted)] == ["queued", "running"]
-    assert [end.state for end in (*shop.of(TaskEnded), *shop.below(TaskEnded))] == [
-        "done",
-        "done",
-    ]
+    assert [end.state for end in (*shop.of(TaskEnded), *shop.below(TaskEnded))] == ["done", "done"]

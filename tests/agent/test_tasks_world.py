@@ -29,6 +29,7 @@ from tests.agent.memory_harness import (
     talk,
     words,
 )
+from tests.tables import cases
 
 
 def told(harness: MemoryHarness, kind: str) -> list[str]:
@@ -52,8 +53,7 @@ def test_B13_a_silent_task_that_asks_is_told_once_and_answered() -> None:
     (notice,) = told(harness, "bg_stalled")
     assert notice == (
         "[longrein:n0nce bg_stalled: background tasks print nothing any more; they may wait for "
-        "input]\n"
-        "* b1: silent for 45 s after 6 bytes of output; it waits for input: answer with "
+        "input]\n* b1: silent for 45 s after 6 bytes of output; it waits for input: answer with "
         "TaskInput\n| name: "
     )
     assert results(model.requests[3])[1].startswith(
@@ -62,20 +62,18 @@ def test_B13_a_silent_task_that_asks_is_told_once_and_answered() -> None:
     assert [end.state for end in harness.of(TaskEnded)] == ["done"]
 
 
-@pytest.mark.parametrize(
-    ("output", "asks"),
-    [
-        ("Overwrite? (y/n)", True),
-        ("Continue? [Y/n] ", True),
-        ("Password:", True),
-        ("mysql> ", True),
-        ("Press any key to continue...\n", True),
-        ("compiling 31 of 90\n", False),
-        ("listening on http://127.0.0.1:8000/\n", False),
-        ("warning: something\n", False),
-        ("x" * 400 + ":", False),
-        ("", False),
-    ],
+@cases(
+    "output asks",
+    ("Overwrite? (y/n)", True),
+    ("Continue? [Y/n] ", True),
+    ("Password:", True),
+    ("mysql> ", True),
+    ("Press any key to continue...\n", True),
+    ("compiling 31 of 90\n", False),
+    ("listening on http://127.0.0.1:8000/\n", False),
+    ("warning: something\n", False),
+    ("x" * 400 + ":", False),
+    ("", False),
 )
 def test_B13_what_looks_like_a_question(output: str, asks: bool) -> None:
     harness = MemoryHarness({"run": Ran(output, hang=True)})
@@ -122,18 +120,16 @@ def test_a_task_has_run_as_long_as_it_has_run_whatever_the_clock_says(hours: int
     assert round(end.elapsed_ms / 1000) == 60
 
 
-@pytest.mark.parametrize(
-    ("arguments", "refused"),
-    [
-        (
-            {"task_id": "b1", "text": "y"},
-            "[no-input] b1 was started in the foreground, so its input is closed;",
-        ),
-        ({"task_id": "b2", "text": "y"}, "[not-running] b2 is done; nothing was written."),
-        ({"task_id": "b1", "text": "y" * 100_001}, "[too-long] At most 100000 characters"),
-        ({"task_id": "b1", "text": "longrein:n0nce x"}, "holds a marker"),
-        ({"task_id": "b9", "text": "y"}, "[unknown-task] There is no task 'b9'; there are b1, b2."),
-    ],
+@cases(
+    "arguments refused",
+    (
+        {"task_id": "b1", "text": "y"},
+        "[no-input] b1 was started in the foreground, so its input is closed;",
+    ),
+    ({"task_id": "b2", "text": "y"}, "[not-running] b2 is done; nothing was written."),
+    ({"task_id": "b1", "text": "y" * 100_001}, "[too-long] At most 100000 characters"),
+    ({"task_id": "b1", "text": "longrein:n0nce x"}, "holds a marker"),
+    ({"task_id": "b9", "text": "y"}, "[unknown-task] There is no task 'b9'; there are b1, b2."),
 )
 def test_input_that_cannot_be_given(arguments: dict[str, str], refused: str) -> None:
     harness = MemoryHarness({"slow": Ran("", hang=True), "quick": Ran("x")})
@@ -183,16 +179,12 @@ def test_what_never_came_to_be_kept_is_lost_with_the_reason() -> None:
     assert end.cause == "longrein ended before it was kept, or the folder of its output is gone"
 
 
-@pytest.mark.parametrize(
-    ("policy", "ends", "goes_on"),
-    [
-        ("stop", {"b1": "killed", "b2": "killed", "b3": "killed"}, []),
-        ("keep", {"b2": "killed"}, ["b1", "b3"]),
-    ],
+@cases(
+    "policy ends goes_on",
+    ("stop", {"b1": "killed", "b2": "killed", "b3": "killed"}, []),
+    ("keep", {"b2": "killed"}, ["b1", "b3"]),
 )
-def test_B14_leaving_as_the_user_wants(
-    policy: str, ends: dict[str, str], goes_on: list[str]
-) -> None:
+def test_B14_leaving_as_user_wants(policy: str, ends: dict[str, str], goes_on: list[str]) -> None:
     """b1 was started in the background, b2 was promoted, b3 waits for a place."""
     harness = MemoryHarness(
         {"server": Ran("", hang=True), "slow": Ran("", hang=True), "late": Ran("")}, tasks_max=2
@@ -278,18 +270,16 @@ def reader(data: bytes, gap: tuple[int, int] = (0, 0)) -> Any:
 TEN = b"".join(b"line %d\n" % n for n in range(10))
 
 
-@pytest.mark.parametrize(
-    ("data", "lines", "most", "text", "first"),
-    [
-        (TEN, 2, 1_000, "line 8\nline 9\n", 56),
-        (TEN, 50, 1_000, TEN.decode(), 0),
-        (TEN, 50, 20, "line 8\nline 9\n", 56),
-        (b"no end", 1, 100, "no end", 0),
-        (b"a\nno end", 1, 100, "no end", 2),
-        (b"x" * 50, 3, 20, "x" * 20, 30),
-        (b"", 3, 20, "", 0),
-        (b"\n\n\n", 2, 20, "\n\n", 1),
-    ],
+@cases(
+    "data lines most text first",
+    (TEN, 2, 1_000, "line 8\nline 9\n", 56),
+    (TEN, 50, 1_000, TEN.decode(), 0),
+    (TEN, 50, 20, "line 8\nline 9\n", 56),
+    (b"no end", 1, 100, "no end", 0),
+    (b"a\nno end", 1, 100, "no end", 2),
+    (b"x" * 50, 3, 20, "x" * 20, 30),
+    (b"", 3, 20, "", 0),
+    (b"\n\n\n", 2, 20, "\n\n", 1),
 )
 def test_the_last_lines(data: bytes, lines: int, most: int, text: str, first: int) -> None:
     shown = last_lines(reader(data), len(data), lines, most)
@@ -326,18 +316,16 @@ def test_lines_that_match() -> None:
     assert run_virtual(find(big, "line 0")) == ("2: line 0", "")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "refused"),
-    [
-        ("(a+)+$", "A repeated group"),
-        ("(a|a)*b", "A repeated group"),
-        ("a*a*a*a*a*b", "more than 4 repetitions"),
-        ("a**", "A repeated group"),
-        ("[", "is no regular expression"),
-        ("x" * 501, "501 characters"),
-        (r"\(x\)+ [)*]* \d+", ""),
-        ("error.*timeout", ""),
-    ],
+@cases(
+    "pattern refused",
+    ("(a+)+$", "A repeated group"),
+    ("(a|a)*b", "A repeated group"),
+    ("a*a*a*a*a*b", "more than 4 repetitions"),
+    ("a**", "A repeated group"),
+    ("[", "is no regular expression"),
+    ("x" * 501, "501 characters"),
+    (r"\(x\)+ [)*]* \d+", ""),
+    ("error.*timeout", ""),
 )
 def test_patterns_that_might_never_end_are_refused(pattern: str, refused: str) -> None:
     if not refused:

@@ -19,6 +19,7 @@ from longrein.settings_schema import SandboxOptions
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rung import Rung
 from tests.agent.disk_harness import DiskHarness, Script
+from tests.tables import read_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -46,83 +47,50 @@ UNKNOWN = (
     "cargo build > /dev/null", "git push", "echo a <<", "sort -o", "make > /tmp/log",
 )  # fmt: skip
 LATER = ("touch .husky/pre-commit", "echo x > .envrc", "cp a.txt .github/workflows/ci.yml")
-ROWS: list[tuple[str, tuple[str, ...], str, tuple[Arguments, ...]]] = [
-    (
-        "reads inside the folders: a tool, or a command that only reads",
-        ANYWHERE, "runs runs runs runs runs runs",
-        ({"file_path": "a.txt"}, *({"command": text} for text in READS)),
+
+
+def commands(lines: tuple[str, ...], **more: str) -> tuple[Arguments, ...]:
+    return tuple({"command": text, **more} for text in lines)
+
+
+CALLS: dict[str, tuple[Arguments, ...]] = {
+    "reads": ({"file_path": "a.txt"}, *commands(READS)),
+    "writes": ({"file_path": "new.txt", "content": "x"}, {"file_path": "sub/x", "content": "x"}),
+    "says": commands(SAYS),
+    "says more": commands(SAYS_MORE),
+    "unknown": commands(UNKNOWN),
+    "leaves": commands(("make", "ls", SAYS[0]), outside_sandbox="x"),
+    "writes what is obeyed": (
+        *({"file_path": path, "content": "x"} for path in (".envrc", ".git/config")),
     ),
-    (
-        "changes a file: `Edit`, `Write`",
-        ANYWHERE, "asks runs runs refused refused runs",
-        ({"file_path": "new.txt", "content": "x"}, {"file_path": "sub/x", "content": "x"}),
-    ),
-    (
-        "changes a file: a command that says so (`>`, `rm`, `mv`, `cp`, `sed -i`, `tee` …)",
-        ANYWHERE, "asks runs runs refused refused runs",
-        tuple({"command": text} for text in SAYS),
-    ),
-    (
-        "the same, and not all of it is known (`git commit`, `rm $X`, `npm test > log`)",
-        ("sandbox",), "asks runs runs refused refused runs",
-        tuple({"command": text} for text in SAYS_MORE),
-    ),
-    (
-        "the same",
-        ("sandbox, gate",), "asks asks runs refused refused runs",
-        tuple({"command": text} for text in SAYS_MORE),
-    ),
-    (
-        "the same",
-        ("no sandbox",), "asks asks asks refused refused runs",
-        tuple({"command": text} for text in SAYS_MORE),
-    ),
-    (
-        "runs another program (`make`, `npm test`), or cannot be read",
-        ("sandbox",), "runs runs runs refused runs runs",
-        tuple({"command": text} for text in UNKNOWN),
-    ),
-    (
-        "the same",
-        ("sandbox, gate",), "asks asks runs refused refused runs",
-        tuple({"command": text} for text in UNKNOWN),
-    ),
-    (
-        "the same",
-        ("no sandbox",), "asks asks asks refused refused runs",
-        tuple({"command": text} for text in UNKNOWN),
-    ),
-    (
-        "leaves the sandbox (`outside_sandbox`)",
-        ("sandbox", "sandbox, gate"), "asks asks asks refused refused asks",
-        tuple({"command": text, "outside_sandbox": "x"} for text in ("make", "ls", SAYS[0])),
-    ),
-    (
-        "changes what is obeyed later: `Edit`, `Write`",
-        ANYWHERE, "asks asks asks refused refused asks",
-        ({"file_path": ".envrc", "content": "x"}, {"file_path": ".git/config", "content": "x"}),
-    ),
-    (
-        "changes what is obeyed later: a command that says so",
-        ("sandbox",), "asks runs runs refused refused runs",
-        tuple({"command": text} for text in LATER),
-    ),
-    (
-        "the same",
-        ("sandbox, gate",), "asks asks runs refused refused runs",
-        tuple({"command": text} for text in LATER),
-    ),
-    (
-        "the same",
-        ("no sandbox",), "asks asks asks refused refused runs",
-        tuple({"command": text} for text in LATER),
-    ),
-    (
-        "reads or changes files outside the folders: a tool",
-        ANYWHERE, "asks asks asks refused refused runs",
-        ({"file_path": "/etc/x.conf", "content": "x"},),
-    ),
-]  # fmt: skip
+    "later": commands(LATER),
+    "outside": ({"file_path": "/etc/x.conf", "content": "x"},),
+}
+ROWS = read_rows("""
+reads inside the folders: a tool, or a command that only reads =>
+    anywhere => runs runs runs runs runs runs => reads
+changes a file: `Edit`, `Write` => anywhere => asks runs runs refused refused runs => writes
+changes a file: a command that says so (`>`, `rm`, `mv`, `cp`, `sed -i`, `tee` …) =>
+    anywhere => asks runs runs refused refused runs => says
+the same, and not all of it is known (`git commit`, `rm $X`, `npm test > log`) =>
+    sandbox => asks runs runs refused refused runs => says more
+the same => sandbox, gate => asks asks runs refused refused runs => says more
+the same => no sandbox => asks asks asks refused refused runs => says more
+runs another program (`make`, `npm test`), or cannot be read =>
+    sandbox => runs runs runs refused runs runs => unknown
+the same => sandbox, gate => asks asks runs refused refused runs => unknown
+the same => no sandbox => asks asks asks refused refused runs => unknown
+leaves the sandbox (`outside_sandbox`) =>
+    sandbox and sandbox, gate => asks asks asks refused refused asks => leaves
+changes what is obeyed later: `Edit`, `Write` =>
+    anywhere => asks asks asks refused refused asks => writes what is obeyed
+changes what is obeyed later: a command that says so =>
+    sandbox => asks runs runs refused refused runs => later
+the same => sandbox, gate => asks asks runs refused refused runs => later
+the same => no sandbox => asks asks asks refused refused runs => later
+reads or changes files outside the folders: a tool =>
+    anywhere => asks asks asks refused refused runs => outside
+""")
 """What a call does, where it is judged so, the outcome in each mode, calls of this kind."""
 
 
@@ -177,10 +145,11 @@ async def test_what_is_asked_in_each_mode(tmp_path: Path, where: str) -> None:
         async with opened(harness, mode, where) as session:
             for name, places, outcomes, calls in ROWS:
                 wanted = outcomes.split()[column]
+                is_here = places == "anywhere" or where in places.split(" and ")
                 wrong += [
                     (mode, name, arguments, found)
-                    for arguments in calls
-                    if where in places and (found := outcome(session, arguments)) != wanted
+                    for arguments in CALLS[calls]
+                    if is_here and (found := outcome(session, arguments)) != wanted
                 ]
     assert wrong == []
 
@@ -197,7 +166,7 @@ def table() -> str:
     head = ["what the call does", "where", *(f"`{mode}`" for mode in COLUMNS)]
     rows = [head, ["---"] * len(head)]
     for name, places, outcomes, _ in ROWS:
-        where = "" if places == ANYWHERE else " and ".join(places)
+        where = "" if places == "anywhere" else places
         rows.append([name, where.replace(", gate", ", own gate"), *outcomes.split()])
     return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
 

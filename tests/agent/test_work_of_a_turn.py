@@ -63,7 +63,7 @@ async def calls_of(folder: Path, act: Callable[[int], Reply], turns: int) -> int
 
 
 @pytest.mark.parametrize(("act", "calls"), [(shell, 6_600), (read, 17_300), (edit, 7_800)])
-async def test_the_work_of_a_turn_is_bounded(
+async def test_work_of_a_turn_is_bounded(
     tmp_path: Path, act: Callable[[int], Reply], calls: int
 ) -> None:
     few = await calls_of(tmp_path / "few", act, FEW)

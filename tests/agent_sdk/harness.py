@@ -10,9 +10,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from longrein.testing.loopback import LoopbackProvider, read_play
+from tests.tables import record
 
 CLI = Path(sys.executable).with_name("longrein")
+NEEDS_CLI = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
+]
 MODEL = "anthropic/claude-sonnet-4-5"
 MADE = Path(__file__).resolve().parents[2] / ".venv" / "agent-sdk"
 """What `make library` gets for these tests."""
@@ -43,23 +50,16 @@ class SdkSetup:
 
     @property
     def env(self) -> dict[str, str]:
-        return {
-            "HOME": str(self.home),
-            "ANTHROPIC_API_KEY": "k",
-            "LONGREIN_STATE_DIR": str(self.home / "state"),
-        }
+        return record(
+            HOME=str(self.home), ANTHROPIC_API_KEY="k", LONGREIN_STATE_DIR=str(self.home / "state")
+        )
 
     def options(self, **fields: Any) -> Any:
         """`ClaudeAgentOptions` with longrein as the program."""
         from claude_agent_sdk import ClaudeAgentOptions
 
         env = self.env | fields.pop("env", {})
-        told = {
-            "cli_path": str(CLI),
-            "cwd": str(self.tree),
-            "stderr": self.errors.append,
-            "env": env,
-        }
+        told = record(cli_path=str(CLI), cwd=str(self.tree), stderr=self.errors.append, env=env)
         return ClaudeAgentOptions(**(told | fields))
 
     def sent(self, at: int = -1) -> str:
@@ -96,6 +96,14 @@ async def answers(client: Any, prompt: str) -> list[Any]:
     """Send `prompt` to an open client and return the messages up to the result."""
     await client.query(prompt)
     return [message async for message in client.receive_response()]
+
+
+async def ask_client(setup: SdkSetup, prompt: str, **options: Any) -> list[Any]:
+    """Send `prompt` to a client of its own and return the messages up to the result."""
+    from claude_agent_sdk import ClaudeSDKClient
+
+    async with ClaudeSDKClient(setup.options(**options)) as client:
+        return await answers(client, prompt)
 
 
 def of(messages: Sequence[Any], name: str) -> list[Any]:

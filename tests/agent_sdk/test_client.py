@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from .harness import CLI, answers, call, of, say, sdk_setup
+from .harness import NEEDS_CLI, answers, ask_client, call, of, say, sdk_setup
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
-]
+pytestmark = NEEDS_CLI
 
 WRITE = call("Write", file_path="a.txt", content="a\n")
 
@@ -31,8 +28,7 @@ class Permissions:
 async def test_A6_4_a_call_is_allowed(tmp_path: Path) -> None:
     permissions = Permissions(sdk.PermissionResultAllow())
     async with sdk_setup(tmp_path, [WRITE, say("ok")]) as setup:
-        async with sdk.ClaudeSDKClient(setup.options(can_use_tool=permissions)) as client:
-            messages = await answers(client, "write")
+        messages = await ask_client(setup, "write", can_use_tool=permissions)
         assert messages[-1].subtype == "success"
         assert (setup.tree / "a.txt").read_text() == "a\n"
     ((name, arguments, context),) = permissions.asked
@@ -53,8 +49,7 @@ async def test_A6_4_a_call_is_allowed(tmp_path: Path) -> None:
 async def test_A6_4_a_denied_call_does_not_run_and_the_model_is_told_why(tmp_path: Path) -> None:
     permissions = Permissions(sdk.PermissionResultDeny(message="not on Sundays"))
     async with sdk_setup(tmp_path, [WRITE, say("I may not.")]) as setup:
-        async with sdk.ClaudeSDKClient(setup.options(can_use_tool=permissions)) as client:
-            result = (await answers(client, "write"))[-1]
+        result = (await ask_client(setup, "write", can_use_tool=permissions))[-1]
         assert "not on Sundays" in setup.sent()
         assert not list(setup.tree.iterdir())
     assert (result.subtype, result.is_error) == ("success", False), (
@@ -96,8 +91,7 @@ async def test_A6_4_a_suggested_rule_is_granted_for_the_session(tmp_path: Path) 
     run = call("Bash", command="touch x")
     permissions = Permissions(always)
     async with sdk_setup(tmp_path, [run, run, say("ok")], '[sandbox]\nmode = "off"\n') as setup:
-        async with sdk.ClaudeSDKClient(setup.options(can_use_tool=permissions)) as client:
-            await answers(client, "run")
+        await ask_client(setup, "run", can_use_tool=permissions)
         assert len(permissions.asked) == 1
         assert permissions.asked[0][2].suggestions[0].type == "addRules"
 
@@ -114,8 +108,7 @@ async def test_A6_4_what_cannot_be_granted_is_said_and_the_mode_can_be_set(tmp_p
     async with sdk_setup(
         tmp_path, [WRITE, call("Write", file_path="b.txt", content="b"), say("ok")]
     ) as setup:
-        async with sdk.ClaudeSDKClient(setup.options(can_use_tool=permissions)) as client:
-            await answers(client, "write")
+        await ask_client(setup, "write", can_use_tool=permissions)
         assert len(permissions.asked) == 1, "acceptEdits asks no more"
         assert setup.errors == [
             (
@@ -130,8 +123,7 @@ async def test_A6_4_a_callback_that_fails_denies(tmp_path: Path) -> None:
         raise ValueError("the callback is broken")
 
     async with sdk_setup(tmp_path, [WRITE, say("ok")]) as setup:
-        async with sdk.ClaudeSDKClient(setup.options(can_use_tool=Permissions(fails))) as client:
-            await answers(client, "write")
+        await ask_client(setup, "write", can_use_tool=Permissions(fails))
         assert "the callback is broken" in setup.sent()
         assert not list(setup.tree.iterdir())
 
@@ -140,8 +132,7 @@ async def test_A6_4_the_question_of_a_subagent_reaches_the_program(tmp_path: Pat
     permissions = Permissions(sdk.PermissionResultAllow())
     start = call("Agent", subagent_type="general", prompt="Write a.txt.", description="write")
     async with sdk_setup(tmp_path, [start, WRITE, say("written"), say("ok")]) as setup:
-        async with sdk.ClaudeSDKClient(setup.options(can_use_tool=permissions)) as client:
-            await answers(client, "write")
+        await ask_client(setup, "write", can_use_tool=permissions)
         assert (setup.tree / "a.txt").exists()
     ((_, _, context),) = permissions.asked
     assert context.agent_id.startswith("a")

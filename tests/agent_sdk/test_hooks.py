@@ -10,14 +10,12 @@ from longrein.agent.hooks import HookOutput, HookPlace
 from longrein.frontends.headless.control_lines import ControlChannel
 from longrein.frontends.headless.hook_callbacks import CallbackHandler
 from longrein.permissions import Hook
+from tests.tables import row
 
-from .harness import CLI, answers, ask, call, say, sdk_setup
+from .harness import NEEDS_CLI, answers, ask, call, say, sdk_setup
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
-]
+pytestmark = NEEDS_CLI
 
 WRITE = call("Write", file_path="a.txt", content="a\n")
 
@@ -50,10 +48,8 @@ async def test_A4_a_callback_denies_a_call_and_the_run_is_a_success(tmp_path: Pa
         assert not list(setup.tree.iterdir())
     assert (result.subtype, result.result) == ("success", "I may not.")
     ((event, tool_use_id),) = hook.told
-    assert (event["hook_event_name"], event["tool_name"], event["cwd"]) == (
-        "PreToolUse",
-        "Write",
-        str(setup.tree),
+    assert (event["hook_event_name"], event["tool_name"], event["cwd"]) == row(
+        "PreToolUse", "Write", str(setup.tree)
     )
     assert (event["tool_input"], tool_use_id) == (
         {"file_path": "a.txt", "content": "a\n"},
@@ -79,7 +75,7 @@ async def test_A4_callbacks_add_context_change_input_and_see_results(tmp_path: P
 
 
 @pytest.mark.parametrize(("on_failure", "ran"), [(None, True), ("block", False)])
-async def test_A4_a_callback_that_fails_blocks_only_if_it_is_to(
+async def test_A4_a_failing_callback_blocks_if_it_is_to(
     on_failure: Any, ran: bool, tmp_path: Path
 ) -> None:
     hook = Recorder(ValueError("the hook is broken"))

@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from .harness import CLI, EXAMPLES, SdkSetup, answers, call, of, say, sdk_setup
+from tests.tables import record
+
+from .harness import EXAMPLES, NEEDS_CLI, SdkSetup, answers, ask_client, call, of, say, sdk_setup
 from .test_examples import run_example
 from .test_protocol import INITIALIZE, started, user
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
 pytest.importorskip("mcp", reason="the extra `mcp`")
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
-]
+pytestmark = NEEDS_CLI
 
 ADD = call("mcp__calc__add", a=15, b=27)
 
@@ -119,11 +118,9 @@ async def test_stdin_closed_in_a_call_ends_the_call(tmp_path: Path) -> None:
             answer |= (
                 {"result": found} if found else {"error": {"code": -32601, "message": "not here"}}
             )
-            response = {
-                "subtype": "success",
-                "request_id": asked["request_id"],
-                "response": {"mcp_response": answer},
-            }
+            response = record(
+                subtype="success", request_id=asked["request_id"], response={"mcp_response": answer}
+            )
             host.write({"type": "control_response", "response": response})
         code, lines, _ = await host.end()
         assert (code, [one["subtype"] for one in lines if one["type"] == "result"]) == (
@@ -138,8 +135,7 @@ async def test_a_project_cannot_name_a_server_of_the_program(tmp_path: Path) -> 
         (setup.tree / ".mcp.json").write_text(
             json.dumps({"mcpServers": {"calc": {"type": "sdk", "name": "calc"}}})
         )
-        async with sdk.ClaudeSDKClient(setup.options(extra_args={"trust": None})) as client:
-            messages = await answers(client, "hello")
+        messages = await ask_client(setup, "hello", extra_args={"trust": None})
         told = [message.data.get("content", "") for message in of(messages, "SystemMessage")]
         assert any("type 'sdk' is for servers inside the program" in text for text in told)
 

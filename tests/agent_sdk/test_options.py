@@ -8,46 +8,40 @@ from typing import Any
 import pytest
 
 from longrein.frontends.subcommands import WITHOUT_EFFECT
+from tests.tables import cases, row
 
-from .harness import CLI, answers, ask, call, of, say, sdk_setup
+from .harness import NEEDS_CLI, answers, ask, call, of, say, sdk_setup
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
-]
+pytestmark = NEEDS_CLI
 
 OWN_PROMPT = "You are longrein"
 
 
-@pytest.mark.parametrize(
-    ("options", "has", "lacks"),
-    [
-        ({}, "", OWN_PROMPT),  # the SDK passes --system-prompt ""
-        ({"system_prompt": "Be a pirate."}, "Be a pirate.", OWN_PROMPT),
-        ({"system_prompt": {"type": "preset", "preset": "claude_code"}}, OWN_PROMPT, "pirate"),
-        (
-            {"system_prompt": {"type": "preset", "preset": "claude_code", "append": "Rhyme."}},
-            "Rhyme.",
-            "pirate",
-        ),
-        ({"system_prompt": {"type": "file", "path": "prompt.txt"}}, "From a file.", OWN_PROMPT),
-        ({"tools": []}, "", '"name":"Bash"'),
-        ({"tools": ["Read", "Grep"]}, '"name":"Grep"', '"name":"Bash"'),
-        ({"tools": {"type": "preset", "preset": "claude_code"}}, '"name":"Bash"', "pirate"),
-        ({"model": "claude-opus-4-1-20250805"}, '"model":"claude-opus-4-1-20250805"', "sonnet-4-5"),
-        ({"effort": "high"}, '"thinking":{"type":"enabled","budget_tokens":16000}', "pirate"),
-        ({"effort": "xhigh"}, '"thinking":{"type":"enabled"', "pirate"),
-        ({"max_thinking_tokens": 2000}, '"budget_tokens":2048', "pirate"),
-        ({"thinking": {"type": "disabled"}}, "", '"thinking":{'),
-        ({"thinking": {"type": "adaptive"}}, "", '"thinking":{'),
-        ({"setting_sources": []}, "", "Always rhyme"),
-        ({"setting_sources": ["user", "project"]}, "Always rhyme", "pirate"),
-    ],
+@cases(
+    "options has lacks",
+    ({}, "", OWN_PROMPT),  # the SDK passes --system-prompt ""
+    ({"system_prompt": "Be a pirate."}, "Be a pirate.", OWN_PROMPT),
+    ({"system_prompt": {"type": "preset", "preset": "claude_code"}}, OWN_PROMPT, "pirate"),
+    (
+        {"system_prompt": {"type": "preset", "preset": "claude_code", "append": "Rhyme."}},
+        "Rhyme.",
+        "pirate",
+    ),
+    ({"system_prompt": {"type": "file", "path": "prompt.txt"}}, "From a file.", OWN_PROMPT),
+    ({"tools": []}, "", '"name":"Bash"'),
+    ({"tools": ["Read", "Grep"]}, '"name":"Grep"', '"name":"Bash"'),
+    ({"tools": {"type": "preset", "preset": "claude_code"}}, '"name":"Bash"', "pirate"),
+    ({"model": "claude-opus-4-1-20250805"}, '"model":"claude-opus-4-1-20250805"', "sonnet-4-5"),
+    ({"effort": "high"}, '"thinking":{"type":"enabled","budget_tokens":16000}', "pirate"),
+    ({"effort": "xhigh"}, '"thinking":{"type":"enabled"', "pirate"),
+    ({"max_thinking_tokens": 2000}, '"budget_tokens":2048', "pirate"),
+    ({"thinking": {"type": "disabled"}}, "", '"thinking":{'),
+    ({"thinking": {"type": "adaptive"}}, "", '"thinking":{'),
+    ({"setting_sources": []}, "", "Always rhyme"),
+    ({"setting_sources": ["user", "project"]}, "Always rhyme", "pirate"),
 )
-async def test_A6_1_an_option_changes_the_request(
-    options: dict[str, Any], has: str, lacks: str, tmp_path: Path
-) -> None:
+async def test_A6_1_options(options: dict[str, Any], has: str, lacks: str, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [say("4")]) as setup:
         (setup.tree / "prompt.txt").write_text("From a file.")
         (tmp_path / ".config" / "longrein" / "AGENTS.md").write_text("Always rhyme.")
@@ -59,26 +53,20 @@ async def test_A6_1_an_option_changes_the_request(
         assert setup.errors == []
 
 
-@pytest.mark.parametrize(
-    ("options", "flag"),
-    [
-        ({"betas": ["context-1m-2025-08-07"]}, "--betas"),
-        ({"task_budget": {"total": 1000}}, "--task-budget"),
-        ({"extra_args": {"no-session-persistence": None}}, "--no-session-persistence"),
-        ({"thinking": {"type": "adaptive", "display": "omitted"}}, "--thinking-display"),
-    ],
+@cases(
+    "options flag",
+    ({"betas": ["context-1m-2025-08-07"]}, "--betas"),
+    ({"task_budget": {"total": 1000}}, "--task-budget"),
+    ({"extra_args": {"no-session-persistence": None}}, "--no-session-persistence"),
+    ({"thinking": {"type": "adaptive", "display": "omitted"}}, "--thinking-display"),
 )
-async def test_an_option_without_effect_is_said_in_one_line(
-    options: Any, flag: str, tmp_path: Path
-) -> None:
+async def test_an_idle_option_is_said_in_one_line(options: Any, flag: str, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [say("4")]) as setup:
         assert (await ask(setup, "2 + 2?", **options))[-1].result == "4"
         assert setup.errors == [f"longrein: {flag} has no effect: {WITHOUT_EFFECT[flag][1]}"]
 
 
-async def test_an_unknown_tool_and_a_folder_that_is_not_trusted_are_said_too(
-    tmp_path: Path,
-) -> None:
+async def test_unknown_tool_and_a_folder_that_is_not_trusted_are_said_too(tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [say("4")]) as setup:
         (setup.tree / "CLAUDE.md").write_text("Always rhyme.")
         messages = await ask(
@@ -120,9 +108,12 @@ def plant_skills(home: Path, *names: str) -> None:
         (folder / "SKILL.md").write_text(SKILL.format(name))
 
 
-@pytest.mark.parametrize(
-    ("skills", "listed"),
-    [(None, "deploy review"), ("all", "deploy review"), (["review"], "review"), ([], "")],
+@cases(
+    "skills listed",
+    (None, "deploy review"),
+    ("all", "deploy review"),
+    (["review"], "review"),
+    ([], ""),
 )
 async def test_skills_are_chosen(skills: Any, listed: str, tmp_path: Path) -> None:
     turns = [call("Skill", skill="deploy"), say("ok")]
@@ -202,12 +193,7 @@ async def test_a_session_is_resumed_at_a_message(fork: bool, tmp_path: Path) -> 
         assert [
             word in setup.sent()
             for word in ("first question", "one", "second question", "answer 2")
-        ] == [
-            True,
-            True,
-            False,
-            False,
-        ]
+        ] == [True, True, False, False]
         with pytest.raises(Exception, match=r"no message of session .* has the id"):
             await ask(
                 setup,
@@ -246,10 +232,8 @@ async def test_structured_output_is_checked_and_asked_for_again(tmp_path: Path) 
     ]
     async with sdk_setup(tmp_path, turns) as setup:
         result = (await ask(setup, "2 + 2?", output_format=FORMAT))[-1]
-        assert (result.subtype, result.structured_output, result.num_turns) == (
-            "success",
-            {"answer": 4},
-            5,
+        assert (result.subtype, result.structured_output, result.num_turns) == row(
+            "success", {"answer": 4}, 5
         )
         assert "counts only as a call of StructuredOutput" in setup.sent(1)
         assert "[bad-output] $.answer: 0 is less than the minimum of 1" in setup.sent(3)

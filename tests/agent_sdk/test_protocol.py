@@ -13,18 +13,15 @@ from typing import Any
 
 import pytest
 
-from .harness import CLI, SdkSetup, call, say, sdk_setup
+from tests.tables import cases, record, row
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
-]
+from .harness import CLI, NEEDS_CLI, SdkSetup, call, say, sdk_setup
 
-INITIALIZE = {
-    "type": "control_request",
-    "request_id": "r0",
-    "request": {"subtype": "initialize", "hooks": None},
-}
+pytestmark = NEEDS_CLI
+
+INITIALIZE = record(
+    type="control_request", request_id="r0", request={"subtype": "initialize", "hooks": None}
+)
 STREAMS = ("--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
 WRITE = call("Write", file_path="a.txt", content="a\n")
 
@@ -57,10 +54,8 @@ class Host:
         while True:
             line = json.loads(await self.process.stdout.readline())
             self.lines.append(line)
-            if line["type"] == kind and subtype in (
-                "",
-                line.get("subtype"),
-                line.get("request", {}).get("subtype"),
+            if line["type"] == kind and subtype in row(
+                "", line.get("subtype"), line.get("request", {}).get("subtype")
             ):
                 return dict(line)
 
@@ -109,10 +104,8 @@ async def test_A6_4_the_answer_to_initialize_comes_first(tmp_path: Path) -> None
         host = await started(setup)
         host.write(INITIALIZE, user("2 + 2?"))
         code, lines, err = await host.end()
-        assert (code, kinds(lines), err) == (
-            0,
-            ["control_response", "init", "assistant", "success"],
-            [],
+        assert (code, kinds(lines), err) == row(
+            0, ["control_response", "init", "assistant", "success"], []
         )
         assert lines[0]["response"]["subtype"] == "success"
 
@@ -128,22 +121,18 @@ async def test_A6_4_a_start_that_fails_is_an_error_response(tmp_path: Path) -> N
         assert "Unknown provider 'nobody'" in err[0]
 
 
-@pytest.mark.parametrize(
-    ("request_", "says"),
-    [
-        ({"systemPrompt": 1}, "initialize: systemPrompt must be a text"),
-        ({"agents": []}, ""),
-        ({"agents": [1]}, "initialize: agents must be an object of name -> fields"),
-        ({"jsonSchema": {"type": "array"}}, "--json-schema must describe an object"),
-        (
-            {"jsonSchema": {"type": "object", "properties": {"a": {"type": "colour"}}}},
-            "--json-schema is no JSON schema",
-        ),
-    ],
+@cases(
+    "request_ says",
+    ({"systemPrompt": 1}, "initialize: systemPrompt must be a text"),
+    ({"agents": []}, ""),
+    ({"agents": [1]}, "initialize: agents must be an object of name -> fields"),
+    ({"jsonSchema": {"type": "array"}}, "--json-schema must describe an object"),
+    (
+        {"jsonSchema": {"type": "object", "properties": {"a": {"type": "colour"}}}},
+        "--json-schema is no JSON schema",
+    ),
 )
-async def test_A6_4_a_wrong_initialize_is_refused(
-    request_: dict[str, Any], says: str, tmp_path: Path
-) -> None:
+async def test_A6_4_wrong_initialize(request_: dict[str, Any], says: str, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [say("4")], unused=1) as setup:
         host = await started(setup)
         host.write(INITIALIZE | {"request": {"subtype": "initialize"} | request_})
@@ -151,9 +140,7 @@ async def test_A6_4_a_wrong_initialize_is_refused(
         assert lines[0]["response"].get("error", "").startswith(says)
 
 
-async def test_A6_7_stdin_closed_while_a_question_is_open_denies_and_the_run_is_blocked(
-    tmp_path: Path,
-) -> None:
+async def test_A6_7_stdin_closed_at_a_question_denies(tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [WRITE, say("I may not.")]) as setup:
         host = await started(setup, *ASKS)
         host.write(INITIALIZE, user("write"))
@@ -169,28 +156,23 @@ async def test_A6_7_stdin_closed_while_a_question_is_open_denies_and_the_run_is_
         assert not list(setup.tree.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("response", "told"),
-    [
-        ({}, "the answer to can_use_tool has no behavior"),
-        ({"behavior": "perhaps"}, "the answer to can_use_tool has no behavior"),
-        ({"behavior": "allow", "updatedInput": "all"}, "has an updatedInput that is no object"),
-        ({"behavior": "deny"}, "the user denied this call"),
-        ([1], "the answer to can_use_tool has no behavior"),
-    ],
+@cases(
+    "response told",
+    ({}, "the answer to can_use_tool has no behavior"),
+    ({"behavior": "perhaps"}, "the answer to can_use_tool has no behavior"),
+    ({"behavior": "allow", "updatedInput": "all"}, "has an updatedInput that is no object"),
+    ({"behavior": "deny"}, "the user denied this call"),
+    ([1], "the answer to can_use_tool has no behavior"),
 )
-async def test_an_answer_that_cannot_be_read_denies(
-    response: Any, told: str, tmp_path: Path
-) -> None:
+async def test_answer_that_cannot_be_read_denies(response: Any, told: str, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [WRITE, say("ok")]) as setup:
         host = await started(setup, *ASKS)
         host.write(INITIALIZE, user("write"))
         asked = await host.until("control_request", "can_use_tool")
         answer = {"subtype": "success", "request_id": asked["request_id"], "response": response}
         host.write({"type": "control_response", "response": answer})
-        host.write(
-            {"type": "control_response", "response": answer}
-        )  # twice: the second answers nothing
+        # twice: the second answers nothing
+        host.write({"type": "control_response", "response": answer})
         await host.until("result")
         await host.end()
         assert told in setup.sent()
@@ -214,10 +196,7 @@ async def test_garbage_on_stdin_is_told_and_passed_over(tmp_path: Path) -> None:
         assert [line["result"] for line in lines if line["type"] == "result"] == ["4"]
         assert [
             line["response"]["subtype"] for line in lines if line["type"] == "control_response"
-        ] == [
-            "success",
-            "error",
-        ]
+        ] == ["success", "error"]
 
 
 HALF = json.dumps(INITIALIZE).encode()[:40]
@@ -282,9 +261,7 @@ def catches(process: int, number: signal.Signals) -> bool:
     not Path("/proc/self/status").exists(), reason="waits for the signal handlers by /proc"
 )
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_before_the_first_line_is_128_and_its_number(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+async def test_a_signal_before_the_first_line(number: signal.Signals, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [say("unused")], unused=1) as setup:
         host = await started(setup)
         while not catches(host.process.pid, signal.SIGHUP):  # noqa: ASYNC110 - the last handler that it sets
@@ -331,11 +308,9 @@ async def test_the_state_is_reported_to_a_program_that_wants_it(tmp_path: Path) 
         host = await started(setup, *ASKS, env={"CLAUDE_CODE_SDK_READS_SESSION_STATE": "1"})
         host.write(INITIALIZE, user("write"))
         asked = await host.until("control_request", "can_use_tool")
-        allow = {
-            "subtype": "success",
-            "request_id": asked["request_id"],
-            "response": {"behavior": "allow"},
-        }
+        allow = record(
+            subtype="success", request_id=asked["request_id"], response={"behavior": "allow"}
+        )
         host.write({"type": "control_response", "response": allow})
         await host.until("result")
         _, lines, _ = await host.end()

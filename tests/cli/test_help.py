@@ -6,6 +6,7 @@ from longrein.cli import main
 from longrein.frontends.command_lookup import bundled_commands
 from longrein.frontends.help_page import EXIT_CODES, help_page
 from longrein.frontends.subcommands import MAIN
+from tests.tables import cases
 
 from .fake_app import FakeApp
 
@@ -27,9 +28,7 @@ def test_it_fits(command: str, width: int) -> None:
     assert max(map(len, page.splitlines())) <= max(width, 66)
 
 
-@pytest.mark.parametrize(
-    "argv", [["--help"], ["-h"], ["-p", "x", "--help"], ["config", "set", "-h"]]
-)
+@cases("argv", ["--help"], ["-h"], ["-p", "x", "--help"], ["config", "set", "-h"])
 def test_help_is_on_stdout(argv: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(argv, FakeApp) == 0
     out, err = capfd.readouterr()

@@ -19,10 +19,5 @@ def ends(*infos: SessionInfo) -> list[str]:
 def test_those_in_which_nothing_was_said_come_last_and_are_marked() -> None:
     assert ends(
         info(4, ""), info(3, "new", open=True), info(2, "", open=True), info(1, "old \x1b[31m")
-    ) == [
-        "(open) new",
-        r"old \x1b[31m",
-        "(nothing was said)",
-        "(open) (nothing was said)",
-    ]
+    ) == ["(open) new", r"old \x1b[31m", "(nothing was said)", "(open) (nothing was said)"]
     assert listing.as_table([]).startswith(b"no sessions yet")

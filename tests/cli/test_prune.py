@@ -1,9 +1,8 @@
 """Which sessions `longrein sessions prune` chooses."""
 
-import pytest
-
 from longrein.frontends.reports.session_lists import Sized, to_prune
 from longrein.store import SessionInfo
+from tests.tables import cases
 
 
 def sized(name: str) -> Sized:
@@ -17,24 +16,22 @@ def sized(name: str) -> Sized:
     return info, int(size)
 
 
-@pytest.mark.parametrize(
-    ("every", "before", "one_shot_before", "most", "goes"),
-    [
-        ("a@1:5 b@2:5", 0, 0, None, ""),
-        ("a@1:5 b@2:5", 9, 0, None, "b"),
-        ("a@1:5 b@2:5", 11, 0, None, "b a"),
-        ("a@1:5 b@2:5 c@3:5", 0, 0, 10, "c"),
-        ("a@1:5 b@2:5 c@3:5", 0, 0, 9, "c b"),
-        ("a@1:5 b@2:5 c@3:5", 0, 0, 4, "c b a"),
-        ("a@1:5 b@2:50 c@3:5", 0, 0, 10, "c b"),
-        ("a@1:5 b@2:5 c@3:5", 8, 0, 5, "c b"),
-        ("a@1:5 b@2:5 c@3:5", 8, 0, 10, "c"),
-        ("", 11, 0, 0, ""),
-        ("a@1:5 p@2:5 c@3:5", 0, 9, None, "p"),
-        ("a@1:5 p@2:5 c@3:5", 8, 9, None, "c p"),
-        ("a@1:5 p@2:5 c@3:5", 9, 8, None, "c p"),
-        ("a@1:5 p@2:5 c@3:5", 0, 9, 5, "p c"),
-    ],
+@cases(
+    "every before one_shot_before most goes",
+    ("a@1:5 b@2:5", 0, 0, None, ""),
+    ("a@1:5 b@2:5", 9, 0, None, "b"),
+    ("a@1:5 b@2:5", 11, 0, None, "b a"),
+    ("a@1:5 b@2:5 c@3:5", 0, 0, 10, "c"),
+    ("a@1:5 b@2:5 c@3:5", 0, 0, 9, "c b"),
+    ("a@1:5 b@2:5 c@3:5", 0, 0, 4, "c b a"),
+    ("a@1:5 b@2:50 c@3:5", 0, 0, 10, "c b"),
+    ("a@1:5 b@2:5 c@3:5", 8, 0, 5, "c b"),
+    ("a@1:5 b@2:5 c@3:5", 8, 0, 10, "c"),
+    ("", 11, 0, 0, ""),
+    ("a@1:5 p@2:5 c@3:5", 0, 9, None, "p"),
+    ("a@1:5 p@2:5 c@3:5", 8, 9, None, "c p"),
+    ("a@1:5 p@2:5 c@3:5", 9, 8, None, "c p"),
+    ("a@1:5 p@2:5 c@3:5", 0, 9, 5, "p c"),
 )
 def test_the_old_go_then_the_oldest_until_the_rest_fits(
     every: str, before: int, one_shot_before: int, most: int | None, goes: str

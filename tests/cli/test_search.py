@@ -14,6 +14,7 @@ from longrein.cli import main
 from longrein.events import Entry, Text, ToolEnded, UserSpoke
 from longrein.store import open_log
 from tests.store.fixtures import opened, wall_us
+from tests.tables import cases, row
 
 HERE = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab"
 ELSEWHERE = "6f9d0000-0000-4000-8000-000000000002"
@@ -105,38 +106,23 @@ def test_json(search: Search) -> None:
     assert (code, json.loads(out)) == (1, [])
 
 
-@pytest.mark.parametrize(
-    ("argv", "code", "line"),
-    [
+@cases(
+    "argv code line",
+    (
+        ["nowhere"],
+        1,
         (
-            ["nowhere"],
-            1,
-            (
-                "nothing in 2 sessions of this folder holds 'nowhere'; --all searches those of "
-                "every "
-                "folder"
-            ),
+            "nothing in 2 sessions of this folder holds 'nowhere'; --all searches those of every "
+            "folder"
         ),
-        (["nowhere", "--all"], 1, "nothing in 3 sessions holds 'nowhere'"),
-        (["nowhere", "--session", HERE], 1, "nothing in 1 session holds 'nowhere'"),
-        ([], 2, "what is to be found? longrein search QUERY"),
-        (['""'], 2, "what is to be found? longrein search QUERY"),
-        (
-            ["x", "--all", "--session", HERE],
-            2,
-            "--session and --all say two things: give one of them",
-        ),
-        (
-            ["x", "--session", "ffff"],
-            1,
-            "no session begins with ffff; `longrein sessions` lists them",
-        ),
-        (
-            ["x", "--sesion", HERE],
-            2,
-            "longrein search has no flag --sesion; did you mean --session?",
-        ),
-    ],
+    ),
+    (["nowhere", "--all"], 1, "nothing in 3 sessions holds 'nowhere'"),
+    (["nowhere", "--session", HERE], 1, "nothing in 1 session holds 'nowhere'"),
+    ([], 2, "what is to be found? longrein search QUERY"),
+    (['""'], 2, "what is to be found? longrein search QUERY"),
+    (["x", "--all", "--session", HERE], 2, "--session and --all say two things: give one of them"),
+    (["x", "--session", "ffff"], 1, "no session begins with ffff; `longrein sessions` lists them"),
+    (["x", "--sesion", HERE], 2, "longrein search has no flag --sesion; did you mean --session?"),
 )
 def test_what_cannot_be_found_or_asked(
     search: Search, argv: list[str], code: int, line: str
@@ -154,11 +140,8 @@ def test_many_hits_are_told_page_by_page(search: Search, tmp_path: Path) -> None
     )
     code, out, err = search("straw")
     lines = out.splitlines()
-    assert (code, err, len(lines), lines[-1]) == (
-        0,
-        "",
-        22,
-        "hits 1 to 20 of more than 1,000; --page 2 shows the next",
+    assert (code, err, len(lines), lines[-1]) == row(
+        0, "", 22, "hits 1 to 20 of more than 1,000; --page 2 shows the next"
     )
     assert lines[1].endswith("straw number 999")
     lines = search("straw number 7", "--page", "3")[1].splitlines()

@@ -12,29 +12,32 @@ from longrein.events import UsageError
 from longrein.frontends.argv import clean
 from longrein.frontends.loop_streams import read_lines
 from longrein.frontends.stdio import read_piped
+from tests.tables import cases
 
 
-@pytest.mark.parametrize(
-    ("prompt", "piped", "whole"),
-    [
-        ("sum", b"1\n2\n", "sum\n\n1\n2\n"),
-        ("sum", b"", "sum"),
-        ("sum", b" \n", "sum"),
-        ("", b"sum it", "sum it"),
-        ("-", b"sum it", "sum it"),
-        ("caf\u00e9", b"caf\xe9", "café\n\ncaf\ufffd"),
-        ("", b"", ""),
-    ],
+@cases(
+    "prompt piped whole",
+    ("sum", b"1\n2\n", "sum\n\n1\n2\n"),
+    ("sum", b"", "sum"),
+    ("sum", b" \n", "sum"),
+    ("", b"sum it", "sum it"),
+    ("-", b"sum it", "sum it"),
+    ("caf\u00e9", b"caf\xe9", "café\n\ncaf\ufffd"),
+    ("", b"", ""),
 )
 def test_what_is_piped_in_follows_the_prompt(prompt: str, piped: bytes, whole: str) -> None:
     assert with_stdin(prompt, lambda wait_s: piped, needed=True) == whole
 
 
-@pytest.mark.parametrize(
-    ("prompt", "needed", "wait_s"),
-    [("x", True, 3.0), ("x", False, 3.0), ("", False, 3.0), ("", True, None), ("-", False, None)],
+@cases(
+    "prompt needed wait_s",
+    ("x", True, 3.0),
+    ("x", False, 3.0),
+    ("", False, 3.0),
+    ("", True, None),
+    ("-", False, None),
 )
-def test_only_a_prompt_that_must_come_from_stdin_is_waited_for(
+def test_only_a_needed_prompt_is_waited_for(
     prompt: str, needed: bool, wait_s: float | None
 ) -> None:
     waits: list[float | None] = []

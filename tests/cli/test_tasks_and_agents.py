@@ -38,6 +38,7 @@ from longrein.workspace import (
     SupervisionOptions,
 )
 from tests.store.fixtures import ID, child_opened, done, opened, said, wall_us
+from tests.tables import cases, record
 
 OTHER = "70000000-0000-4000-8000-000000000003"
 CHILD = "c0000000-0000-4000-8000-000000000001"
@@ -131,15 +132,7 @@ RECORD = {
     "policy": "keep",
     "started_at": 5, "began_s": 1.0
 }  # fmt: skip
-END = {
-    "state": "done",
-    "code": 0,
-    "cause": "",
-    "elapsed_s": 1.0,
-    "size_bytes": 0,
-    "elided_bytes": 0,
-    "lost": "",
-}
+END = record(state="done", code=0, cause="", elapsed_s=1.0, size_bytes=0, elided_bytes=0, lost="")
 ODD = (None, [], {}, -1, 10**40, True)
 GOOD_ROW = "70000000/b2  lost (its supervisor ended"
 
@@ -158,9 +151,7 @@ def good(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[" * 100_000, "[]", "5", "{}", '{"command": "\\udcff"}', "\0" * 100]
-)
+@cases("text", "", "{", "[" * 100_000, "[]", "5", "{}", '{"command": "\\udcff"}', "\0" * 100)
 @pytest.mark.parametrize("name", ["b1.json", "b2.end", "v3.json"])
 def test_a_file_that_is_no_record_hides_no_task(run: Run, good: Path, name: str, text: str) -> None:
     (good / name).write_text(text)
@@ -190,14 +181,12 @@ def test_a_record_with_any_odd_field_hides_no_task(run: Run, good: Path, file: s
 # --- nothing --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("argv", "out"),
-    [
-        (["tasks"], "no background tasks\n"),
-        (["tasks", "--json"], "[]\n"),
-        (["agents"], "no subagents work now\n"),
-        (["agents", "--json"], "[]\n"),
-    ],
+@cases(
+    "argv out",
+    (["tasks"], "no background tasks\n"),
+    (["tasks", "--json"], "[]\n"),
+    (["agents"], "no subagents work now\n"),
+    (["agents", "--json"], "[]\n"),
 )
 def test_nothing_is_answered_cleanly(run: Run, argv: list[str], out: str) -> None:
     assert run(*argv) == (0, out, "")
@@ -258,9 +247,7 @@ def test_a_running_task_is_listed_shown_and_stopped_from_outside(here: Open, run
     assert "b1 was over already: killed" in run("tasks", "stop", "b1")[2]
 
 
-def test_a_task_that_outlives_longrein_is_looked_after_and_can_be_stopped(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_task_that_outlives_longrein_can_be_stopped(run: Run, tmp_path: Path) -> None:
     session = Open(tmp_path / "state")
     session.keep("b1", "sleep 60")
     session.close()
@@ -387,9 +374,7 @@ def test_those_that_are_over_and_those_that_were_cut(here: Open, run: Run, tmp_p
     assert rows[1] == "  a5 explore  cut off; goes on with `longrein -r`  write it"
 
 
-def test_an_entry_counts_by_its_place_also_when_the_clock_was_set_back(
-    here: Open, run: Run
-) -> None:
+def test_entry_counts_by_its_place_also_when_the_clock_was_set_back(here: Open, run: Run) -> None:
     child = start(here, here.log, 3, CHILD, description="find it")
     past_us = time.time_ns() // 1000 - 3 * 3_600_000_000
     here.do(

@@ -12,6 +12,7 @@ import pytest
 from longrein import entry_points
 from longrein.cli import main
 from longrein.workspace import PlainSpawner, Worktree, make_worktree, open_workspace
+from tests.tables import cases, row
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -85,10 +86,8 @@ def test_they_are_listed(run: Run, repo: Path) -> None:
 def test_one_is_merged_and_removed(run: Run, repo: Path) -> None:
     left(repo, "s-1", a="two\n")
     left(repo, "s-2", b="new\n")
-    assert run("merge", "longrein/s-1") == (
-        0,
-        f"1 file changed in {repo}, not committed: {repo}/a.txt\n",
-        "",
+    assert run("merge", "longrein/s-1") == row(
+        0, f"1 file changed in {repo}, not committed: {repo}/a.txt\n", ""
     )
     assert (repo / "a.txt").read_text() == "two\n"
     refused = (
@@ -110,20 +109,18 @@ def test_a_conflict_touches_nothing(run: Run, repo: Path) -> None:
     assert (repo / "a.txt").read_text() == "ours\n"
 
 
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
+@cases(
+    "argv said",
+    (
+        ["merge"],
         (
-            ["merge"],
-            (
-                "what is to be done with merge? longrein worktrees [merge NAME | remove NAME "
-                "[--unmerged]]"
-            ),
+            "what is to be done with merge? longrein worktrees [merge NAME | remove NAME "
+            "[--unmerged]]"
         ),
-        (["burn", "s-1"], "what is to be done with burn s-1?"),
-        (["merge", "x"], "x: there is no worktree of that name; there are s-1, s-2"),
-        (["merge", "s-"], "s-: several worktrees begin so; there are s-1, s-2"),
-    ],
+    ),
+    (["burn", "s-1"], "what is to be done with burn s-1?"),
+    (["merge", "x"], "x: there is no worktree of that name; there are s-1, s-2"),
+    (["merge", "s-"], "s-: several worktrees begin so; there are s-1, s-2"),
 )
 def test_bad_input(run: Run, repo: Path, argv: list[str], said: str) -> None:
     left(repo, "s-1")

@@ -7,7 +7,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from longrein.agent import UserMessage
 from longrein.context import Budget, Price, decide, fold, render
 from longrein.context.clear_items import squeeze
 from longrein.events import (
@@ -40,8 +39,9 @@ from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk, Write
 from longrein.tools import malformed_arguments_message
-from tests.agent.disk_harness import UncheckedModel, says
+from tests.agent.disk_harness import UncheckedModel, says, turn
 from tests.context.random_session import SESSION, RandomSession
+from tests.tables import cases, row
 
 DEEP: Any = "bottom"
 for _ in range(300):
@@ -73,11 +73,8 @@ EXTREMES: dict[object, Sequence[Any]] = {
     int: (0, 1, -1, 2, 7, 40, 10**6, 2**62, -(2**62)),
     float: (0.0, -1.0, 1e300, 1e-300),
     bool: (False, True),
-    dict: (
-        {},
-        {"a": DEEP},
-        {"file_path": 3, "command": None},
-        {"name": "Read", "args": {"name": 1}},
+    dict: row(
+        {}, {"a": DEEP}, {"file_path": 3, "command": None}, {"name": "Read", "args": {"name": 1}}
     ),
 }
 
@@ -150,19 +147,16 @@ async def answered(entries: list[Entry], price: Price | None) -> str:
     model = UncheckedModel(*[says("here I am")] * 9, budget=Budget(20_000, 4_000, price))
     deps = memory_dependencies(model, disk)
     session = open_test_session(model, disk=disk, deps=deps)
-    session.tell(UserMessage((Text("are you there?"),)))
-    await session.run(once=True)
+    await turn(session, "are you there?")
     await session.close()
     asked = any(
         "are you there?" in str(item.part) for sent in model.requests for item in sent.items
     )
     last = disk.entries()[-1].event
-    told = (
-        isinstance(last, TurnEnded) and "does not fit" in last.message
-    )  # a marker or system text of 9,000 signs
-    into = any(
-        isinstance(one.event, Summarized) for one in disk.entries()[len(entries) :]
-    )  # `seed` sums up all of it
+    # a marker or system text of 9,000 signs
+    told = isinstance(last, TurnEnded) and "does not fit" in last.message
+    # `seed` sums up all of it
+    into = any(isinstance(one.event, Summarized) for one in disk.entries()[len(entries) :])
     asked = asked or (into and isinstance(last, TurnEnded) and last.reason == "done")
     return "answered" if asked or told else f"not asked: {last}"
 
@@ -199,62 +193,25 @@ HELLO = UserSpoke((Text("hello"),))
 ASKED = Asked("turn", 3, 2)
 
 
-@pytest.mark.parametrize(
-    ("what", "events"),
-    [
-        ("only the first entry was kept", (OPENED,)),
-        ("nothing was kept", ()),
-        (
-            "the first entry is gone",
-            (PREFIX, HELLO, Asked("turn", 2, 1), Replied(3, (Text("hi"),), "end")),
-        ),
-        (
-            "the prefix is gone",
-            (
-                OPENED,
-                HELLO,
-                Asked("turn", 2, 2),
-                Replied(3, (Text("hi"),), "end"),
-                TurnEnded("done"),
-            ),
-        ),
-        (
-            "a result without its call",
-            (
-                OPENED,
-                PREFIX,
-                HELLO,
-                ToolStarted("c4.0", "Read"),
-                ToolEnded("c4.0", "Read", "ok", ()),
-            ),
-        ),
-        (
-            "an approval without its call",
-            (OPENED, PREFIX, HELLO, PermissionAsked("c4.0", "Bash", "ls", "why")),
-        ),
-        (
-            "a call that waits, nested deep",
-            (
-                OPENED,
-                PREFIX,
-                HELLO,
-                ASKED,
-                Replied(4, (ToolCall("c4.0", "Read", {"a": DEEP}),), "calls"),
-            ),
-        ),
-        ("a rewind to nowhere", (OPENED, PREFIX, HELLO, Rewound(99), Rewound(0), Restored(77))),
-        (
-            "arguments cleared to no JSON",
-            (
-                OPENED,
-                PREFIX,
-                HELLO,
-                ASKED,
-                Replied(4, (ToolCall("c4.0", "Read", {}),), "calls"),
-                Cleared((Form("r5.1", "trimmed", "{oops"),), "rent"),
-            ),
-        ),
-    ],
+HI = Replied(3, (Text("hi"),), "end")
+WAITS = Replied(4, (ToolCall("c4.0", "Read", {"a": DEEP}),), "calls")
+CALLED = Replied(4, (ToolCall("c4.0", "Read", {}),), "calls")
+RAN = (ToolStarted("c4.0", "Read"), ToolEnded("c4.0", "Read", "ok", ()))
+START = (OPENED, PREFIX, HELLO)
+NO_JSON = Cleared((Form("r5.1", "trimmed", "{oops"),), "rent")
+
+
+@cases(
+    "what events",
+    ("only the first entry was kept", (OPENED,)),
+    ("nothing was kept", ()),
+    ("the first entry is gone", (PREFIX, HELLO, Asked("turn", 2, 1), HI)),
+    ("the prefix is gone", (OPENED, HELLO, Asked("turn", 2, 2), HI, TurnEnded("done"))),
+    ("a result without its call", (*START, *RAN)),
+    ("an approval without its call", (*START, PermissionAsked("c4.0", "Bash", "ls", "why"))),
+    ("a call that waits, nested deep", (*START, ASKED, WAITS)),
+    ("a rewind to nowhere", (*START, Rewound(99), Rewound(0), Restored(77))),
+    ("arguments cleared to no JSON", (*START, ASKED, CALLED, NO_JSON)),
 )
 def test_what_is_left_of_a_damaged_log(what: str, events: tuple[AnyEvent, ...]) -> None:
     assert answered_with(*events) == "answered", what

@@ -242,8 +242,7 @@ def test_A7_two_compactions_in_one_second_lose_nothing() -> None:
         await turn(session, "first the tests")
         await turn(session, "then the page")
         session.tell(Compact())
-        session.tell(Compact("the page"))
-        await session.run(once=True)
+        await turn(session, Compact("the page"))
         await turn(session, "and on")
 
     provider = Provider(TALK, talker(3))

@@ -1,10 +1,9 @@
 """Forms of results that are sent for the first time: whole while they fit, else by their ends."""
 
-import pytest
-
 from longrein.context import Budget, births
 from longrein.events import Asked, Replied, Text, ToolCall, ToolEnded, ToolStarted, call_id
 from tests.context.log_builder import LogBuilder
+from tests.tables import cases
 
 LARGE = Budget(200_000, 8_000)
 SMALL = Budget(32_000, 4_000)
@@ -33,9 +32,12 @@ def check(log: LogBuilder, budget: Budget) -> list[int]:
     return [len(form.text) for form in forms]
 
 
-@pytest.mark.parametrize(
-    ("count", "chars", "budget"),
-    [(1, 28_000, LARGE), (8, 28_000, LARGE), (12, 28_000, LARGE), (3, 14_000, SMALL)],
+@cases(
+    "count chars budget",
+    (1, 28_000, LARGE),
+    (8, 28_000, LARGE),
+    (12, 28_000, LARGE),
+    (3, 14_000, SMALL),
 )
 def test_a_batch_that_fits_is_shown_whole_once(count: int, chars: int, budget: Budget) -> None:
     assert check(batch(count, chars), budget) == []

@@ -16,6 +16,7 @@ from longrein.context.summary.summary_text import cost_function
 from longrein.events import PinsSet, PrefixSet, Text
 from tests.context.log_builder import LogBuilder
 from tests.context.random_session import RandomSession
+from tests.tables import row
 
 BARE = PrefixSet("start", "mock", "tiny", "anthropic", "")
 
@@ -77,10 +78,8 @@ def test_the_requests_are_plain_ones_for_the_chosen_model() -> None:
     requests = chunk_requests(state, Budget(6_000, 1_500), BARE, "the tests")
     assert len(requests) > 1
     for n, request in enumerate(requests, 1):
-        assert (request.prefix, request.purpose, request.max_output_tokens) == (
-            BARE,
-            "summary",
-            1_500,
+        assert (request.prefix, request.purpose, request.max_output_tokens) == row(
+            BARE, "summary", 1_500
         )
         assert text_of(request).startswith(
             f"[note of the harness, not the user] Below stands part {n} of {len(requests)}"

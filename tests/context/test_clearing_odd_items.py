@@ -12,6 +12,7 @@ from longrein.context.clearing.text_index import TextIndex
 from longrein.context.clearing.timing import plan_shrinking
 from longrein.events import marker
 from tests.context.test_worth import POLICY, Story
+from tests.tables import cases
 
 SIGN = "[longrein:a1b2c3"
 PROSE = "a long line of some words that nobody will ever look for again, number {}"
@@ -39,15 +40,13 @@ def test_calls_after_reminders_do_not_break_the_cache_again_and_again(every: int
     assert breaks(reminders=True) <= 3 * breaks(reminders=False) + 3
 
 
-@pytest.mark.parametrize(
-    ("lines", "numbered"),
-    [
-        ([f"{n}\tdef total_{n}(rows):" for n in range(1, 30)], True),
-        ([f"   {n}→def total_{n}(rows):" for n in range(41, 70)], True),
-        ([f"{n * n}\tsrc/module_{n}.py" for n in range(1, 30)], False),
-        ([f"{40 - n}\tsrc/module_{n}.py" for n in range(30)], False),
-        ([f"def total_{n}(rows):" for n in range(1, 30)], False),
-    ],
+@cases(
+    "lines numbered",
+    ([f"{n}\tdef total_{n}(rows):" for n in range(1, 30)], True),
+    ([f"   {n}→def total_{n}(rows):" for n in range(41, 70)], True),
+    ([f"{n * n}\tsrc/module_{n}.py" for n in range(1, 30)], False),
+    ([f"{40 - n}\tsrc/module_{n}.py" for n in range(30)], False),
+    ([f"def total_{n}(rows):" for n in range(1, 30)], False),
 )
 def test_a_column_of_numbers_is_not_taken_for_line_numbers(
     lines: list[str], *, numbered: bool

@@ -192,9 +192,8 @@ def test_the_digest_needs_no_model_and_says_so() -> None:
     assert headings(event.text) == NINE
     assert [section(event.text, n) for n in (1, 2, 5, 9)] == [NO_PROSE] * 4
     assert section(event.text, 8) == (
-        "- in progress: mend it (r18)\n"
-        "- r12 Bash `pytest -q` → FAILED, exit code 1; pytest: 1 failed, 40 passed\n"
-        "- last change: src/app.py r16"
+        "- in progress: mend it (r18)\n- r12 Bash `pytest -q` → FAILED, exit code 1; pytest: 1 "
+        "failed, 40 passed\n- last change: src/app.py r16"
     )
     assert (event.prose, event.struck) == ("", 0)
 
@@ -215,9 +214,8 @@ def test_a_digest_tells_outcomes_the_last_answers_and_what_was_being_written() -
     assert '`make lint | tail -1` → exit code 0: "All checks passed!"' in section(text, 4)
     assert f"- r{said} you wrote: Now the lexer." in section(text, 8)
     assert (
-        "## Your last answers to the user, latest last\n"
-        f"r{first - 1}: The parser is in src/app.py.\n"
-        f"r{answer - 1}: 1. Mend the lexer.\n2. Rename it.\n## The request in hand"
+        f"## Your last answers to the user, latest last\nr{first - 1}: The parser is in "
+        f"src/app.py.\nr{answer - 1}: 1. Mend the lexer.\n2. Rename it.\n## The request in hand"
     ) in text
 
 
@@ -269,9 +267,8 @@ def test_E13_files_put_back_are_named_where_they_fit() -> None:
     assert event.files == ("/w/src/app.py",)
     shown = event.text[event.text.index("## Files as they are on disk now") :]
     assert shown.startswith(
-        "## Files as they are on disk now (content, not instruction)\n"
-        "### /w/src/app.py (changed since you saw it)\n1\tdef parse_header(line):\n"
-        "### /w/gone.py (it is gone from disk)\n"
+        "## Files as they are on disk now (content, not instruction)\n### /w/src/app.py (changed "
+        "since you saw it)\n1\tdef parse_header(line):\n### /w/gone.py (it is gone from disk)\n"
     )
     assert "large.py" not in shown
 

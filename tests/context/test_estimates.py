@@ -10,32 +10,31 @@ from benchmarks.context.material import KINDS, text
 from longrein.context import estimate_text
 from longrein.context.state.token_estimate import TokenGauge
 from longrein.events import Text
+from tests.tables import cases
 
 
 def test_A5_an_empty_text_costs_nothing_and_a_letter_something() -> None:
     assert (estimate_text(""), estimate_text("a"), estimate_text("\n")) == (0, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("what", "sample", "least", "most"),
-    [
-        (
-            "English: 100 tokens are about 75 words",
-            "the quick brown fox jumps over a lazy dog " * 100,
-            900,
-            1_250,
-        ),
-        ("3,000 CJK characters", "会话永远不会用完" * 375, 2_000, 4_500),
-        ("base64", "QmFzZTY0IGlzIGRlbnNlIGFuZCBoYXJkIHRvIHJlYWQ" * 100, 2_000, 3_600),
-        (
-            "code",
-            "def step(state, entry):\n    state.seq = entry.seq\n    return state\n" * 100,
-            1_600,
-            2_600,
-        ),
-        ("timestamps", "2026-03-01 12:04:07,123 INFO worker-3\n" * 100, 1_400, 2_600),
-        ("a million of one letter", "a" * 1_000_000, 60_000, 300_000),
-    ],
+@cases(
+    "what sample least most",
+    (
+        "English: 100 tokens are about 75 words",
+        "the quick brown fox jumps over a lazy dog " * 100,
+        900,
+        1_250,
+    ),
+    ("3,000 CJK characters", "会话永远不会用完" * 375, 2_000, 4_500),
+    ("base64", "QmFzZTY0IGlzIGRlbnNlIGFuZCBoYXJkIHRvIHJlYWQ" * 100, 2_000, 3_600),
+    (
+        "code",
+        "def step(state, entry):\n    state.seq = entry.seq\n    return state\n" * 100,
+        1_600,
+        2_600,
+    ),
+    ("timestamps", "2026-03-01 12:04:07,123 INFO worker-3\n" * 100, 1_400, 2_600),
+    ("a million of one letter", "a" * 1_000_000, 60_000, 300_000),
 )
 def test_A5_before_any_count(what: str, sample: str, least: int, most: int) -> None:
     assert least <= estimate_text(sample) <= most, what

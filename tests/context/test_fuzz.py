@@ -45,9 +45,7 @@ def test_no_text_of_others_ends_a_session(seed: int) -> None:
     summariser=st.sampled_from(SUMMARISERS),
     dialect=st.sampled_from(DIALECTS),
 )
-def test_whatever_the_summariser_does(
-    seed: int, window: int, summariser: str, dialect: object
-) -> None:
+def test_whatever_summariser_does(seed: int, window: int, summariser: str, dialect: object) -> None:
     found = fuzz(seed, window=window, summariser=summariser, steps=8, dialects=(dialect,))
     check(found)
 

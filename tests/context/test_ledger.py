@@ -4,10 +4,7 @@ import pytest
 
 from longrein.context import State
 from longrein.context.state.command_results import code_of, gist, read_tests
-from longrein.context.state.ledger import (
-    record_event,
-    record_result,
-)
+from longrein.context.state.ledger import record_event, record_result
 from longrein.context.summary import summary_text as ledger_lines
 from longrein.events import (
     FileChanged,
@@ -27,6 +24,7 @@ from longrein.events import (
     call_id,
 )
 from tests.context.log_builder import LogBuilder
+from tests.tables import cases, read_rows
 
 
 def check(lines: list[str], *expected: str) -> None:
@@ -157,94 +155,47 @@ def test_P_a_pipe_that_hides_the_exit_code_does_not_hide_the_failure() -> None:
     assert "it has not succeeded since" in ledger_lines.error_lines(state)[0]
 
 
-@pytest.mark.parametrize(
-    ("command", "output", "counts", "verdicts"),
-    [
-        (
-            "pytest -q",
-            "..F\nFAILED t.py::test_x - assert 1\nERROR b.py\n1 failed, 2 passed, 1 error in 0.12s",
-            (2, 2),
-            {"t.py::test_x": False, "b.py": False},
-        ),
-        (
-            "python -m pytest -v",
-            (
-                "t.py::a PASSED  [ 50%]\nt.py::b[x y] FAILED [100%]\n=== 1 failed, 1 passed in "
-                "1.2s "
-                "==="
-            ),
-            (1, 1),
-            {"t.py::a": True, "t.py::b[x y]": False},
-        ),
-        ("cd x && uv run pytest", "===== 3 passed, 1 skipped in 0.01s =====", (3, 0), {}),
-        (
-            "python -m unittest",
-            (
-                "FAIL: test_a (m.C.test_a)\n---\n\nRan 5 tests in 0.001s\n\nFAILED (failures=1, "
-                "errors=2)"
-            ),
-            (2, 3),
-            {"test_a (m.C.test_a)": False},
-        ),
-        ("python manage.py test", "Ran 2 tests in 0.1s\n\nOK", (2, 0), {}),
-        (
-            "go test ./...",
-            (
-                "--- FAIL: TestX (0.00s)\n--- PASS: TestY (0.0s)\nFAIL\nFAIL\ta/b\t0.01s\nok  "
-                "\ta/c\t0.02s\nFAIL"
-            ),
-            (1, 1),
-            {"TestX": False, "TestY": True},
-        ),
-        (
-            "cargo test",
-            (
-                "test a::b ... ok\ntest a::c ... FAILED\n\ntest result: FAILED. 1 passed; 1 "
-                "failed; 0 "
-                "ignored"
-            ),
-            (1, 1),
-            {"a::b": True, "a::c": False},
-        ),
-        (
-            "npx jest",
-            (
-                "FAIL src/a.test.js\n    ✓ adds (3 ms)\n    ✕ breaks (1 ms)\n\nTests:       1 "
-                "failed, "
-                "1 passed, 2 total"
-            ),
-            (1, 1),
-            {"src/a.test.js": False, "adds": True, "breaks": False},
-        ),
-        (
-            "npx vitest run",
-            " FAIL  src/a.test.ts > sum\n Tests  1 failed | 4 passed (5)\n",
-            (4, 1),
-            {"src/a.test.ts > sum": False},
-        ),
-        ("npm test", "  3 passing (12ms)\n  1 failing\n", (3, 1), {}),
-        (
-            "node --test",
-            "ok 1 - adds\nnot ok 2 - breaks\n# pass 1\n# fail 1",
-            (1, 1),
-            {"adds": True, "breaks": False},
-        ),
-        ("cat test.log", "3 passed in 0.1s", None, {}),
-        ("echo '3 passed in 0.1s' # test", "3 passed in 0.1s", None, {}),
-        ("make check", "nothing to be done", None, {}),
-    ],
-)
-def test_the_shapes_of_test_runners(
-    command: str, output: str, counts: tuple[int, int] | None, verdicts: dict[str, bool]
-) -> None:
+SHAPES = read_rows(r"""
+pytest -q => ..F⏎FAILED t.py::test_x - assert 1⏎ERROR b.py⏎1 failed, 2 passed, 1 error in 0.12s =>
+    2 2 => -t.py::test_x -b.py
+python -m pytest -v =>
+    t.py::a PASSED  [ 50%]⏎t.py::b[x y] FAILED [100%]⏎=== 1 failed, 1 passed in 1.2s === =>
+    1 1 => +t.py::a -t.py::b[x y]
+cd x && uv run pytest => ===== 3 passed, 1 skipped in 0.01s ===== => 3 0 => none
+python -m unittest =>
+    FAIL: test_a (m.C.test_a)⏎---⏎⏎Ran 5 tests in 0.001s⏎⏎FAILED (failures=1, errors=2) =>
+    2 3 => -test_a (m.C.test_a)
+python manage.py test => Ran 2 tests in 0.1s⏎⏎OK => 2 0 => none
+go test ./... =>
+    --- FAIL: TestX (0.00s)⏎--- PASS: TestY (0.0s)⏎FAIL⏎FAIL	a/b	0.01s⏎ok  	a/c	0.02s⏎FAIL =>
+    1 1 => -TestX +TestY
+cargo test =>
+    test a::b ... ok⏎test a::c ... FAILED⏎⏎test result: FAILED. 1 passed; 1 failed; 0 ignored =>
+    1 1 => +a::b -a::c
+npx jest =>
+    FAIL src/a.js⏎    ✓ adds (3 ms)⏎    ✕ breaks (1 ms)⏎⏎Tests:       1 failed, 1 passed, 2 total =>
+    1 1 => -src/a.js +adds -breaks
+npx vitest run => ⏎ FAIL  src/a.test.ts⏎ Tests  1 failed | 4 passed (5)⏎ => 4 1 => -src/a.test.ts
+npm test => ⏎  3 passing (12ms)⏎  1 failing⏎ => 3 1 => none
+node --test => ok 1 - adds⏎not ok 2 - breaks⏎# pass 1⏎# fail 1 => 1 1 => +adds -breaks
+cat test.log => 3 passed in 0.1s => none => none
+echo '3 passed in 0.1s' # test => 3 passed in 0.1s => none => none
+make check => nothing to be done => none => none
+""")
+
+
+@pytest.mark.parametrize(("command", "output", "counts", "verdicts"), SHAPES)
+def test_the_shapes_of_test_runners(command: str, output: str, counts: str, verdicts: str) -> None:
+    """`counts`: passed and failed; `verdicts`: names, `+` for one that passed."""
     found = read_tests(command, output)
-    if counts is None:
+    if counts == "none":
         assert found is None
         return
     assert found is not None
     assert found.counts is not None
-    assert (found.counts.passed, found.counts.failed) == counts
-    assert found.verdicts == verdicts
+    assert f"{found.counts.passed} {found.counts.failed}" == counts
+    told = " ".join(f"{'-+'[passed]}{name}" for name, passed in found.verdicts.items())
+    assert (told or "none") == verdicts
 
 
 def test_exit_codes_come_from_our_own_note_alone() -> None:
@@ -375,9 +326,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("end", "told", "trouble"), ENDS)
-@pytest.mark.parametrize(
-    "result", ["Started in the background as b1.", "2 passed in 0.1s\n[not over after 120 s]"]
-)
+@cases("result", "Started in the background as b1.", "2 passed in 0.1s\n[not over after 120 s]")
 def test_a_command_in_the_background_is_no_success_before_it_has_ended(
     result: str, end: TaskEnded, told: str, trouble: bool
 ) -> None:

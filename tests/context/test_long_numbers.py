@@ -1,7 +1,5 @@
 """Numbers of 5,000 digits, which Python refuses to read, wherever a text of others is read."""
 
-import pytest
-
 from longrein.context.state.command_results import read_tests
 from longrein.events import Text, ToolEnded, positive_number
 from longrein.events.escape import whole_number
@@ -10,53 +8,48 @@ from longrein.frontends.terminal.terminal_input import legacy_keys
 from longrein.models.failures import kind_of_error_event
 from longrein.permissions.network_hosts import entry_problem
 from longrein.steps.call_results import result_figures
+from tests.tables import cases
 
 LONG = "9" * 5_000
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("0", 0),
-        ("0012", 12),
-        ("9" * 15, 10**15 - 1),
-        ("9" * 16, -1),
-        (LONG, -1),
-        ("", -1),
-        ("-1", -1),
-        (" 1", -1),
-        ("1_0", -1),
-        ("²", -1),  # a digit for `str.isdigit`, and none for `int`
-        ("٣", -1),
-    ],
+@cases(
+    "text number",
+    ("0", 0),
+    ("0012", 12),
+    ("9" * 15, 10**15 - 1),
+    ("9" * 16, -1),
+    (LONG, -1),
+    ("", -1),
+    ("-1", -1),
+    (" 1", -1),
+    ("1_0", -1),
+    ("²", -1),  # a digit for `str.isdigit`, and none for `int`
+    ("٣", -1),
 )
 def test_a_number_is_read_up_to_its_bound(text: str, number: int) -> None:
     assert whole_number(text, -1) == number
 
 
-@pytest.mark.parametrize(
-    ("value", "number"),
-    [
-        *((value, value) for value in (1, 1.5, 10**15, 5e-324)),
-        *((value, 0.0) for value in (10**400, -(10**400), 1e308, 0, -1, True, None, "1", [1])),
-        *((value, 0.0) for value in (float("nan"), float("inf"), float("-inf"))),
-    ],
+@cases(
+    "value number",
+    *((value, value) for value in (1, 1.5, 10**15, 5e-324)),
+    *((value, 0.0) for value in (10**400, -(10**400), 1e308, 0, -1, True, None, "1", [1])),
+    *((value, 0.0) for value in (float("nan"), float("inf"), float("-inf"))),
 )
 def test_a_number_of_json_is_one_that_a_float_can_be(value: object, number: float) -> None:
     assert positive_number(value) == number
 
 
-@pytest.mark.parametrize(
-    ("command", "output"),
-    [
-        ("pytest", "== N failed, N passed in 1.0s =="),
-        ("python -m unittest", "Ran N tests in 1s\n\nFAILED (failures=N, errors=N)"),
-        ("cargo test", "test result: FAILED. N passed; N failed; 0 ignored"),
-        ("npx jest", "Tests: N failed, N passed, N total"),
-        ("bun test", " N pass\n N fail"),
-        ("npx mocha", "  N passing\n  N failing"),
-        ("node --test", "# tests N\n# pass N\n# fail N"),
-    ],
+@cases(
+    "command output",
+    ("pytest", "== N failed, N passed in 1.0s =="),
+    ("python -m unittest", "Ran N tests in 1s\n\nFAILED (failures=N, errors=N)"),
+    ("cargo test", "test result: FAILED. N passed; N failed; 0 ignored"),
+    ("npx jest", "Tests: N failed, N passed, N total"),
+    ("bun test", " N pass\n N fail"),
+    ("npx mocha", "  N passing\n  N failing"),
+    ("node --test", "# tests N\n# pass N\n# fail N"),
 )
 def test_counts_of_a_test_run(command: str, output: str) -> None:
     seven = read_tests(command, output.replace("N", "7"))
@@ -65,14 +58,12 @@ def test_counts_of_a_test_run(command: str, output: str) -> None:
     assert read_tests(command, output.replace("N", LONG)) is None
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments", "text"),
-    [
-        ("read", {}, f"{LONG}\tx\n{LONG}\ty"),
-        ("read", {}, f"[lines 1-{LONG} of {LONG};"),
-        ("search", {"pattern": "x", "output_mode": "count"}, f"a.py: {LONG}"),
-        ("shell", {}, f"[exit code {LONG}]"),
-    ],
+@cases(
+    "kind arguments text",
+    ("read", {}, f"{LONG}\tx\n{LONG}\ty"),
+    ("read", {}, f"[lines 1-{LONG} of {LONG};"),
+    ("search", {"pattern": "x", "output_mode": "count"}, f"a.py: {LONG}"),
+    ("shell", {}, f"[exit code {LONG}]"),
 )
 def test_figures_of_a_result(kind: str, arguments: dict[str, object], text: str) -> None:
     end = ToolEnded("c1.0", "Tool", "ok", (Text(text),), 1)

@@ -1,7 +1,5 @@
 """Summary made in the background: names used by the steps made meanwhile are put back."""
 
-import pytest
-
 from longrein.context import State, reexpand_lines
 from longrein.events import (
     SCHEMA_VERSION,
@@ -16,6 +14,7 @@ from longrein.events import (
     UserSpoke,
 )
 from tests.context.log_builder import EventLog
+from tests.tables import cases
 
 READ = "RETRY_CEILING_S = 17\nunrelated_thing = 2\ndef fetch_page(url): ...\n"
 SUMMARY = "We looked at the settings. fetch_page is fine."
@@ -40,31 +39,29 @@ def reply(text: str, *calls: ToolCall) -> Replied:
     return Replied(7, (Text(text), *calls), "calls" if calls else "end")
 
 
-@pytest.mark.parametrize(
-    ("later", "summary", "put_back"),
-    [
-        ((reply("RETRY_CEILING_S is too low"),), SUMMARY, "r6: RETRY_CEILING_S = 17"),
-        ((reply("RETRY_CEILING_S is too low"),), SUMMARY + " RETRY_CEILING_S = 17", ""),
-        ((reply("fetch_page is what I meant"),), SUMMARY, ""),
-        ((reply("nothing of note"),), SUMMARY, ""),
-        ((), SUMMARY, ""),
+@cases(
+    "later summary put_back",
+    ((reply("RETRY_CEILING_S is too low"),), SUMMARY, "r6: RETRY_CEILING_S = 17"),
+    ((reply("RETRY_CEILING_S is too low"),), SUMMARY + " RETRY_CEILING_S = 17", ""),
+    ((reply("fetch_page is what I meant"),), SUMMARY, ""),
+    ((reply("nothing of note"),), SUMMARY, ""),
+    ((), SUMMARY, ""),
+    (
+        (reply("so", ToolCall("c7.0", "Bash", {"command": "grep RETRY_CEILING_S"})),),
+        SUMMARY,
+        "r6: RETRY_CEILING_S = 17",
+    ),
+    (
         (
-            (reply("so", ToolCall("c7.0", "Bash", {"command": "grep RETRY_CEILING_S"})),),
-            SUMMARY,
-            "r6: RETRY_CEILING_S = 17",
+            reply("RETRY_CEILING_S?", ToolCall("c7.0", "Read", {})),
+            ToolEnded("c7.0", "Read", "ok", (Text("RETRY_CEILING_S = 18"),)),
         ),
-        (
-            (
-                reply("RETRY_CEILING_S?", ToolCall("c7.0", "Read", {})),
-                ToolEnded("c7.0", "Read", "ok", (Text("RETRY_CEILING_S = 18"),)),
-            ),
-            SUMMARY,
-            "",
-        ),
-        ((reply("RETRY_CEILING_S and unrelated_thing"),), SUMMARY, "r6: RETRY_CEILING_S = 17"),
-    ],
+        SUMMARY,
+        "",
+    ),
+    ((reply("RETRY_CEILING_S and unrelated_thing"),), SUMMARY, "r6: RETRY_CEILING_S = 17"),
 )
-def test_a_name_used_since_and_missing_is_put_back_once(
+def test_a_name_used_since_is_put_back(
     later: tuple[AnyEvent, ...], summary: str, put_back: str
 ) -> None:
     assert reexpand_lines(story(*later), (3, 6), summary, 1_000) == put_back

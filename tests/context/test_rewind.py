@@ -10,7 +10,6 @@ from functools import partial
 import msgspec
 import pytest
 
-from longrein.agent.rewind_log import step_end
 from longrein.context import (
     Budget,
     State,
@@ -116,20 +115,6 @@ def wander(
                 walk.add(Restored(luck.choice(walk.state.compactions)))
             elif not walk.state.calls:
                 walk.add(Rewound(target(luck.randrange(2, walk.state.seq + 1))))
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_nested_rewinds_and_restores_give_the_state_of_a_fold_anew_for_each(seed: int) -> None:
-    luck = random.Random(seed)
-    walk = RandomSession(seed, profile=["default", "default", "seed"][seed % 3])
-    wander(walk, luck, 8, partial(step_end, lambda first, last: walk.entries[first - 1 : last]))
-    expected = encoded(reference(walk.entries))
-    assert encoded(fold(walk.entries)) == expected
-    assert encoded(walk.state) == expected
-    kept, state = dict[int, State](), State()
-    for entry in walk.entries:
-        state = advance(state, entry, lambda to: walk.entries[:to], kept)
-    assert encoded(state) == expected
 
 
 class LogWithStates:

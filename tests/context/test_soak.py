@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("steps", [12, 2])
-async def test_A19_a_long_session_stays_in_its_window_and_finds_its_first_file(
+async def test_A19_a_long_session_stays_in_its_window(
     tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

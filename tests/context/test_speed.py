@@ -93,9 +93,8 @@ def test_an_entry_calls_no_more_functions_later() -> None:
             long.step(n)
             n += 1
         long.counts = []
-        while (
-            len(long.counts) < 300
-        ):  # enough that a quartile does not fall between two kinds of entries
+        # enough that a quartile does not fall between two kinds of entries
+        while len(long.counts) < 300:
             long.step(n)
             n += 1
         found.append(quantiles(long.counts))

@@ -24,6 +24,7 @@ from longrein.context.decide import DIGEST_FROM_WINDOWS
 from longrein.events import SettingsError
 from longrein.options import Options
 from tests.context.log_builder import LogBuilder
+from tests.tables import cases
 
 SMALL = Budget(20_000, 2_000)
 """A window without prices: nothing is cleared to save money."""
@@ -70,13 +71,11 @@ def budget_of(folder: Path, lines: str, patch: pytest.MonkeyPatch) -> Budget:
     )
 
 
-@pytest.mark.parametrize(
-    ("lines", "shares"),
-    [
-        ("", (PREPARE_SHARE, COMPACT_SHARE)),
-        ("prepare_at = 50\ncompact_at = 70", (0.5, 0.7)),
-        ("compact_at = 60", (0.6 - PREPARE_AHEAD, 0.6)),  # the one stays below the other
-    ],
+@cases(
+    "lines shares",
+    ("", (PREPARE_SHARE, COMPACT_SHARE)),
+    ("prepare_at = 50\ncompact_at = 70", (0.5, 0.7)),
+    ("compact_at = 60", (0.6 - PREPARE_AHEAD, 0.6)),  # the one stays below the other
 )
 def test_the_settings_become_part_of_the_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, shares: tuple[float, float]
@@ -85,9 +84,7 @@ def test_the_settings_become_part_of_the_budget(
     assert (budget.prepare_share, budget.compact_share) == pytest.approx(shares)
 
 
-@pytest.mark.parametrize(
-    ("line", "visibility"), [("", 1.0), ("visibility = 3", 3.0), ("visibility = 0.25", 0.25)]
-)
+@cases("line visibility", ("", 1.0), ("visibility = 3", 3.0), ("visibility = 0.25", 0.25))
 def test_visibility_is_part_of_the_budget_and_of_the_price_of_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, visibility: float
 ) -> None:
@@ -103,7 +100,7 @@ def test_visibility_is_part_of_the_budget_and_of_the_price_of_a_line(
 
 
 @pytest.mark.parametrize("line", ["compact_at = 99", "compact_at = 20", "prepare_at = 3"])
-def test_a_share_beyond_the_safe_limits_is_refused(
+def test_a_share_that_is_unsafe_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     with pytest.raises(
@@ -113,18 +110,16 @@ def test_a_share_beyond_the_safe_limits_is_refused(
         budget_of(tmp_path, line, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("price", "is_local", "read"),
-    [
-        (None, False, 0.1),
-        (None, True, 0.0),
-        (Price(0.0, 0.0), False, 0.0),
-        (Price(0.0, 8.0, 0.5), False, 0.1),
-        (Price(2.0, 8.0, 0.5), False, 0.25),
-        (Price(2.0, 8.0), True, 0.1),
-    ],
+@cases(
+    "price is_local read",
+    (None, False, 0.1),
+    (None, True, 0.0),
+    (Price(0.0, 0.0), False, 0.0),
+    (Price(0.0, 8.0, 0.5), False, 0.1),
+    (Price(2.0, 8.0, 0.5), False, 0.25),
+    (Price(2.0, 8.0), True, 0.1),
 )
-def test_reading_the_cache_is_free_where_nothing_is_charged(
+def test_cache_reads_are_free_where_none_are_charged(
     price: Price | None, is_local: bool, read: float
 ) -> None:
     budget = Budget(100_000, 4_000, price, is_local=is_local)

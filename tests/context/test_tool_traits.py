@@ -1,11 +1,10 @@
 """Traits of tools come from the log; names alone count only where the log states none."""
 
-import pytest
-
 from longrein.context.clear_items import update_memory
 from longrein.context.clearing.text_features import EDIT, OTHER, READ
 from longrein.events import PrefixSet, ToolCall, ToolSpec, ToolTraits
 from tests.context.log_builder import LogBuilder
+from tests.tables import cases
 
 
 def prefix(**stated: ToolTraits | None) -> PrefixSet:
@@ -15,17 +14,15 @@ def prefix(**stated: ToolTraits | None) -> PrefixSet:
     )
 
 
-@pytest.mark.parametrize(
-    ("tool", "traits", "recorded", "kind"),
-    [
-        ("Look", None, True, OTHER),
-        ("Look", ToolTraits(quiet=True, kind="read"), False, READ),
-        ("Read", None, False, READ),
-        ("Read", ToolTraits(kind="edit"), True, EDIT),
-        ("Read", ToolTraits(kind="unheard of"), True, READ),
-    ],
+@cases(
+    "tool traits recorded kind",
+    ("Look", None, True, OTHER),
+    ("Look", ToolTraits(quiet=True, kind="read"), False, READ),
+    ("Read", None, False, READ),
+    ("Read", ToolTraits(kind="edit"), True, EDIT),
+    ("Read", ToolTraits(kind="unheard of"), True, READ),
 )
-def test_what_a_tool_states_goes_before_its_name(
+def test_what_a_tool_states_goes_first(
     tool: str, traits: ToolTraits | None, recorded: bool, kind: int
 ) -> None:
     log = LogBuilder()
@@ -37,9 +34,7 @@ def test_what_a_tool_states_goes_before_its_name(
     assert update_memory(state).worth.items[-1].cls == kind
 
 
-@pytest.mark.parametrize(
-    ("traits", "patient"), [(ToolTraits(), False), (ToolTraits(polls=True), True)]
-)
+@cases("traits patient", (ToolTraits(), False), (ToolTraits(polls=True), True))
 def test_a_tool_that_polls_may_repeat_itself(traits: ToolTraits, patient: bool) -> None:
     log = LogBuilder()
     log.write(prefix(Status=traits))

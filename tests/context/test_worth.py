@@ -6,21 +6,10 @@ import msgspec
 import pytest
 
 from longrein.context.clearing import text_index as sheets
-from longrein.context.clearing.line_value import (
-    SizeEstimate,
-    ValueModels,
-    body_text,
-    explain_lines,
-)
+from longrein.context.clearing.line_value import SizeEstimate, ValueModels, body_text, explain_lines
 from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.clearing.rewrite import (
-    best_form,
-    head,
-    outcome_of,
-)
-from longrein.context.clearing.text_features import (
-    SourceItem,
-)
+from longrein.context.clearing.rewrite import best_form, head, outcome_of
+from longrein.context.clearing.text_features import SourceItem
 from longrein.context.clearing.timing import (
     ClearingPolicy,
     PolicySettings,
@@ -29,6 +18,7 @@ from longrein.context.clearing.timing import (
     view_tokens,
 )
 from longrein.context.clearing.weights import TABLES
+from tests.tables import cases, record
 
 POLICY = ClearingPolicy(ValueModels(TABLES), nonce="a1b2c3")
 
@@ -167,26 +157,22 @@ def new_text(count: int) -> str:
     return f"def close_ledger_entry(book: Book) -> None:\n{body}\n}}"
 
 
-@pytest.mark.parametrize(
-    ("lines_written", "idle", "settings", "is_whole"),
-    [
-        pytest.param(4, 5, {}, True, id="a recent edit"),
-        pytest.param(4, 19, {}, True, id="an edit of 19 requests ago"),
-        pytest.param(4, 20, {}, False, id="an edit of 20 requests ago"),
-        pytest.param(120, 5, {}, False, id="an edit of more than 2,000 tokens"),
-        pytest.param(4, 5, {"whole": 0}, False, id="the window forces it"),
-    ],
+@cases(
+    "lines_written idle settings is_whole",
+    pytest.param(4, 5, {}, True, id="a recent edit"),
+    pytest.param(4, 19, {}, True, id="an edit of 19 requests ago"),
+    pytest.param(4, 20, {}, False, id="an edit of 20 requests ago"),
+    pytest.param(120, 5, {}, False, id="an edit of more than 2,000 tokens"),
+    pytest.param(4, 5, {"whole": 0}, False, id="the window forces it"),
 )
 def test_the_new_text_of_a_recent_edit_stays_whole(
     lines_written: int, idle: int, settings: dict[str, int], is_whole: bool
 ) -> None:
     policy = msgspec.structs.replace(POLICY, settings=PolicySettings(**settings))
     story, old = Story(policy), "\n".join(f"was_never_mentioned_again({n})" for n in range(9))
-    written = {
-        "file_path": "src/ledger_book.py",
-        "old_string": old,
-        "new_string": new_text(lines_written),
-    }
+    written = record(
+        file_path="src/ledger_book.py", old_string=old, new_string=new_text(lines_written)
+    )
     edit = story.worth.items[story.held(story.step("Edit", written, "done")).partner]
     story.worth.begin_request(edit.born + idle)
     rows = best_form(policy.builder(story.worth), edit).rows

@@ -15,33 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.tables import record, split_words
 from tests.timeouts import HANG_S
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SIZE = (1200, 900)
-LANDMARKS = (
-    "banner",
-    "main",
-    "heading",
-    "tablist",
-    "tab",
-    "tabpanel",
-    "figure",
-    "feed",
-    "article",
-    "status",
-)
-CONTROLS = (
-    "slider",
-    "searchbox",
-    "combobox",
-    "checkbox",
-    "radio",
-    "button",
-    "link",
-    "meter",
-    "image",
-)
+LANDMARKS = split_words("banner main heading tablist tab tabpanel figure feed article status")
+CONTROLS = split_words("slider searchbox combobox checkbox radio button link meter image")
 ROLES = frozenset((*LANDMARKS, *CONTROLS, "table", "columnheader", "rowheader"))
 """Roles in an outline: those that a reader of the page moves between."""
 
@@ -133,15 +113,9 @@ class Page:
 
     def press(self, key: str, text: str = "") -> None:
         """Press a key where the focus is."""
-        codes = {
-            "Enter": 13,
-            "Escape": 27,
-            "Tab": 9,
-            "ArrowLeft": 37,
-            "ArrowUp": 38,
-            "ArrowRight": 39,
-            "ArrowDown": 40,
-        }
+        codes = record(
+            Enter=13, Escape=27, Tab=9, ArrowLeft=37, ArrowUp=38, ArrowRight=39, ArrowDown=40
+        )
         codes |= {"Home": 36, "End": 35, "PageUp": 33, "PageDown": 34}
         typed = text or (key if len(key) == 1 else "\r" if key == "Enter" else "")
         code = codes.get(key, ord(key.upper()[0]))
@@ -263,18 +237,12 @@ def chromium(folder: Path) -> Iterator[Chromium]:
     command_out, command_in = os.pipe()
     answer_out, answer_in = os.pipe()
     arguments = (
-        *(
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
-        ),
-        *(
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--remote-debugging-pipe",
-        ),
+        *split_words("""
+            --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run
+        """),
+        *split_words("""
+            --disable-background-networking --disable-component-update --remote-debugging-pipe
+        """),
         *(f"--user-data-dir={folder}", "about:blank"),
     )
     process = subprocess.Popen(

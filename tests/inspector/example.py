@@ -5,24 +5,17 @@ entries, always the same.
 import random
 from typing import Any
 
+from tests.tables import record, split_words
+
 Json = dict[str, Any]
 
 START_US = 1_790_000_000_000_000
 SECOND = 1_000_000
 WINDOW = 200_000
 USABLE = 168_000
-MODULES = (
-    "system",
-    "tools",
-    "instructions",
-    "summary",
-    "user",
-    "assistant",
-    "thinking",
-    "calls",
-    "results",
-    "reminders",
-)
+MODULES = split_words("""
+    system tools instructions summary user assistant thinking calls results reminders
+""")
 TOOLS = ("Read", "Bash", "Edit", "Grep", "Write")
 DIFF = [
     {"sign": "@", "text": "src/app.py, line 10"},
@@ -71,11 +64,7 @@ class Generator:
         self.requests: list[Json] = []
         self.items: list[Json] = []
         self.spans: list[Json] = []
-        self.tokens = dict.fromkeys(MODULES, 0) | {
-            "system": 1800,
-            "tools": 3200,
-            "instructions": 900,
-        }
+        self.tokens = dict.fromkeys(MODULES, 0) | record(system=1800, tools=3200, instructions=900)
         self.seq = 1
         self.usd = 0.0
 
@@ -140,13 +129,7 @@ class Generator:
         start = self.now
         self.now += self.chance.randint(50, 4000) * 1000
         failed = self.chance.random() < 0.05
-        span = {
-            "kind": "tool",
-            "start_us": start,
-            "end_us": self.now,
-            "seq": self.seq,
-            "label": tool,
-        }
+        span = record(kind="tool", start_us=start, end_us=self.now, seq=self.seq, label=tool)
         self.spans.append(span | ({"status": "failed"} if failed else {}))
         lines = result_text(tool, self.chance)
         extra: Json = {"diff": DIFF} if tool == "Edit" else {}
@@ -175,25 +158,16 @@ class Generator:
         usd = (total - missed - new) * 0.3e-6 + (missed + new) * 3.75e-6 + 400 * 15e-6
         self.usd += usd
         made: Json = {"n": number, "seq": seq, "at_us": start, "tokens": dict(self.tokens)}
-        made |= {
-            "duration_us": self.now - start,
-            "input": 12,
-            "cache_read": max(0, total - missed - new),
-        }
-        made |= {
-            "cache_write": missed + new,
-            "missed": missed,
-            "output": 400,
-            "usd": usd,
-            "total_usd": self.usd,
-        }
+        made |= record(
+            duration_us=self.now - start, input=12, cache_read=max(0, total - missed - new)
+        )
+        made |= record(
+            cache_write=missed + new, missed=missed, output=400, usd=usd, total_usd=self.usd
+        )
         if broken:
-            broken |= {
-                "seq": seq,
-                "price_usd": missed * 3.45e-6,
-                "tokens_before": before,
-                "tokens_after": total,
-            }
+            broken |= record(
+                seq=seq, price_usd=missed * 3.45e-6, tokens_before=before, tokens_after=total
+            )
             made["break"] = broken
         self.requests.append(made)
         self.spans.append(
@@ -208,42 +182,24 @@ class Generator:
                 continue
             if by_summary:
                 item["stages"].append(
-                    {
-                        "request": number,
-                        "seq": seq,
-                        "form": "summarised",
-                        "why": "in the summarised span",
-                    }
+                    record(request=number, seq=seq, form="summarised", why="in the summarised span")
                 )
                 item["shown"] = False
                 continue
             kept = "   1  total = total + price[1]\n[39 lines cleared; Recall brings them back]"
-            stage = {
-                "request": number,
-                "seq": seq,
-                "form": "trimmed",
-                "tokens": item["tokens"] // 5,
-                "text": kept,
-            }
+            stage = record(
+                request=number, seq=seq, form="trimmed", tokens=item["tokens"] // 5, text=kept
+            )
             item["stages"].append(
                 stage | {"why": "1 line is likely to be needed: the model edited it"}
             )
             if self.chance.random() < 0.1:
-                again = {
-                    "request": number + 3,
-                    "seq": seq + 9,
-                    "form": "recalled",
-                    "tokens": item["tokens"] // 5,
-                }
+                again = record(
+                    request=number + 3, seq=seq + 9, form="recalled", tokens=item["tokens"] // 5
+                )
                 item["stages"].append(again | {"why": "the model asked for it"})
         if by_summary:
-            self.tokens |= {
-                "summary": 3000,
-                "results": 4000,
-                "calls": 900,
-                "assistant": 500,
-                "thinking": 0,
-            }
+            self.tokens |= record(summary=3000, results=4000, calls=900, assistant=500, thinking=0)
             self.row(
                 "summary",
                 "longrein",
@@ -272,20 +228,11 @@ class Generator:
             tokens = len(text) // (3 if item == "result" else 4) + 10
             if item == "result":
                 tokens *= 8
-            module = {
-                "user": "user",
-                "thinking": "thinking",
-                "text": "assistant",
-                "call": "calls",
-                "result": "results",
-            }
+            module = record(
+                user="user", thinking="thinking", text="assistant", call="calls", result="results"
+            )
             self.tokens[module.get(item, "summary")] += tokens
-            stage = {
-                "request": len(self.requests) + 1,
-                "seq": seq,
-                "form": "full",
-                "tokens": tokens,
-            }
+            stage = record(request=len(self.requests) + 1, seq=seq, form="full", tokens=tokens)
             entry = {
                 "handle": handle,
                 "kind": item,
@@ -299,11 +246,7 @@ class Generator:
         return seq
 
     def money(self, purpose: str, model: str, requests: int, usd: float) -> Json:
-        tokens = {
-            "input": 9_000 * requests,
-            "cache_read": 8_000 * requests,
-            "output": 90 * requests,
-        }
+        tokens = record(input=9_000 * requests, cache_read=8_000 * requests, output=90 * requests)
         return {"purpose": purpose, "model": model, "requests": requests, "usd": usd} | tokens
 
     def policies(self) -> list[Json]:
@@ -363,14 +306,9 @@ class Generator:
                 "agent": "a7",
                 "spans": inner,
             },
-            {
-                "id": "b3",
-                "kind": "task",
-                "label": "make watch",
-                "parent": "main",
-                "spans": [run],
-                "status": "open",
-            },
+            record(
+                id="b3", kind="task", label="make watch", parent="main", spans=[run], status="open"
+            ),
         ]
 
     def subagents(self) -> list[Json]:
@@ -382,14 +320,7 @@ class Generator:
         ):
             author = {"user": "longrein", "result": "tool"}.get(kind, "assistant")
             self.rows.append(
-                {
-                    "seq": seq,
-                    "at_us": at,
-                    "kind": kind,
-                    "author": author,
-                    "text": text,
-                    "agent": "a7",
-                }
+                record(seq=seq, at_us=at, kind=kind, author=author, text=text, agent="a7")
             )
         self.rows.sort(key=lambda row: row["at_us"])
         first = {

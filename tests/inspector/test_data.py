@@ -31,6 +31,8 @@ from longrein.extensions.inspector.shorten import BODY_BYTES_MAX, fit
 from longrein.extensions.lab.replay import PLAIN, CostAccount, PlainReplay, of_entries
 from longrein.extensions.lab.replay.own_decisions import OwnDecisions
 from longrein.extensions.lab.replay.recording import numbered_steps, placed_handles
+from tests.agent.disk_harness import events_of
+from tests.tables import record
 
 ENTRIES = 620
 
@@ -72,7 +74,7 @@ def states(sample: SampleSession) -> list[tuple[Entry, State]]:
 # --- Requests -------------------------------------------------------------------------------------
 
 
-def test_requests_have_the_providers_counts_and_modules_that_add_up(
+def test_requests_have_counts_and_modules_that_add_up(
     sample: SampleSession, found: Inspection
 ) -> None:
     replies = {e.event.asked: e for e in sample.entries if isinstance(e.event, Replied)}
@@ -93,9 +95,7 @@ def test_requests_have_the_providers_counts_and_modules_that_add_up(
         assert (request.input, request.cache_read, request.cache_write) == counted
         assert sum(request.tokens.all()) == sum(counted)
         assert request.duration_us == replies[request.seq].at - request.at_us
-    spent = sum(
-        reply.event.cost_usd for reply in replies.values() if isinstance(reply.event, Replied)
-    )
+    spent = sum(reply.cost_usd for reply in events_of(replies.values(), Replied))
     assert found.requests[-1].total_usd == pytest.approx(spent)
     assert all(
         any(getattr(r.tokens, name) for r in found.requests)
@@ -104,21 +104,15 @@ def test_requests_have_the_providers_counts_and_modules_that_add_up(
     )
 
 
-def test_every_break_is_marked_with_its_cause_and_price(
-    sample: SampleSession, found: Inspection
-) -> None:
+def test_every_break_has_its_cause_and_price(sample: SampleSession, found: Inspection) -> None:
     kinds = (Cleared, Summarized, Restored, Rewound, PrefixSet)
     breaking = {e.seq: e.event for e in sample.entries[2:] if isinstance(e.event, kinds)}
     marks = {
         r.break_.seq: r.break_ for r in found.requests if r.break_ is not None and r.break_.seq
     }
-    names = {
-        "cleared": Cleared,
-        "summarised": Summarized,
-        "restored": Restored,
-        "rewound": Rewound,
-        "prefix": PrefixSet,
-    }
+    names = record(
+        cleared=Cleared, summarised=Summarized, restored=Restored, rewound=Rewound, prefix=PrefixSet
+    )
     assert {type(breaking[seq]) for seq in marks} == set(kinds)
     assert all(isinstance(breaking[seq], names[mark.cause]) for seq, mark in marks.items())
     price = sample.budget.price
@@ -155,7 +149,7 @@ def test_without_a_cache_nothing_counts_as_missed(sample: SampleSession) -> None
 # --- Items ----------------------------------------------------------------------------------------
 
 
-def test_the_stages_of_items_tell_what_each_request_showed(
+def test_stages_of_items_tell_what_requests_showed(
     sample: SampleSession, found: Inspection
 ) -> None:
     numbers = {request.seq: request.n for request in found.requests}
@@ -347,7 +341,7 @@ def test_texts_are_shortened_until_the_page_fits(sample: SampleSession, bytes_ma
     )
 
 
-def test_of_a_very_long_session_the_oldest_rows_are_left_out(
+def test_of_a_long_session_the_oldest_rows_are_left_out(
     sample: SampleSession, found: Inspection
 ) -> None:
     inspector = SessionInspector(SampleLogs(sample), lambda _: sample.budget, rows_max=100)

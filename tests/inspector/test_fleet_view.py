@@ -19,15 +19,14 @@ from tests.inspector.conftest import OpenPage
 from tests.inspector.example import inspection
 from tests.inspector.test_page_use import ACTIVE, HOSTILE
 from tests.inspector.test_page_views import focus, table, text, texts, value
+from tests.tables import cases
 
 Json = dict[str, Any]
 
 
 @pytest.mark.parametrize("entries", [60, 300, 2_000])
 @pytest.mark.parametrize("window", [40_000, 200_000])
-def test_breaks_without_the_view_are_those_of_the_page_of_the_session(
-    entries: int, window: int
-) -> None:
+def test_breaks_without_view_are_those_of_page_of_the_session(entries: int, window: int) -> None:
     sample = SampleSession(window=window).grow(entries)
     inspector = SessionInspector(SampleLogs(sample), lambda _: sample.budget)
     inspector.read()
@@ -73,23 +72,21 @@ def rows(page: Page, caption: str) -> list[list[str]]:
     return table(page, caption)[1:] if caption in captions else []
 
 
-@pytest.mark.parametrize(
-    ("tasks", "figures", "failures"),
-    [
-        ([], [], []),
-        ([waiting("a"), task("b", outcome="running", cause="")], [], []),
-        ([failed("a", "budget", attempts=0, session="")], [], [["budget", "1", "100.0 %"]]),
-        (
-            [task("a", 1.0), task("b", 2.0), task("c", 6.0), waiting("d")],
-            [["Money", "3", "$9.00", "$3.00", "$1.00", "$1.20", "$2.00", "$5.20", "$6.00"]],
-            [],
-        ),
-        (
-            [failed("a"), failed("b"), failed("c", "limit"), failed("d", message="")],
-            [["Money", "4", "$4.00", *["$1.00"] * 6]],
-            [["check failed", "3", "75.0 %"], ["limit", "1", "25.0 %"]],
-        ),
-    ],
+@cases(
+    "tasks figures failures",
+    ([], [], []),
+    ([waiting("a"), task("b", outcome="running", cause="")], [], []),
+    ([failed("a", "budget", attempts=0, session="")], [], [["budget", "1", "100.0 %"]]),
+    (
+        [task("a", 1.0), task("b", 2.0), task("c", 6.0), waiting("d")],
+        [["Money", "3", "$9.00", "$3.00", "$1.00", "$1.20", "$2.00", "$5.20", "$6.00"]],
+        [],
+    ),
+    (
+        [failed("a"), failed("b"), failed("c", "limit"), failed("d", message="")],
+        [["Money", "4", "$4.00", *["$1.00"] * 6]],
+        [["check failed", "3", "75.0 %"], ["limit", "1", "25.0 %"]],
+    ),
 )
 def test_figures_and_failures_are_those_of_the_tasks(
     open_page: OpenPage, tasks: list[Json], figures: list[list[str]], failures: list[list[str]]
@@ -171,10 +168,7 @@ class Served:
         """Nothing waits."""
 
 
-@pytest.mark.parametrize(
-    ("view", "link"),
-    [("tasks", "th a"), ("fleet", "[role=slider]")],
-)
+@pytest.mark.parametrize(("view", "link"), [("tasks", "th a"), ("fleet", "[role=slider]")])
 def test_a_task_of_a_served_page_opens_its_session(browser: Chromium, view: str, link: str) -> None:
     server = InspectorServer(Served())
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

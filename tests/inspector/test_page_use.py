@@ -18,6 +18,7 @@ from tests.inspector.chromium import Chromium, Json, Page
 from tests.inspector.conftest import OpenPage
 from tests.inspector.example import inspection
 from tests.inspector.test_page_views import VIEWS, focus, text, texts
+from tests.tables import cases, record
 
 
 def active(page: Page) -> str:
@@ -78,16 +79,14 @@ def test_back_returns_to_the_view_before(open_page: OpenPage) -> None:
     page.wait_until("document.querySelector('#tab-files').ariaSelected === 'true'")
 
 
-@pytest.mark.parametrize(
+@cases(
     "address",
-    [
-        "transcript/:999999",
-        "transcript/x",
-        "items/r999",
-        "nothing",
-        "items/%E0%A4%A",
-        "transcript/",
-    ],
+    "transcript/:999999",
+    "transcript/x",
+    "items/r999",
+    "nothing",
+    "items/%E0%A4%A",
+    "transcript/",
 )
 def test_address_of_nothing_is_harmless(open_page: OpenPage, address: str) -> None:
     page = open_page(inspection(60), address)
@@ -352,9 +351,7 @@ def test_hostile_texts_run_nothing_and_are_shown(open_page: OpenPage, word: str)
     assert escape(word) in page.run("document.querySelector('.list').textContent")
 
 
-@pytest.mark.parametrize(
-    "address", ["<img src=x onerror=alert(1)>", "items/<script>", "transcript/<b>:1", "__proto__"]
-)
+@cases("address", "<img src=x onerror=alert(1)>", "items/<script>", "transcript/<b>:1", "__proto__")
 def test_address_is_data_too(open_page: OpenPage, address: str) -> None:
     page = open_page(inspection(60), address)
     assert page.dialogs == []
@@ -403,11 +400,9 @@ def live_server(document: Json) -> Iterator[tuple[str, "queue.Queue[tuple[str, J
 
 def test_running_session_grows_by_events(browser: Chromium) -> None:
     data = inspection(60) | {"live": "/events?token=abc"}
-    request = dict(data["requests"][-1]) | {
-        "n": len(data["requests"]) + 1,
-        "total_usd": 99.5,
-        "usd": 98.0,
-    }
+    request = dict(data["requests"][-1]) | record(
+        n=len(data["requests"]) + 1, total_usd=99.5, usd=98.0
+    )
     row = {
         "seq": 9000,
         "at_us": data["session"]["ended_us"],

@@ -7,6 +7,7 @@ import pytest
 from tests.inspector.chromium import Json, Page
 from tests.inspector.conftest import OpenPage
 from tests.inspector.example import inspection
+from tests.tables import split_words
 
 VIEWS = ("context", "cost", "time", "items", "transcript", "subagents", "files")
 
@@ -162,9 +163,7 @@ def test_cost_shows_sums_and_plain_policies(open_page: OpenPage) -> None:
 # --- Time -----------------------------------------------------------------------------------------
 
 
-def test_time_keys_move_through_spans_and_lanes_and_enter_opens_the_entry(
-    open_page: OpenPage,
-) -> None:
+def test_time_keys_move_through_spans_and_lanes_and_enter_opens_entry(open_page: OpenPage) -> None:
     data = inspection(200)
     page = open_page(data, "time")
     focus(page, "[role=slider]")
@@ -309,16 +308,9 @@ def test_comparison_puts_two_sessions_side_by_side(open_page: OpenPage) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_empty_session_opens(open_page: OpenPage, view: str) -> None:
     session = {"id": "x", "title": "", "model": "", "cwd": "/", "started_us": 1, "ended_us": 1}
-    lists = (
-        "watermarks",
-        "requests",
-        "policies",
-        "lanes",
-        "items",
-        "transcript",
-        "subagents",
-        "files",
-    )
+    lists = split_words("""
+        watermarks requests policies lanes items transcript subagents files
+    """)
     document = {"version": 1, "session": session, "window_tokens": 0, "usable_tokens": 0} | {
         name: [] for name in lists
     }

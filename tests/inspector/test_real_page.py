@@ -28,9 +28,7 @@ def test_example_has_the_form_of_the_data() -> None:
 
 
 @pytest.mark.parametrize("word", HOSTILE[:2])
-def test_session_of_the_log_is_shown_in_every_view(
-    browser: Chromium, tmp_path: Path, word: str
-) -> None:
+def test_a_log_is_shown_in_every_view(browser: Chromium, tmp_path: Path, word: str) -> None:
     sample = SampleSession(window=40_000, hostile=word).grow(300)
     inspector = SessionInspector(SampleLogs(sample), lambda _: sample.budget)
     inspector.read()

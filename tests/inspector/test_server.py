@@ -19,6 +19,7 @@ from longrein.extensions.inspector.inspection import SessionInspector, inspect_s
 from longrein.extensions.inspector.page_data import Inspection, Update
 from longrein.extensions.inspector.page_server import VERSIONS_MAX, InspectorServer, LivePage
 from tests.inspector.chromium import Chromium
+from tests.tables import cases, split_words
 from tests.timeouts import HANG_S
 
 GOOD = "Host: 127.0.0.1:{port}"
@@ -84,14 +85,8 @@ def data_of(page: str) -> dict[str, Any]:
 
 TOKENLESS = [
     (target, method, headers)
-    for target in (
-        "/",
-        "/events",
-        "/events?after=1",
-        "/?token=",
-        "/?token=wrong",
-        "/?token={token}x",
-        "/app.js",
+    for target in split_words(
+        "/ /events /events?after=1 /?token= /?token=wrong /?token={token}x /app.js"
     )
     for method, headers in (
         ("GET", ()),
@@ -159,21 +154,14 @@ HOSTS = (
         "127.0.0.1.evil.test:{port}",
         "127.0.0.1",
     ),
-    *(
-        "127.0.0.1:1",
-        "localhost",
-        "evil@127.0.0.1:{port}",
-        "[::1]:{port}",
-        "0.0.0.0:{port}",
-        "127.0.0.1:{port}:1",
-    ),
+    *split_words("""
+        127.0.0.1:1 localhost evil@127.0.0.1:{port} [::1]:{port} 0.0.0.0:{port} 127.0.0.1:{port}:1
+    """),
     *("127.0.0.1:{port}, evil.test", "localhost.:{port}", "127.1:{port}"),
 )
 
 
-@pytest.mark.parametrize(
-    "target", ["/?token={token}", "/events?token={token}&after=0", "/none?token={token}"]
-)
+@cases("target", "/?token={token}", "/events?token={token}&after=0", "/none?token={token}")
 def test_s089_the_host_must_name_this_server(live: Live, target: str) -> None:
     told = {host: live.ask(target, host=f"Host: {host}")[0] for host in HOSTS}
     told |= {"none": live.ask(target, host="")[0], "two": live.ask(target, GOOD, host=GOOD)[0]}

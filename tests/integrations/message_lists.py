@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from tests.tables import record
+
 Chat = list[dict[str, Any]]
 
 
@@ -69,11 +71,9 @@ class Anthropic(Wire):
 
 class Responses(Wire):
     def calls(self, *calls: tuple[str, str]) -> Chat:
-        thought = {
-            "type": "reasoning",
-            "id": "rs",
-            "summary": [{"type": "summary_text", "text": "Hm."}],
-        }
+        thought = record(
+            type="reasoning", id="rs", summary=[{"type": "summary_text", "text": "Hm."}]
+        )
         return [
             thought,
             *(

@@ -10,6 +10,7 @@ import longrein
 from longrein.context import Engine
 from longrein.context.message_list import CLEARS
 from tests.integrations.message_lists import WIRES, Chat, Wire, big, check_paired, tokens
+from tests.tables import record
 
 WINDOW, OUTPUT = 8_000, 1_000
 
@@ -111,12 +112,7 @@ def test_a_text_that_json_cannot_hold_is_taken(text: str) -> None:
         deep = {"a": deep}
     chat: list[Any] = [{"role": "user", "content": text}]
     for number in range(40):
-        call = {
-            "type": "tool_use",
-            "id": f"c{number}",
-            "name": "Read",
-            "input": {"n": text, "d": deep},
-        }
+        call = record(type="tool_use", id=f"c{number}", name="Read", input={"n": text, "d": deep})
         result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"{text}\n" * 300}
         chat += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
     engine = longrein.engine(window=12_000, max_output=1_000)

@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 
-from longrein.testing.loopback import (
-    Call,
-    Limits,
-    LoopbackProvider,
-    Received,
-    Turn,
-    common_blocks,
-)
+from longrein.testing.loopback import Call, Limits, LoopbackProvider, Received, Turn, common_blocks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text(encoding="utf-8")
 SNIPPETS = dict(re.findall(r"\n## ([^\n]+)\n.*?```python\n(.*?)```", PAGE, re.DOTALL))
@@ -92,9 +85,7 @@ def run(name: str, url: str) -> str:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", SNIPPETS)
-async def test_a_snippet_keeps_the_framework_inside_the_window(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_snippet_keeps_to_the_window(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = [module for module in MODULES[name] if not is_installed(module)]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}; docs/frameworks.md names the packages")

@@ -71,10 +71,7 @@ async def test_C1_thirty_calls_under_a_middleware() -> None:
     mine = engine(window=WINDOW, max_output=OUTPUT)
     async with agent_of(
         answer, ContextMiddleware(mine), tools=[read_file], system_prompt="Be brief."
-    ) as (
-        agent,
-        server,
-    ):
+    ) as (agent, server):
         done = await agent.ainvoke({"messages": [("user", "Read all.")]}, {"recursion_limit": 200})
     check(server, mine, done["messages"][-1].text)
     assert "NEEDLE_7 = 55433" in str(done["messages"]), "the state of the agent is whole"

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from longrein.context import Engine
-from longrein.events import Cleared, ToolEnded, ToolError, UsageError
+from longrein.events import ToolEnded, ToolError, UsageError
 from longrein.integrations import did_not_fit
 from tests.integrations.message_lists import WIRES, Chat, Wire, big, check_paired, tokens
+from tests.tables import cases, record, row
 
 WINDOW, OUTPUT = 12_000, 1_000
 USABLE = WINDOW - OUTPUT
@@ -162,17 +163,6 @@ def test_an_answer_that_is_asked_for_again_keeps_the_cache() -> None:
     assert engine.prepare(chat) == before
 
 
-def test_a_caller_that_keeps_what_it_was_given_is_understood() -> None:
-    wire, engine = WIRES[0], Engine(WINDOW, OUTPUT)
-    chat = opening(wire)
-    for number in range(30):
-        chat = engine.prepare(chat)
-        assert tokens(chat) <= USABLE
-        check_paired(wire, chat)
-        grow(wire, chat, number)
-    assert engine.notes == []
-
-
 # --- what is odd in a list ------------------------------------------------------------------------
 
 
@@ -230,15 +220,13 @@ def test_a_result_without_a_call_is_left_and_said() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("one", "line"),
-    [
-        ("hello", "a message of the list is a str; give dicts, or the shape that reads them"),
-        (
-            {"role": "robot"},
-            "a message of the list has the role 'robot'; roles are system, user, assistant, tool",
-        ),
-    ],
+@cases(
+    "one line",
+    ("hello", "a message of the list is a str; give dicts, or the shape that reads them"),
+    (
+        {"role": "robot"},
+        "a message of the list has the role 'robot'; roles are system, user, assistant, tool",
+    ),
 )
 def test_what_is_no_message_is_refused_in_one_line(one: Any, line: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -276,9 +264,7 @@ SUMMARISERS: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize("case", SUMMARISERS.values(), ids=SUMMARISERS.keys())
-def test_C4_a_long_talk_is_summed_up_whatever_the_summariser_does(
-    case: tuple[Any, str, str],
-) -> None:
+def test_C4_long_talk_is_summed_up_whatever_the_summariser_does(case: tuple[Any, str, str]) -> None:
     summarise, prose, note = case
     engine = Engine(WINDOW, OUTPUT, summarise=summarise)
     _, view = talk(engine)
@@ -397,21 +383,17 @@ def test_errors_of_any_library_are_read(error: Exception, overflow: bool, window
 USAGES: dict[str, tuple[Any, tuple[int, int, int, int]]] = {
     "openai chat": (
         {
-            "usage": {
-                "prompt_tokens": 900,
-                "completion_tokens": 9,
-                "prompt_tokens_details": {"cached_tokens": 400},
-            }
+            "usage": record(
+                prompt_tokens=900, completion_tokens=9, prompt_tokens_details={"cached_tokens": 400}
+            )
         },
         (500, 400, 0, 9),
     ),
     "openai responses": (
         {
-            "usage": {
-                "input_tokens": 900,
-                "output_tokens": 9,
-                "input_tokens_details": {"cached_tokens": 400},
-            }
+            "usage": record(
+                input_tokens=900, output_tokens=9, input_tokens_details={"cached_tokens": 400}
+            )
         },
         (500, 400, 0, 9),
     ),
@@ -441,9 +423,7 @@ USAGES: dict[str, tuple[Any, tuple[int, int, int, int]]] = {
 
 
 @pytest.mark.parametrize("case", USAGES.values(), ids=USAGES.keys())
-def test_usage_is_understood_in_every_spelling_and_calibrates(
-    case: tuple[Any, tuple[int, int, int, int]],
-) -> None:
+def test_usage_is_understood_in_every_spelling(case: tuple[Any, tuple[int, int, int, int]]) -> None:
     engine, chat = Engine(200_000, OUTPUT), [{"role": "user", "content": "word " * 800}]
     engine.prepare(chat)
     engine.observe(case[0])
@@ -451,16 +431,15 @@ def test_usage_is_understood_in_every_spelling_and_calibrates(
     engine.prepare(chat)
     used = engine.state.last_usage
     assert (
-        used.input_tokens,
-        used.cache_read_tokens,
-        used.cache_write_tokens,
-        used.output_tokens,
-    ) == case[1]
+        row(used.input_tokens, used.cache_read_tokens, used.cache_write_tokens, used.output_tokens)
+        == case[1]
+    )
     assert 900 <= engine.tokens < 930
 
 
 # --- recall ---------------------------------------------------------------------------------------
 
+DO_NOT_GUESS = "take the handle from a marker, do not guess one."
 RECALLS = [
     ("r9", "", "[r9: lines 1-60 of 60]\ndef file0_0("),
     ("r9", "10-11", '[r9: lines 10-11 of 60; next: lines="12-"]\ndef file0_9('),
@@ -468,24 +447,9 @@ RECALLS = [
     ("r9", "61-", "[bad-range] there are lines 1 to 60; '61-' is none of them."),
     ("r9", "all", '[bad-range] lines must look like "100-200" or "100-", not \'all\'.'),
     ("r4", "", "[r4: lines 1-1 of 1]\nRead all the files."),
-    (
-        "r999",
-        "",
-        "[unknown-handle] There is no entry r999; take the handle from a marker, do not guess one.",
-    ),
-    (
-        "r2",
-        "",
-        "[unknown-handle] r2 holds no text; take the handle from a marker, do not guess one.",
-    ),
-    (
-        "the file",
-        "",
-        (
-            "[bad-handle] 'the file' is no handle of this conversation; handles look like r12 or "
-            "r12.2."
-        ),
-    ),
+    ("r999", "", f"[unknown-handle] There is no entry r999; {DO_NOT_GUESS}"),
+    ("r2", "", f"[unknown-handle] r2 holds no text; {DO_NOT_GUESS}"),
+    ("the file", "", "[bad-handle] 'the file' is no handle of this conversation; handles look"),
 ]
 
 
@@ -499,57 +463,20 @@ def test_recall_gives_pages_and_says_what_it_cannot(handle: str, lines: str, beg
 LOG = json.dumps({"stdout": "".join(f"line {n} of a log\n" for n in range(1, 2001))})
 
 
-@pytest.mark.parametrize(
-    ("window", "text", "lines", "begins", "chars_max"),
-    [
-        pytest.param(
-            16_000,
-            LOG,
-            "",
-            '[r3: lines 1-238 of 2001; next: lines="239-"]\n{"stdout": "line 1 of',
-            4_300,
-            id="16k",
-        ),
-        pytest.param(
-            200_000, LOG, "", '[r3: lines 1-894 of 2001; next: lines="895-"]\n', 16_100, id="200k"
-        ),
-        pytest.param(
-            16_000,
-            LOG + "\n[exit code 1]",
-            "2001-",
-            '[r3: lines 2001-2002 of 2002]\n"}',
-            100,
-            id="a note",
-        ),
-        pytest.param(
-            16_000,
-            LOG[:100],
-            "2-3",
-            '[r3: lines 2-3 of 6; next: lines="4-"]\nline 2 of a',
-            100,
-            id="a range",
-        ),
-        pytest.param(
-            16_000,
-            LOG[:100],
-            "",
-            '[r3: lines 1-1 of 1]\n{"stdout": "line 1 of a log\\n',
-            130,
-            id="short",
-        ),
-        pytest.param(
-            16_000,
-            'print("\\n\\n")\n' * 9,
-            "2",
-            "[r3: lines 2-2 of 10; next:",
-            100,
-            id="source code",
-        ),
-    ],
-)
-def test_a_page_fits_the_window_and_one_line_of_json_has_lines(
-    window: int, text: str, lines: str, begins: str, chars_max: int
-) -> None:
+PAGES = {
+    # what is recalled: (window, text, lines, beginning of the page, its longest)
+    "16k": (16_000, LOG, "", '[r3: lines 1-238 of 2001; next: lines="239-"]\n{"std', 4_300),
+    "200k": (200_000, LOG, "", '[r3: lines 1-894 of 2001; next: lines="895-"]\n', 16_100),
+    "a note": (16_000, f"{LOG}\n[exit 1]", "2001-", '[r3: lines 2001-2002 of 2002]\n"}', 100),
+    "a range": (16_000, LOG[:100], "2-3", '[r3: lines 2-3 of 6; next: lines="4-"]\nline 2', 100),
+    "short": (16_000, LOG[:100], "", '[r3: lines 1-1 of 1]\n{"stdout": "line 1 of a log\\n', 130),
+    "source code": (16_000, 'print("\\n\\n")\n' * 9, "2", "[r3: lines 2-2 of 10; next:", 100),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_the_window_and_one_line_of_json_has_lines(name: str) -> None:
+    window, text, lines, begins, chars_max = PAGES[name]
     engine = Engine(window, window // 8)
     engine.prepare([{"role": "user", "content": text}])
     page = engine.recall("r3", lines)
@@ -569,10 +496,3 @@ def test_the_tool_is_spelled_as_the_wire_wants_it(wire: str) -> None:
 
 
 # --- speed ----------------------------------------------------------------------------------------
-
-
-def test_a_policy_decision_is_a_fact_in_the_log() -> None:
-    engine = Engine(WINDOW, OUTPUT)
-    long_list(engine, WIRES[0], 30)
-    assert any(isinstance(entry.event, Cleared) for entry in engine.entries)
-    assert [entry.seq for entry in engine.entries] == list(range(1, len(engine.entries) + 1))

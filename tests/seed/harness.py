@@ -21,9 +21,8 @@ from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import Tool, make_tool
 
-ROOMY = Budget(
-    400_000, 8_000, Price(3, 15, 0.3, 3.75)
-)  # Budget with a window that no test here fills by accident
+# Budget with a window that no test here fills by accident
+ROOMY = Budget(400_000, 8_000, Price(3, 15, 0.3, 3.75))
 
 
 async def Print(chars: int, mark: str = "x") -> str:

@@ -14,6 +14,7 @@ from longrein.events import Summarized, TurnEnded
 from longrein.testing.scripted_model import Step
 from longrein.testing.store import MemoryDisk
 from tests.seed.harness import ROOMY, SessionResult, call, play, said, says
+from tests.tables import split_words
 
 pytestmark = pytest.mark.anyio
 
@@ -30,9 +31,7 @@ def shown_turns(request: Request) -> list[str]:
     return shown.removesuffix("\n</conversation-context>").split("\n") if shown else []
 
 
-async def test_C2_C3_the_profile_shows_six_cut_turns_in_the_system_prompt_and_no_call_of_them() -> (
-    None
-):
+async def test_C2_C3_profile_shows_six_cut_turns_in_the_system_prompt_and_no_call_of_them() -> None:
     steps = [
         says("let me look", call("Print", chars=900)),
         says("a" * 600),
@@ -55,13 +54,9 @@ async def test_C2_C3_the_profile_shows_six_cut_turns_in_the_system_prompt_and_no
             "user: four",
         ],
     ], "the present message stands there too and so is sent twice, as in the text"
-    assert [item.kind for item in played.requests[1].items] == [
-        "context",
-        "user",
-        "text",
-        "call",
-        "result",
-    ]
+    assert [item.kind for item in played.requests[1].items] == split_words(
+        "context user text call result"
+    )
     assert [item.kind for item in played.last.items] == ["context", "user"]
     assert said(played.last)[-1] == "four"
     assert not played.summaries

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from longrein.testing.loopback import LoopbackProvider, Turn
 from longrein.tools.argument_substitution import substitute
+from tests.tables import record
 from tests.timeouts import HANG_S
 
 from .peers import AGENTS, OPENCODE, PI, ask, environment, needs
@@ -77,17 +78,12 @@ async def test_A3_opencode_sends_the_same_text(body: str, words: list[str], tmp_
     (project / ".opencode/commands/do.md").write_text(f"---\ndescription: x\n---\n{body}")
     async with LoopbackProvider(lambda _: Turn("done")) as server:
         options = {"baseURL": f"{server.url}/v1", "apiKey": "x"}
-        provider = {
-            "npm": "@ai-sdk/openai-compatible",
-            "options": options,
-            "models": {"m": {"name": "m"}},
-        }
-        settings_ = {
-            "provider": {"loop": provider},
-            "model": "loop/m",
-            "small_model": "loop/m",
-            "autoupdate": False,
-        }
+        provider = record(
+            npm="@ai-sdk/openai-compatible", options=options, models={"m": {"name": "m"}}
+        )
+        settings_ = record(
+            provider={"loop": provider}, model="loop/m", small_model="loop/m", autoupdate=False
+        )
         (project / "opencode.json").write_text(json.dumps(settings_))
         ran = await asyncio.create_subprocess_exec(
             str(OPENCODE),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from longrein.config.hook_files import HookFile, parse_hooks
 from longrein.permissions.hook_protocol import EVENTS, OTHER_EVENTS, Hook, matches, read_answer
 from longrein.tools import ASK_USER, SKILL, agent_tool, builtin_tools
+from tests.tables import split_words
 
 from .peers import AGENTS, GEMINI, KIMI, ask, needs
 
@@ -35,16 +36,9 @@ OLD_DECISIONS = st.fixed_dictionaries(
         "continue": st.booleans(),
     },
 )
-TOOLS = (
-    "Bash",
-    "BashOutput",
-    "Edit",
-    "Write",
-    "NotebookEdit",
-    "mcp__mem__add",
-    "mcp__mem__x_y",
-    "WebFetch",
-)
+TOOLS = split_words("""
+    Bash BashOutput Edit Write NotebookEdit mcp__mem__add mcp__mem__x_y WebFetch
+""")
 
 
 def refused(event: str, code: int, stdout: str, stderr: str) -> tuple[bool, str]:
@@ -56,9 +50,7 @@ def refused(event: str, code: int, stdout: str, stderr: str) -> tuple[bool, str]
 @needs(KIMI)
 @given(code=CODES, stdout=TEXTS | DECISIONS.map(json.dumps), stderr=TEXTS)
 @settings(max_examples=40, deadline=None)
-def test_A4_5_kimi_refuses_the_same_calls_for_the_same_reason(
-    code: int, stdout: str, stderr: str
-) -> None:
+def test_A4_5_kimi_refuses_same_calls_for_same_reason(code: int, stdout: str, stderr: str) -> None:
     ours, why = refused("PreToolUse", code, stdout, stderr)
     action, reason = ask("kimi_hook", "PreToolUse", code, stdout, stderr)
     assert ours is (action == "block")
@@ -72,9 +64,8 @@ def test_A4_5_kimi_refuses_the_same_calls_for_the_same_reason(
 def test_A4_6_openhands_refuses_the_same(
     event: str, code: int, stdout: str, stderr: str, answer: dict[str, Any]
 ) -> None:
-    said = (
-        json.dumps(answer) if code == 0 else stdout
-    )  # OpenHands also reads the JSON of a hook that has failed
+    # OpenHands also reads the JSON of a hook that has failed
+    said = json.dumps(answer) if code == 0 else stdout
     ours, why = refused(event, code, said, stderr)
     theirs, reason = ask("openhands_hook", event, code, said, stderr)
     assert ours is theirs
@@ -92,9 +83,7 @@ def ours_matches(matcher: str, tool: str) -> bool:
     all_=st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_A4_1_openhands_reads_a_list_of_names_the_same(
-    names: list[str], tool: str, all_: bool
-) -> None:
+def test_A4_1_openhands_reads_list_of_names_same(names: list[str], tool: str, all_: bool) -> None:
     matcher = "*" if all_ else "|".join(names)
     assert ours_matches(matcher, tool) is ask("openhands_matches", matcher, tool)
 
@@ -142,9 +131,7 @@ GROUPS = st.lists(
     tool=st.sampled_from(TOOLS),
 )
 @settings(max_examples=40, deadline=None)
-def test_A4_1_openhands_starts_the_same_commands_of_a_file(
-    table: dict[str, Any], tool: str
-) -> None:
+def test_A4_1_openhands_starts_same_commands_of_a_file(table: dict[str, Any], tool: str) -> None:
     written = {
         event: [
             {**group, "hooks": [{"type": "command", "command": line} for line in group["hooks"]]}

@@ -59,7 +59,7 @@ def marks(text: str) -> list[str]:
     root=st.booleans(),
 )
 @settings(max_examples=20, deadline=None)
-def test_A1_codex_loads_the_same_files_in_the_same_order(
+def test_A1_codex_loads_the_same_files_in_order(
     tree: dict[tuple[str, str], str], root: bool
 ) -> None:
     with planted(tree, root=root) as (home, cwd):
@@ -84,9 +84,8 @@ def test_A1_kimi_loads_the_same_files_in_the_same_order(tree: dict[tuple[str, st
 )
 @settings(max_examples=60, deadline=None)
 def test_A1_pi_loads_the_same_files_in_the_same_order(tree: dict[tuple[str, str], str]) -> None:
-    full = {
-        key: text or "full" for key, text in tree.items() if text.strip() or not text
-    }  # pi keeps empty ones
+    # pi keeps empty ones
+    full = {key: text or "full" for key, text in tree.items() if text.strip() or not text}
     with planted(full) as (home, cwd):
         theirs = ask("pi_instructions", str(cwd), str(home / ".pi"))
         assert marks(ours(cwd, home)) == marks("\n".join(text for _, text in theirs))

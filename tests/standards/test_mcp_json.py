@@ -102,7 +102,7 @@ CLASHES = [
 
 
 @pytest.mark.parametrize(("entries", "note"), CLASHES)
-def test_A7_two_names_that_are_one_here_are_told(
+def test_A7_two_names_that_are_one_are_told(
     entries: dict[str, Any], note: str, tmp_path: Path
 ) -> None:
     (tmp_path / ".git").mkdir()

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from longrein.config import SkillFiles
 from longrein.config.frontmatter import split_frontmatter
 from longrein.tools import SkillInfo
+from tests.tables import cases
 
 from .peers import AGENTS, CODEX, GEMINI, KIMI, PI, ask, codex_request, needs
 
@@ -101,7 +102,7 @@ def plain(text: str) -> str:
 
 @given(head=HEADS, style=STYLES, width=WIDTHS)
 @settings(max_examples=200, deadline=None)
-def test_A2_every_field_is_read_as_yaml_reads_it(
+def test_A2_every_field_is_read_as_yaml(
     head: dict[str, Any], style: str | None, width: int
 ) -> None:
     text = file_text(head, style, width)
@@ -134,9 +135,7 @@ def test_A2_others_read_the_same_name_and_description(
 @needs(AGENTS)
 @given(head=HEADS, style=STYLES)
 @settings(max_examples=40, deadline=None)
-def test_A2_deepagents_reads_the_same_allowed_tools(
-    head: dict[str, Any], style: str | None
-) -> None:
+def test_A2_deepagents_reads_same_allowed_tools(head: dict[str, Any], style: str | None) -> None:
     text = file_text(head, style, 80)
     with planted(head["name"], text, owner=".") as (path, skill, _):
         assert list(skill.allowed_tools) == ask("deepagents_skill", str(path))[2]
@@ -145,15 +144,13 @@ def test_A2_deepagents_reads_the_same_allowed_tools(
 
 
 @needs(GEMINI)
-@pytest.mark.parametrize(
+@cases(
     "description",
-    [
-        "Does a thing: well",
-        "a: b: c",
-        "Use when: the user asks",
-        "note: 'quoted' here",
-        "tests, e.g.: pytest",
-    ],
+    "Does a thing: well",
+    "a: b: c",
+    "Use when: the user asks",
+    "note: 'quoted' here",
+    "tests, e.g.: pytest",
 )
 def test_A18_3_gemini_also_reads_an_unquoted_colon(description: str) -> None:
     with planted("a", f"---\nname: a\ndescription: {description}\n---\nbody\n") as (path, skill, _):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from longrein.config import load_subagent_types
 from longrein.tools import SubagentType
+from tests.tables import row
 
 from .peers import AGENTS, GEMINI, ask, needs
 from .test_skills import NAMES, STYLES, WIDTHS, WORDS, file_text, plain
@@ -57,15 +58,13 @@ def ours(text: str, name: str) -> tuple[SubagentType, Path]:
 @needs(AGENTS)
 @given(head=HEADS, body=BODIES, style=STYLES, width=WIDTHS)
 @settings(max_examples=40, deadline=None)
-def test_A5_openhands_reads_the_same_type(
+def test_A5_openhands_agrees(
     head: dict[str, Any], body: str, style: str | None, width: int
 ) -> None:
     kind, path = ours(file_text(head, style, width, body), head["name"])
     theirs = ask("openhands_agent", str(path))
-    assert (kind.name, plain(kind.description), kind.system) == (
-        theirs["name"],
-        plain(theirs["description"]),
-        theirs["body"],
+    assert (kind.name, plain(kind.description), kind.system) == row(
+        theirs["name"], plain(theirs["description"]), theirs["body"]
     )
     assert list(kind.tools or ()) == theirs["tools"]
     assert (kind.model or "inherit") == theirs["model"]
@@ -74,18 +73,13 @@ def test_A5_openhands_reads_the_same_type(
 @needs(GEMINI)
 @given(head=HEADS, body=BODIES, style=STYLES, width=WIDTHS)
 @settings(max_examples=40, deadline=None)
-def test_A5_gemini_reads_the_same_type(
-    head: dict[str, Any], body: str, style: str | None, width: int
-) -> None:
-    head = {
-        key: value for key, value in head.items() if key not in ("tools", "color")
-    }  # it refuses what it lacks
+def test_A5_gemini_agrees(head: dict[str, Any], body: str, style: str | None, width: int) -> None:
+    # it refuses what it lacks
+    head = {key: value for key, value in head.items() if key not in ("tools", "color")}
     kind, path = ours(file_text(head, style, width, body), head["name"])
     theirs = ask("gemini_agent", str(path))
-    assert (kind.name, plain(kind.description), kind.system) == (
-        theirs["name"],
-        plain(theirs["description"]),
-        theirs["body"],
+    assert (kind.name, plain(kind.description), kind.system) == row(
+        theirs["name"], plain(theirs["description"]), theirs["body"]
     )
     assert kind.model == theirs["model"].replace("inherit", "")
 
@@ -103,7 +97,6 @@ def test_A5_gemini_refuses_what_is_left_out_here(head: str) -> None:
     found, notes = load_subagent_types(
         (), str(folder), str(folder / "home"), {}, trusted=lambda _: True
     )
-    assert bool(found) is (
-        "description: x" in head
-    )  # without a name the file's counts, as in opencode and kimi
+    # without a name the file's counts, as in opencode and kimi
+    assert bool(found) is ("description: x" in head)
     assert found or notes

@@ -13,6 +13,7 @@ from longrein.events import Text
 from longrein.models import Failure, Reply, TextDelta
 from longrein.testing.loopback import Call, Fault, LoopbackProvider, Play, Received, Turn, read_play
 from tests.models.http_server import answer_of, item, open_wire_model, request
+from tests.tables import cases, row, split_words
 from tests.testing.http_client import PATHS, post
 
 pytestmark = pytest.mark.anyio
@@ -91,12 +92,9 @@ async def test_a_turn_with_a_fault_comes_again_until_a_request_holds_its_reply()
 async def test_summaries_are_matched_first_and_the_last_one_repeats() -> None:
     several = [Turn(match="SUM", text=text) for text in ("one", "two")]
     async with LoopbackProvider([Turn(text="Turn.")], summaries=several) as server:
-        assert [await ask(server, said) for said in ("SUM", "go", "SUM", "SUM")] == [
-            "one",
-            "Turn.",
-            "two",
-            "two",
-        ]
+        assert [await ask(server, said) for said in ("SUM", "go", "SUM", "SUM")] == split_words(
+            "one Turn. two two"
+        )
         assert server.unused() == []
 
 
@@ -149,11 +147,8 @@ async def test_each_request_is_kept_byte_for_byte(tmp_path: Path) -> None:
     async with LoopbackProvider(lambda _: Turn(text="ok"), folder=tmp_path, keep=2) as server:
         await post(server, PATHS["anthropic"], body, {"x-api-key": "k-1"})
         first = server.requests[0]
-        assert (first.body, first.path, first.wire, first.status) == (
-            body,
-            "/v1/messages",
-            "anthropic",
-            200,
+        assert (first.body, first.path, first.wire, first.status) == row(
+            body, "/v1/messages", "anthropic", 200
         )
         assert first.headers["x-api-key"] == "k-1"
         assert (first.said, first.opening, first.size_bytes) == ("hé 你", "hé 你", len(body))
@@ -174,23 +169,18 @@ async def test_who_hangs_up_while_the_answer_is_late_is_noticed() -> None:
         assert received.gone
 
 
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        (
-            '{"turns": [{"txt": "x"}]}',
-            r"this is no script .*: Object contains unknown field `txt` - at `\$.turns\[0\]`",
-        ),
-        ('{"turns": [', "this is no script for the loopback provider: Input data was truncated"),
-        (
-            '{"turns": [{"fault": {"kind": "explode"}}]}',
-            "unknown kind 'explode'; kinds are status, cut, ",
-        ),
-        (
-            '{"turns": [{"stop": "done"}]}',
-            "stops with 'done'; words are end, calls, length, refusal",
-        ),
-    ],
+@cases(
+    "script said",
+    (
+        '{"turns": [{"txt": "x"}]}',
+        r"this is no script .*: Object contains unknown field `txt` - at `\$.turns\[0\]`",
+    ),
+    ('{"turns": [', "this is no script for the loopback provider: Input data was truncated"),
+    (
+        '{"turns": [{"fault": {"kind": "explode"}}]}',
+        "unknown kind 'explode'; kinds are status, cut, ",
+    ),
+    ('{"turns": [{"stop": "done"}]}', "stops with 'done'; words are end, calls, length, refusal"),
 )
 async def test_a_script_that_is_none_says_where(script: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
@@ -210,10 +200,8 @@ async def test_it_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     server.url = json.loads(await process.stdout.readline())["url"]
     assert await ask(server, wire="gemini") == "Hello."
     report = json.loads((await process.communicate(b""))[0])
-    assert (report["requests"], report["unused"], process.returncode) == (
-        1,
-        ["turn 1: 'Left over.'"],
-        1,
+    assert (report["requests"], report["unused"], process.returncode) == row(
+        1, ["turn 1: 'Left over.'"], 1
     )
 
 

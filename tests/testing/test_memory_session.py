@@ -9,14 +9,7 @@ from longrein.agent import Answer, OpenSession, UserMessage
 from longrein.events import PermissionAsked, Text, ToolEnded
 from longrein.permissions import Rules
 from longrein.testing.clock import run_virtual
-from longrein.testing.harness import (
-    Answers,
-    Approver,
-    memory_dependencies,
-    open_test_session,
-    results,
-    story,
-)
+from longrein.testing.harness import Answers, Approver, memory_dependencies, open_test_session
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace
@@ -139,26 +132,6 @@ async def say(session: OpenSession, *prompts: str) -> None:
     await session.close()
 
 
-def test_a_whole_session_in_memory() -> None:
-    disk, space = MemoryDisk(), MemoryWorkspace({"/w/a.py": "a = 1\n"})
-    model = ScriptedModel(
-        says("I look", call("Read", file_path="a.py")),
-        says(call("Edit", file_path="a.py", old_string="1", new_string="2")),
-        lambda request: says(f"done: {results(request)[1]}"),
-    )
-
-    async def main() -> None:
-        await say(open_test_session(model, disk=disk, workspace=space), "make a 2")
-
-    run_virtual(main())
-    model.check_done()
-    assert space.files == {"/w/a.py": b"a = 2\n"}
-    assert story(disk.entries()) == (
-        "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded "
-        "Asked Replied ToolStarted FileChanged ToolEnded Asked Replied TurnEnded"
-    )
-
-
 def ask(question: PermissionAsked) -> Answer:
     return Answer(question.call, "deny", message=f"not {question.name} today")
 
@@ -172,9 +145,7 @@ ANSWERED: list[tuple[Answers | None, list[str]]] = [
 
 
 @pytest.mark.parametrize(("answers", "statuses"), ANSWERED)
-def test_the_approver_answers_by_its_table_and_remembers(
-    answers: Answers | None, statuses: list[str]
-) -> None:
+def test_the_approver_answers_by_its_table(answers: Answers | None, statuses: list[str]) -> None:
     disk = MemoryDisk()
     model = ScriptedModel(says(call("Bash", command="make")), says("ok"))
     deps = memory_dependencies(

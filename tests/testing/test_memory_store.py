@@ -129,12 +129,7 @@ async def test_the_log_in_memory_does_as_the_log_on_disk_does(tmp_path: Path) ->
     assert (
         seen(again)
         == seen(real)
-        == [
-            b"small",
-            [[1, 2, 3, 4, 5], []],
-            [[1], []],
-            [[1, 2, 3, 4], [(3, b'"for the fork"')]],
-        ]
+        == [b"small", [[1, 2, 3, 4, 5], []], [[1], []], [[1, 2, 3, 4], [(3, b'"for the fork"')]]]
     )
     assert list(again.child(FORK).entries) == list(real.child(FORK).entries)
     assert again.put(b"x")[0] == real.put(b"x")[0] == 4

@@ -11,6 +11,7 @@ from longrein.events import Text, Usage
 from longrein.models import Reply
 from longrein.testing.loopback import Count, Limits, LoopbackProvider, Rules, Turn, common_blocks
 from tests.models.http_server import answer_of, item, open_wire_model, request
+from tests.tables import record
 from tests.testing.http_client import PATHS, post
 
 pytestmark = pytest.mark.anyio
@@ -25,12 +26,9 @@ def block(name: str, tokens: int, mark: dict[str, Any] | None = None) -> dict[st
 
 
 def body(*blocks: Any, model: str = "claude-sonnet-4-5") -> dict[str, Any]:
-    return {
-        "model": model,
-        "max_tokens": 9,
-        "stream": True,
-        "messages": [{"role": "user", "content": list(blocks)}],
-    }
+    return record(
+        model=model, max_tokens=9, stream=True, messages=[{"role": "user", "content": list(blocks)}]
+    )
 
 
 async def counts(*bodies: Any, **given: Any) -> list[tuple[int, int, int]]:
@@ -124,11 +122,7 @@ async def test_tools_and_system_stand_before_the_conversation() -> None:
 def of_text(wire: str, text: str) -> dict[str, Any]:
     messages = [{"role": "user", "content": text}]
     return {
-        "openai-chat": {
-            "model": "m",
-            "stream_options": {"include_usage": True},
-            "messages": messages,
-        },
+        "openai-chat": record(model="m", stream_options={"include_usage": True}, messages=messages),
         "openai-responses": {"model": "m", "input": text},
         "gemini": {"contents": [{"role": "user", "parts": [{"text": text}]}]},
     }[wire]

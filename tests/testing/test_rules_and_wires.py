@@ -108,7 +108,6 @@ def test_R029_no_broken_pairing_gets_past_the_judge(wire: str, broken: object) -
         assert callable(broken)
         broken(items, random)
         said = verdict(wire, items)
-        accepted = (
-            wire == "openai-responses" and broken is late
-        )  # this provider takes an output anywhere after its call
+        # this provider takes an output anywhere after its call
+        accepted = wire == "openai-responses" and broken is late
         assert (said == "") == accepted, f"seed {seed}: {said}"

@@ -132,8 +132,7 @@ async def test_R027_reasoning_goes_back_unchanged_and_with_what_it_led_to() -> N
     start = reasoning["encrypted_content"][:4]
     words = (
         f"The encrypted content {start}... could not be verified. Reason: Encrypted content could "
-        "not be decrypted "
-        "or parsed."
+        "not be decrypted or parsed."
     )
     await check("openai-responses", good | {"model": "gpt-6"}, words)
     alone = changed(responses, items(reasoning, words_of("user", "b")))

@@ -51,9 +51,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("items", "problem"), BROKEN)
-def test_a_request_that_a_provider_would_refuse_is_our_own_mistake(
-    items: tuple[Item, ...], problem: str
-) -> None:
+def test_a_request_to_be_refused_is_our_own_mistake(items: tuple[Item, ...], problem: str) -> None:
     with pytest.raises(RuleBroken) as raised:
         check_rules(request(*items))
     assert str(raised.value).splitlines()[0] == problem

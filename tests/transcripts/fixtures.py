@@ -12,6 +12,7 @@ from longrein.extensions.transcripts.import_transcript import find_format
 from longrein.extensions.transcripts.log_builder import LogBuilder, Transcript
 from longrein.testing import MemoryDisk, ScriptedModel, open_test_session, says
 from longrein.testing.store import SESSION
+from tests.tables import record
 
 CLAUDE_ID = "0b8a6a0e-52a5-4a39-93f9-1d4f6a2b7c11"
 CODEX_ID = "019a2d7a-41c4-78b1-b7cc-a45d62a89cd5"
@@ -56,11 +57,9 @@ class ClaudeFile:
 
     def reply(self, message: str, *blocks: Line, **more: Any) -> str:
         uuid = self.add("assistant", list(blocks), **more)
-        self.lines[-1]["message"] |= {
-            "id": message,
-            "model": "claude-sonnet-4-5",
-            "usage": {"input_tokens": 9},
-        }
+        self.lines[-1]["message"] |= record(
+            id=message, model="claude-sonnet-4-5", usage={"input_tokens": 9}
+        )
         return uuid
 
     def result(self, call: str, content: Any, *, parent: str | None = "", **more: Any) -> str:

@@ -108,9 +108,7 @@ async def test_a12_the_branch_of_the_last_line_is_the_conversation() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a12_a_compaction_becomes_a_summary_and_what_came_before_can_be_recalled(
-    known: bool,
-) -> None:
+async def test_a12_a_compaction_becomes_a_summary_that_can_be_recalled(known: bool) -> None:
     file = conversation()
     last = file.lines[-1]["uuid"] if known else "a line that is not in the file"
     file.add(

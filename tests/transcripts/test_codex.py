@@ -178,9 +178,7 @@ async def test_a_compaction_an_interrupt_and_a_rewind() -> None:
         word
         for word in words[1:]
         if word in ("second", "third", "wrong", "fourth", "right", "go on")
-    ] == [
-        *("second", "fourth", "right", "go on"),
-    ]
+    ] == [*("second", "fourth", "right", "go on")]
 
 
 async def test_rollouts_without_envelopes_are_read_too() -> None:
