@@ -143,18 +143,15 @@ def test_files_of_a_folder_without_trust_are_told_by_doctor_alone(folders: Confi
     assert note(folders, trusted=False) == ""  # the line about trust names them
 
 
-@pytest.mark.parametrize(
-    ("text", "ignored"),
-    [
-        (HOOKS, "hooks and deny rules"),
-        (PLAIN, ""),
-        ("[]", ""),
-        ("{", ""),
-        ("{" * 100_000, ""),
-        ('{"hooks": ' + "[" * 5_000 + "]" * 5_000 + "}", ""),
-        ('{"permissions": 3, "hooks": {"Stop": []}}', "hooks"),
-    ],
-)
+@pytest.mark.parametrize(("text", "ignored"), [
+    (HOOKS, "hooks and deny rules"),
+    (PLAIN, ""),
+    ("[]", ""),
+    ("{", ""),
+    ("{" * 100_000, ""),
+    ('{"hooks": ' + "[" * 5_000 + "]" * 5_000 + "}", ""),
+    ('{"permissions": 3, "hooks": {"Stop": []}}', "hooks"),
+])  # fmt: skip
 def test_a_headless_run_says_only_what_matters(
     folders: ConfigFolders, text: str, ignored: str
 ) -> None:

@@ -33,22 +33,19 @@ def hooks_of(event: str = "PreToolUse", matcher: Any = "", **handler: Any) -> di
 # --- Matchers -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("matcher", "yes", "no"),
-    [
-        ("Bash", "Bash", "BashOutput bash"),
-        ("Edit|Write", "Edit Write", "MultiEdit"),
-        ("Edit, Write", "Edit Write", "MultiEdit"),
-        ("mcp__.*", "mcp__mem__add", "Bash"),
-        ("mcp__mem.*", "mcp__mem__add mcp__memory__x", "mcp__other__x"),
-        ("*", "Bash Edit", ""),
-        ("", "Bash Edit", ""),
-        ("mcp__mem__add", "mcp__mem__add", "mcp__mem__add2"),
-        ("^(Edit|Write)$", "Edit Write", "MultiEdit"),
-        ("Notebook.*", "NotebookEdit", "Bash"),
-        ("|", "", "Bash"),
-    ],
-)
+@pytest.mark.parametrize(("matcher", "yes", "no"), [
+    ("Bash", "Bash", "BashOutput bash"),
+    ("Edit|Write", "Edit Write", "MultiEdit"),
+    ("Edit, Write", "Edit Write", "MultiEdit"),
+    ("mcp__.*", "mcp__mem__add", "Bash"),
+    ("mcp__mem.*", "mcp__mem__add mcp__memory__x", "mcp__other__x"),
+    ("*", "Bash Edit", ""),
+    ("", "Bash Edit", ""),
+    ("mcp__mem__add", "mcp__mem__add", "mcp__mem__add2"),
+    ("^(Edit|Write)$", "Edit Write", "MultiEdit"),
+    ("Notebook.*", "NotebookEdit", "Bash"),
+    ("|", "", "Bash"),
+])  # fmt: skip
 def test_a18_7_matchers(matcher: str, yes: str, no: str) -> None:
     hook = Hook("PreToolUse", "true", "x", matcher)
     assert [matches(hook, "PreToolUse", (name,)) for name in yes.split()] == [True] * len(
@@ -204,22 +201,19 @@ def test_a_changed_hook_of_a_project_asks_again(place: Place) -> None:
     assert place.load().changed == ()
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        "check.sh",
-        '"$CLAUDE_PROJECT_DIR"/check.sh --all',
-        "${CLAUDE_PROJECT_DIR}/check.sh",
-        "cp new check.sh && sh check.sh",
-        "sh check.sh >> check.sh",
-        "for a in 1; do . ./check.sh; done > log",
-        "unknown 'check.sh' > log",
-        "echo >> check.sh; cd . && ./check.sh",
-        "tee -a check.sh </dev/null; sh check\\.sh",
-        "cp x check.sh >/dev/null; X=check; sh $X.sh",
-        "echo >> check.sh; sh che*.sh",
-    ],
-)
+@pytest.mark.parametrize("written", [
+    "check.sh",
+    '"$CLAUDE_PROJECT_DIR"/check.sh --all',
+    "${CLAUDE_PROJECT_DIR}/check.sh",
+    "cp new check.sh && sh check.sh",
+    "sh check.sh >> check.sh",
+    "for a in 1; do . ./check.sh; done > log",
+    "unknown 'check.sh' > log",
+    "echo >> check.sh; cd . && ./check.sh",
+    "tee -a check.sh </dev/null; sh check\\.sh",
+    "cp x check.sh >/dev/null; X=check; sh $X.sh",
+    "echo >> check.sh; sh che*.sh",
+])  # fmt: skip
 def test_a_changed_script_of_a_hook_asks_again(place: Place, written: str) -> None:
     script = place.project / "check.sh"
     script.write_text("exit 0")
@@ -230,16 +224,13 @@ def test_a_changed_script_of_a_hook_asks_again(place: Place, written: str) -> No
     assert [hook.name for hook in place.load().changed] == [written]
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        "jq -r .tool_name >> hooks.log",
-        'jq -r .tool_name >> "$CLAUDE_PROJECT_DIR/hooks.log"',
-        "jq . | tee -a ./hooks.log",
-        "./unknown 2> hooks.log",
-        "while read line; do date > hooks.log; done",
-    ],
-)
+@pytest.mark.parametrize("written", [
+    "jq -r .tool_name >> hooks.log",
+    'jq -r .tool_name >> "$CLAUDE_PROJECT_DIR/hooks.log"',
+    "jq . | tee -a ./hooks.log",
+    "./unknown 2> hooks.log",
+    "while read line; do date > hooks.log; done",
+])  # fmt: skip
 def test_what_a_hook_writes_is_no_script_of_it(place: Place, written: str) -> None:
     log = place.project / "hooks.log"
     log.write_text("")

@@ -112,13 +112,10 @@ def test_A1_which_files_are_taken_and_in_which_order(
     assert bodies(load(tmp_path, tree)) == texts
 
 
-@pytest.mark.parametrize(
-    ("settings", "texts"),
-    [
-        (Settings(other_agents=OtherAgentOptions(read=False)), ["p", "r"]),
-        (Settings(context=InstructionOptions(("AGENTS.md",))), ["c"]),
-    ],
-)
+@pytest.mark.parametrize(("settings", "texts"), [
+    (Settings(other_agents=OtherAgentOptions(read=False)), ["p", "r"]),
+    (Settings(context=InstructionOptions(("AGENTS.md",))), ["c"]),
+])  # fmt: skip
 def test_what_is_read_of_other_agents_is_set(
     tmp_path: Path, settings: Settings, texts: list[str]
 ) -> None:

@@ -397,15 +397,12 @@ def test_the_nearest_file_of_a_project_decides_about_a_server(person: Person) ->
     assert told()[1] == []
 
 
-@pytest.mark.parametrize(
-    ("tools", "told"),
-    [
-        (0, "no tools"),
-        (1, "1 tools (a__0)"),
-        (20, f"20 tools ({', '.join(f'a__{i}' for i in range(20))})"),
-        (21, f"21 tools ({', '.join(f'a__{i}' for i in range(20))} and 1 more)"),
-    ],
-)
+@pytest.mark.parametrize(("tools", "told"), [
+    (0, "no tools"),
+    (1, "1 tools (a__0)"),
+    (20, f"20 tools ({', '.join(f'a__{i}' for i in range(20))})"),
+    (21, f"21 tools ({', '.join(f'a__{i}' for i in range(20))} and 1 more)"),
+])  # fmt: skip
 def test_a_connected_server_is_told_in_a_line(tools: int, told: str) -> None:
     names = tuple(f"mcp__s__a__{i}" for i in range(tools))
     view = ServerView("s", "connected", "", "x", "user", names, title="Shop", protocol="1")
@@ -440,10 +437,7 @@ class Desk:
         project = str(self.person.project)
         trusted = TrustedFolders().with_folder(project, str(self.person.home))
         place = read_run_context(
-            options,
-            self.environ,
-            folder=project,
-            trusted=trusted if trust else TrustedFolders(),
+            options, self.environ, folder=project, trusted=trusted if trust else TrustedFolders()
         )
         code = mcp(place, words, **flags)
         out, err = self._capfd.readouterr()
@@ -558,34 +552,31 @@ def test_a_server_is_added_to_the_file_of_its_scope(desk: Desk) -> None:
     assert "v" in desk.stored(own)
 
 
-@pytest.mark.parametrize(
-    ("words", "flags", "told"),
-    [
-        (("fly",), {}, "longrein mcp: there is no 'fly'; there are list, get, add,"),
-        (("list", "x"), {}, "longrein mcp list does not know what to do with 'x'"),
-        (("get",), {}, "which server? longrein mcp get NAME; there are a"),
-        (("get", "a", "b"), {}, "which server? longrein mcp get NAME; there are a"),
-        (("get", "x"), {}, "there is no MCP server 'x'; there are a"),
-        (("add", "x"), {}, "longrein mcp add NAME -- COMMAND…, or longrein mcp add --transport"),
-        (("add", "x", "https://x/", "y"), {}, "longrein mcp add does not know what to do with 'y'"),
-        (("add", "x", "y"), {"env": ["A"]}, "--env 'A': write NAME=VALUE"),
-        (("add", "x", "http://y"), {"header": ["A"]}, "--header 'A': write NAME:VALUE"),
-        (("add", "a__b", "x"), {}, "the name 'a__b' may hold letters, digits, - and single _"),
-        (("add", "x", "y"), {"transport": "http"}, "MCP server x: a server of type http needs"),
-        (("add-json", "x"), {}, "longrein mcp add-json NAME"),
-        (("add-json", "x", "{"), {}, "the entry is not valid JSON: "),
-        (("add-json", "x", "[]"), {}, "MCP server x: its entry is not an object"),
-        (("remove",), {}, "longrein mcp remove NAME"),
-        (("remove", "x"), {}, "there is no MCP server 'x' in scope local or project or user"),
-        (("remove", "a"), {"scope": "project"}, "there is no MCP server 'a' in scope project; it"),
-        (("approve", "x"), {}, "the project has no MCP server 'x'; it has p"),
-        (("approve",), {"sandbox": "off"}, "which server? longrein mcp approve NAME --sandbox off"),
-        (("approve",), {"trust": False}, "{project} is not trusted: longrein trust"),
-        (("reset-project-choices", "x"), {}, "longrein mcp reset-project-choices does not know"),
-        (("login", "a"), {}, "MCP server a: a stdio server needs no login"),
-        (("login", "p"), {}, "MCP server p: not approved: longrein mcp approve"),
-    ],
-)
+@pytest.mark.parametrize(("words", "flags", "told"), [
+    (("fly",), {}, "longrein mcp: there is no 'fly'; there are list, get, add,"),
+    (("list", "x"), {}, "longrein mcp list does not know what to do with 'x'"),
+    (("get",), {}, "which server? longrein mcp get NAME; there are a"),
+    (("get", "a", "b"), {}, "which server? longrein mcp get NAME; there are a"),
+    (("get", "x"), {}, "there is no MCP server 'x'; there are a"),
+    (("add", "x"), {}, "longrein mcp add NAME -- COMMAND…, or longrein mcp add --transport"),
+    (("add", "x", "https://x/", "y"), {}, "longrein mcp add does not know what to do with 'y'"),
+    (("add", "x", "y"), {"env": ["A"]}, "--env 'A': write NAME=VALUE"),
+    (("add", "x", "http://y"), {"header": ["A"]}, "--header 'A': write NAME:VALUE"),
+    (("add", "a__b", "x"), {}, "the name 'a__b' may hold letters, digits, - and single _"),
+    (("add", "x", "y"), {"transport": "http"}, "MCP server x: a server of type http needs"),
+    (("add-json", "x"), {}, "longrein mcp add-json NAME"),
+    (("add-json", "x", "{"), {}, "the entry is not valid JSON: "),
+    (("add-json", "x", "[]"), {}, "MCP server x: its entry is not an object"),
+    (("remove",), {}, "longrein mcp remove NAME"),
+    (("remove", "x"), {}, "there is no MCP server 'x' in scope local or project or user"),
+    (("remove", "a"), {"scope": "project"}, "there is no MCP server 'a' in scope project; it"),
+    (("approve", "x"), {}, "the project has no MCP server 'x'; it has p"),
+    (("approve",), {"sandbox": "off"}, "which server? longrein mcp approve NAME --sandbox off"),
+    (("approve",), {"trust": False}, "{project} is not trusted: longrein trust"),
+    (("reset-project-choices", "x"), {}, "longrein mcp reset-project-choices does not know"),
+    (("login", "a"), {}, "MCP server a: a stdio server needs no login"),
+    (("login", "p"), {}, "MCP server p: not approved: longrein mcp approve"),
+])  # fmt: skip
 def test_what_cannot_be_done_is_said(
     desk: Desk, words: tuple[str, ...], flags: dict[str, Any], told: str
 ) -> None:

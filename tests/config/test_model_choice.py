@@ -94,22 +94,19 @@ def test_a_provider_of_the_users_own(folders: ConfigFolders) -> None:
     assert (plain.api_key, plain.idle_timeout_s, plain.content_timeout_s) == ("", 120.0, 900.0)
 
 
-@pytest.mark.parametrize(
-    ("url", "is_local"),
-    [
-        ("http://127.0.0.1:9/v1", True),
-        ("http://localhost:9/v1", True),
-        ("http://[::1]:9/v1", True),
-        ("http://10.0.3.7/v1", True),
-        ("http://172.20.0.2:8000/v1", True),
-        ("http://192.168.1.20:8000/v1", True),
-        ("http://[fd12:3456::1]:8000/v1", True),
-        ("http://172.32.0.2/v1", False),
-        ("http://10.evil.test/v1", False),
-        ("https://api.example.test/v1", False),
-        ("http://8.8.8.8/v1", False),
-    ],
-)
+@pytest.mark.parametrize(("url", "is_local"), [
+    ("http://127.0.0.1:9/v1", True),
+    ("http://localhost:9/v1", True),
+    ("http://[::1]:9/v1", True),
+    ("http://10.0.3.7/v1", True),
+    ("http://172.20.0.2:8000/v1", True),
+    ("http://192.168.1.20:8000/v1", True),
+    ("http://[fd12:3456::1]:8000/v1", True),
+    ("http://172.32.0.2/v1", False),
+    ("http://10.evil.test/v1", False),
+    ("https://api.example.test/v1", False),
+    ("http://8.8.8.8/v1", False),
+])  # fmt: skip
 def test_a_model_without_prices_at_an_address_of_the_users_own_is_local(
     folders: ConfigFolders, url: str, is_local: bool
 ) -> None:
@@ -321,22 +318,19 @@ SET = {"GEMINI_API_KEY": KEY}
 OTHER_SET = {"GOOGLE_API_KEY": KEY}
 
 
-@pytest.mark.parametrize(
-    ("environ", "is_kept", "is_preferred", "source", "ignored"),
-    [
-        ({}, False, False, "none", ""),
-        (SET, False, False, "GEMINI_API_KEY", ""),
-        (OTHER_SET, False, False, "GOOGLE_API_KEY", ""),
-        ({**SET, **OTHER_SET}, False, False, "GEMINI_API_KEY", ""),
-        ({"GEMINI_API_KEY": " ", **OTHER_SET}, False, True, "GOOGLE_API_KEY", ""),
-        ({}, True, False, "FILE", ""),
-        ({"GEMINI_API_KEY": " "}, True, False, "FILE", ""),
-        (SET, True, False, "GEMINI_API_KEY", "is set and comes before the key kept in FILE"),
-        (OTHER_SET, True, False, "GOOGLE_API_KEY", "is set and comes before the key kept in FILE"),
-        (SET, True, True, "FILE", "GEMINI_API_KEY is set too, and not used until longrein ends"),
-        (OTHER_SET, True, True, "FILE", "GOOGLE_API_KEY is set too, and not used"),
-    ],
-)
+@pytest.mark.parametrize(("environ", "is_kept", "is_preferred", "source", "ignored"), [
+    ({}, False, False, "none", ""),
+    (SET, False, False, "GEMINI_API_KEY", ""),
+    (OTHER_SET, False, False, "GOOGLE_API_KEY", ""),
+    ({**SET, **OTHER_SET}, False, False, "GEMINI_API_KEY", ""),
+    ({"GEMINI_API_KEY": " ", **OTHER_SET}, False, True, "GOOGLE_API_KEY", ""),
+    ({}, True, False, "FILE", ""),
+    ({"GEMINI_API_KEY": " "}, True, False, "FILE", ""),
+    (SET, True, False, "GEMINI_API_KEY", "is set and comes before the key kept in FILE"),
+    (OTHER_SET, True, False, "GOOGLE_API_KEY", "is set and comes before the key kept in FILE"),
+    (SET, True, True, "FILE", "GEMINI_API_KEY is set too, and not used until longrein ends"),
+    (OTHER_SET, True, True, "FILE", "GOOGLE_API_KEY is set too, and not used"),
+])  # fmt: skip
 def test_which_key_is_used_and_where_it_comes_from(
     folders: ConfigFolders,
     environ: Mapping[str, str],

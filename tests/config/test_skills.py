@@ -291,15 +291,12 @@ def test_A3_commands_of_every_agent_are_found(
     assert not notes
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "note"),
-    [
-        ("a.md", "---\n: [\n---\nx", "has a head that is no YAML"),
-        ("a.md", "---\ndescription: x\n---\n", "has no text"),
-        ("a.md", b"\x7fELF\0\0", "is a binary file"),
-        ("a.md", b"\xff\xfe", "is not UTF-8 text"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "note"), [
+    ("a.md", "---\n: [\n---\nx", "has a head that is no YAML"),
+    ("a.md", "---\ndescription: x\n---\n", "has no text"),
+    ("a.md", b"\x7fELF\0\0", "is a binary file"),
+    ("a.md", b"\xff\xfe", "is not UTF-8 text"),
+])  # fmt: skip
 def test_A3_a_bad_command_is_one_line(
     folders: ConfigFolders, name: str, text: str | bytes, note: str
 ) -> None:
@@ -325,15 +322,12 @@ OPENCODE = r"""{
 }"""  # noqa: E501
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "opencode.json",
-        "opencode.jsonc",
-        ".opencode/opencode.json",
-        "~/.config/opencode/opencode.json",
-    ],
-)
+@pytest.mark.parametrize("name", [
+    "opencode.json",
+    "opencode.jsonc",
+    ".opencode/opencode.json",
+    "~/.config/opencode/opencode.json",
+])  # fmt: skip
 def test_A3_commands_in_the_settings_of_opencode(folders: ConfigFolders, name: str) -> None:
     path = put(folders.home if name[0] == "~" else folders.cwd, name.removeprefix("~/"), OPENCODE)
     files = library(folders)

@@ -63,11 +63,7 @@ DONE_FIGURES = {"usd": 0.75, "seconds": 1.5, "input": 50, "cache_read": 40, "out
                 **DONE_FIGURES,
             },
         ),
-        (
-            [STARTED, FAILED, TaskRetried("t")],
-            1,
-            {"outcome": "waiting", "attempts": 1, "usd": 0.5},
-        ),
+        ([STARTED, FAILED, TaskRetried("t")], 1, {"outcome": "waiting", "attempts": 1, "usd": 0.5}),
         ([TaskEnded("t", "budget")], 1, {"outcome": "failed", "cause": "budget"}),
         (
             [STARTED, TaskEnded("t", "agent failed", "x" * 9_000)],
@@ -131,17 +127,14 @@ def test_the_page_of_a_fleet_is_written_into_its_folder(fleet: FleetHarness) -> 
     assert (done.code, inspected(out.read_text())) == (0, found)
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["nowhere"], "there is no fleet 'nowhere'"),
-        (["../x"], "is no name of a fleet"),
-        (["tasks", "--live", "--out", "x"], "--live writes no file: leave out --out"),
-        (["tasks", "--out", "tasks.jsonl"], "is there already; name another file with --out"),
-        (["tasks", "--json"], "longrein fleet inspect has no --json"),
-        ([], "write longrein fleet inspect NAME"),
-    ],
-)
+@pytest.mark.parametrize(("words", "told"), [
+    (["nowhere"], "there is no fleet 'nowhere'"),
+    (["../x"], "is no name of a fleet"),
+    (["tasks", "--live", "--out", "x"], "--live writes no file: leave out --out"),
+    (["tasks", "--out", "tasks.jsonl"], "is there already; name another file with --out"),
+    (["tasks", "--json"], "longrein fleet inspect has no --json"),
+    ([], "write longrein fleet inspect NAME"),
+])  # fmt: skip
 def test_what_cannot_be_inspected_is_told_in_a_line(
     fleet: FleetHarness, words: list[str], told: str
 ) -> None:

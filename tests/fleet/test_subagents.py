@@ -141,16 +141,12 @@ def test_its_report_and_its_changes_come_back(fleet: FleetHarness) -> None:
     assert text.count("it said so") > 1, "its log is in exports"
 
 
-@pytest.mark.parametrize(
-    ("act", "names", "message"),
-    [
-        ("echo x > kept/a; echo x > kept/b; touch $'\\xe9'", {"a", "?"}, ""),
-        ("git init -q in; touch in/a; echo x > a.txt", {"a.txt"}, "does not have a commit"),
-        (f"git init -q in; touch in/a; cd in; {COMMIT}; touch ../b", {"b"}, "repository inside"),
-        ("rm -r .git; echo x > a.txt", set(), "bad object"),
-    ],
-    ids=["ignored", "begun", "inner", "unknown"],
-)
+@pytest.mark.parametrize(("act", "names", "message"), [
+    ("echo x > kept/a; echo x > kept/b; touch $'\\xe9'", {"a", "?"}, ""),
+    ("git init -q in; touch in/a; echo x > a.txt", {"a.txt"}, "does not have a commit"),
+    (f"git init -q in; touch in/a; cd in; {COMMIT}; touch ../b", {"b"}, "repository inside"),
+    ("rm -r .git; echo x > a.txt", set(), "bad object"),
+], ids=["ignored", "begun", "inner", "unknown"])  # fmt: skip
 def test_no_change_is_lost(fleet: FleetHarness, act: str, names: set[str], message: str) -> None:
     """What git ignores comes back where it was committed. What no patch can tell stays."""
     parent = Parent(fleet)
@@ -301,13 +297,10 @@ def test_what_it_may_spend_is_its_share(fleet: FleetHarness) -> None:
     assert parent.spent_usd <= 0.4
 
 
-@pytest.mark.parametrize(
-    ("fields", "more", "words"),
-    [
-        ({"location": "moon"}, {}, "no extension runs subagents at 'moon'"),
-        ({"prompt": "x" * 100_001}, {}, "have more than 100000 bytes"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "more", "words"), [
+    ({"location": "moon"}, {}, "no extension runs subagents at 'moon'"),
+    ({"prompt": "x" * 100_001}, {}, "have more than 100000 bytes"),
+])  # fmt: skip
 def test_one_that_cannot_run_says_why(
     fleet: FleetHarness, fields: dict[str, Any], more: dict[str, Any], words: str
 ) -> None:
@@ -380,31 +373,28 @@ def test_tasks_of_a_fleet_hold_no_place_that_their_subagents_need(
     assert fleet.cli.wait_survivors() == []
 
 
-@pytest.mark.parametrize(
-    ("rule", "moved"),
-    [
-        ("Bash", "Bash"),
-        ("Bash(cat /r/a)", "Bash(cat /r/a)"),
-        ("Read(//r/top/secret/**)", "Read(/secret/**)"),
-        ("Edit(//r/other/a)", "Edit(//r/other/a)"),
-        ("Edit(//r/topmost/a)", "Edit(//r/topmost/a)"),
-        ("Edit(~/top/a)", "Edit(/a)"),
-        ("Edit(~/b)", "Edit(~/b)"),
-        ("Edit(/a)", "Edit(/sub/a)"),
-        ("Edit(a/b)", "Edit(/sub/a/b)"),
-        ("Edit(./a)", "Edit(/sub/a)"),
-        ("Edit(*.md)", "Edit(/sub/**/*.md)"),
-        ("Edit(build/)", "Edit(/sub/**/build/)"),
-        ("Edit(//*/top/a)", "Edit(/a)"),
-        ("Edit(//**/sub/**)", "Edit(/**/sub/**)"),
-        ("Edit(//R/Top/a)", "Edit(/a)"),
-        ("Edit(//r)", "Edit(/**)"),
-        ("Edit(~/**)", "Edit(/**)"),
-        ("Edit (//r/top)", "Edit(/**)"),
-        ("Ed*(//r/top/a)", "Ed*(/a)"),
-        ("Edit(//link/a)", "Edit(/a)"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "moved"), [
+    ("Bash", "Bash"),
+    ("Bash(cat /r/a)", "Bash(cat /r/a)"),
+    ("Read(//r/top/secret/**)", "Read(/secret/**)"),
+    ("Edit(//r/other/a)", "Edit(//r/other/a)"),
+    ("Edit(//r/topmost/a)", "Edit(//r/topmost/a)"),
+    ("Edit(~/top/a)", "Edit(/a)"),
+    ("Edit(~/b)", "Edit(~/b)"),
+    ("Edit(/a)", "Edit(/sub/a)"),
+    ("Edit(a/b)", "Edit(/sub/a/b)"),
+    ("Edit(./a)", "Edit(/sub/a)"),
+    ("Edit(*.md)", "Edit(/sub/**/*.md)"),
+    ("Edit(build/)", "Edit(/sub/**/build/)"),
+    ("Edit(//*/top/a)", "Edit(/a)"),
+    ("Edit(//**/sub/**)", "Edit(/**/sub/**)"),
+    ("Edit(//R/Top/a)", "Edit(/a)"),
+    ("Edit(//r)", "Edit(/**)"),
+    ("Edit(~/**)", "Edit(/**)"),
+    ("Edit (//r/top)", "Edit(/**)"),
+    ("Ed*(//r/top/a)", "Ed*(/a)"),
+    ("Edit(//link/a)", "Edit(/a)"),
+])  # fmt: skip
 def test_rules_of_paths_hold_in_the_copy(rule: str, moved: str) -> None:
     """The session works in the folder `sub` of the repository, which it calls by a link, too."""
     base = "/link/sub" if "link" in rule else "/r/top/sub"

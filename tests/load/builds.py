@@ -150,10 +150,7 @@ BUILDS: Mapping[str, Build] = {
         },
     ),
     "python build": Build(
-        "pyproject-build",
-        "pyproject-build --no-isolation",
-        "dist/tiny-1-py3-none-any.whl",
-        _PYTHON,
+        "pyproject-build", "pyproject-build --no-isolation", "dist/tiny-1-py3-none-any.whl", _PYTHON
     ),
     "pip install -e": Build("python3", _OWN_VENV, "ran", _PYTHON),
     "pip wheel": Build(
@@ -202,10 +199,7 @@ BUILDS: Mapping[str, Build] = {
     "cargo build": Build("cargo", "cargo build --offline", "target/debug/tiny", _RUST),
     "cargo test": Build("cargo", "cargo test --offline", "target/debug/deps", _RUST),
     "javac": Build(
-        "javac java",
-        "javac -d out src/main/java/Main.java && java -cp out Main",
-        "ran",
-        _JAVA,
+        "javac java", "javac -d out src/main/java/Main.java && java -cp out Main", "ran", _JAVA
     ),
     "maven": Build(
         "mvn mh_make",
@@ -254,10 +248,7 @@ BUILDS: Mapping[str, Build] = {
         },
     ),
     "rake": Build(
-        "rake ruby",
-        "rake test",
-        "ran",
-        {"Rakefile": "task(:test) { File.write('ran', 'yes') }\n"},
+        "rake ruby", "rake test", "ran", {"Rakefile": "task(:test) { File.write('ran', 'yes') }\n"}
     ),
     "bundler": Build(
         "bundle ruby",

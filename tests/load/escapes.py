@@ -420,12 +420,7 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
         before_it = msgspec.structs.replace(spec, command="true")
         await spawner.run(before_it, sink=CollectingSink(), timeout_s=LIMIT_S, output_bytes_max=1)
     spawner.prepare(spec)  # and bubblewrap's sandbox is made before its command
-    await spawner.run(
-        spec,
-        sink=output,
-        timeout_s=LIMIT_S,
-        output_bytes_max=1 << 22,
-    )
+    await spawner.run(spec, sink=output, timeout_s=LIMIT_S, output_bytes_max=1 << 22)
     await spawner.drain()
     await sandbox.close()
     sandbox.missing.end()

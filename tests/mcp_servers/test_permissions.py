@@ -44,17 +44,14 @@ def test_a_call_of_a_servers_tool(
 
 
 @pytest.mark.parametrize("deferred", [False, True])
-@pytest.mark.parametrize(
-    ("deny", "stays", "gone"),
-    [
-        ("mcp__s", "Bash mcp__t__echo", "mcp__s__echo"),
-        ("mcp__s__echo", "Bash mcp__t__echo", "mcp__s__echo"),
-        ("mcp__*", "Bash", "mcp__s__echo mcp__t__echo"),
-        ("Bash", "Read mcp__s__echo mcp__t__echo", "Bash"),
-        ("Bash(*),KillShell", "Agent mcp__s__echo", "Bash TaskStop"),
-        ("Edit,Bash(rm *),Task(explore)", "Bash Agent mcp__s__echo", "Edit Write"),
-    ],
-)
+@pytest.mark.parametrize(("deny", "stays", "gone"), [
+    ("mcp__s", "Bash mcp__t__echo", "mcp__s__echo"),
+    ("mcp__s__echo", "Bash mcp__t__echo", "mcp__s__echo"),
+    ("mcp__*", "Bash", "mcp__s__echo mcp__t__echo"),
+    ("Bash", "Read mcp__s__echo mcp__t__echo", "Bash"),
+    ("Bash(*),KillShell", "Agent mcp__s__echo", "Bash TaskStop"),
+    ("Edit,Bash(rm *),Task(explore)", "Bash Agent mcp__s__echo", "Edit Write"),
+])  # fmt: skip
 def test_a_tool_that_a_rule_denies_altogether_is_not_offered(
     cli: CliHarness, deny: str, stays: str, gone: str, deferred: bool
 ) -> None:

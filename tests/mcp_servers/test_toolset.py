@@ -249,14 +249,11 @@ async def test_a_tool_that_has_changed_since_its_call_was_allowed_is_not_run() -
         assert len(server.calls("tools/call")) == 1
 
 
-@pytest.mark.parametrize(
-    ("servers", "name", "told"),
-    [
-        ((SERVER,), "mcp__s__echo", "it is not connected: it cannot be started: no such file"),
-        ((OFF, SERVER), "mcp__off__echo", "it is disabled"),
-        ((WRONG, SERVER), "mcp__wrong__echo", "no command"),
-    ],
-)
+@pytest.mark.parametrize(("servers", "name", "told"), [
+    ((SERVER,), "mcp__s__echo", "it is not connected: it cannot be started: no such file"),
+    ((OFF, SERVER), "mcp__off__echo", "it is disabled"),
+    ((WRONG, SERVER), "mcp__wrong__echo", "no command"),
+])  # fmt: skip
 async def test_a_call_of_a_server_that_is_not_there(
     servers: tuple[McpServer, ...], name: str, told: str
 ) -> None:

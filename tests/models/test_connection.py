@@ -79,24 +79,17 @@ async def test_a_header_of_the_user_stands_once_and_wins() -> None:
         ]
 
 
-@pytest.mark.parametrize(
-    ("url", "options", "said"),
-    [
-        ("http:///v1", {}, "is not valid: it names no host"),
-        ("http://127.0.0.1:99999/v1", {}, "is not valid: Port out of range 0-65535"),
-        ("http://u@127.0.0.1:99999/v1", {}, "is not valid: there is no port 99999"),
-        ("http://127.0.0.1:abc/v1", {}, "is not valid: Port could not be cast to integer"),
-        ("http://[::1/v1", {}, "is not valid: Invalid port"),
-        ("localhost:8080/v1", {}, "cannot be made; check base_url"),
-        ("ftp://x/v1", {}, "cannot be made; check base_url"),
-        ("https://x.invalid/v1", {"proxy": "ftp://x"}, "is not valid: its proxy: Unknown scheme"),
-        (
-            "https://x.invalid/v1",
-            {"proxy": "http://h:99999"},
-            "is not valid: there is no port 99999",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("url", "options", "said"), [
+    ("http:///v1", {}, "is not valid: it names no host"),
+    ("http://127.0.0.1:99999/v1", {}, "is not valid: Port out of range 0-65535"),
+    ("http://u@127.0.0.1:99999/v1", {}, "is not valid: there is no port 99999"),
+    ("http://127.0.0.1:abc/v1", {}, "is not valid: Port could not be cast to integer"),
+    ("http://[::1/v1", {}, "is not valid: Invalid port"),
+    ("localhost:8080/v1", {}, "cannot be made; check base_url"),
+    ("ftp://x/v1", {}, "cannot be made; check base_url"),
+    ("https://x.invalid/v1", {"proxy": "ftp://x"}, "is not valid: its proxy: Unknown scheme"),
+    ("https://x.invalid/v1", {"proxy": "http://h:99999"}, "is not valid: there is no port 99999"),
+])  # fmt: skip
 async def test_an_address_that_cannot_be_is_a_failure(
     url: str, options: dict[str, Any], said: str
 ) -> None:
@@ -158,16 +151,13 @@ def test_a_remote_server_and_a_bad_certificate_keep_the_usual_attempts() -> None
 
 
 @pytest.mark.parametrize("before", ["", "u:p@"], ids=["our own connection", "the library's"])
-@pytest.mark.parametrize(
-    ("end", "kind"),
-    [
-        ("clean", ""),
-        ("silent", "stalled"),
-        ("close", "truncated"),
-        ("reset", "network"),
-        ("nobody", "network"),
-    ],
-)
+@pytest.mark.parametrize(("end", "kind"), [
+    ("clean", ""),
+    ("silent", "stalled"),
+    ("close", "truncated"),
+    ("reset", "network"),
+    ("nobody", "network"),
+])  # fmt: skip
 async def test_answers_are_the_same_over_both_kinds_of_connection(
     before: str, end: str, kind: str
 ) -> None:

@@ -248,15 +248,12 @@ async def test_events_that_bring_nothing_keep_no_answer_alive(wire: str, beat: b
         )
 
 
-@pytest.mark.parametrize(
-    ("begun", "beat", "kind"),
-    [
-        (b"", b"HTTP/1.1 102 Processing\r\n\r\n", "timeout"),
-        (b"HTTP/1.1 200 OK\r\n", b"x-a: b\r\n", "timeout"),
-        (head("application/json"), b" ", "stalled"),
-        (head("text/html", 502), b"<br>", "server"),
-    ],
-)
+@pytest.mark.parametrize(("begun", "beat", "kind"), [
+    (b"", b"HTTP/1.1 102 Processing\r\n\r\n", "timeout"),
+    (b"HTTP/1.1 200 OK\r\n", b"x-a: b\r\n", "timeout"),
+    (head("application/json"), b" ", "stalled"),
+    (head("text/html", 502), b"<br>", "server"),
+])  # fmt: skip
 async def test_what_comes_before_an_answer_has_its_time_too(
     begun: bytes, beat: bytes, kind: str
 ) -> None:

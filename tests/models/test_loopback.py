@@ -123,25 +123,22 @@ async def test_pictures_are_taken(wire: str) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
-    ("fault", "kinds"),
-    [
-        (Fault(status=429, headers={"retry-after": "2"}), {"rate"}),
-        (Fault(status=529), {"overload"}),
-        (Fault(status=503), {"overload"}),
-        (Fault(status=500), {"server"}),
-        (Fault(status=401), {"auth"}),
-        (Fault(kind="cut", at=400), {"network", "truncated"}),
-        (Fault(kind="cut", at=400, how="close"), {"truncated"}),
-        (Fault(kind="cut", at=400, how="end"), {"truncated"}),
-        (Fault(kind="no_end"), {"truncated"}),
-        (Fault(kind="stall", at=400), {"stalled"}),
-        (Fault(kind="garbage", at=2), {"server"}),
-        (Fault(kind="error", at=2), {"overload", "server", "rate"}),
-        (Fault(kind="empty"), {"empty"}),
-        (Fault(kind="overflow"), {"overflow"}),
-    ],
-)
+@pytest.mark.parametrize(("fault", "kinds"), [
+    (Fault(status=429, headers={"retry-after": "2"}), {"rate"}),
+    (Fault(status=529), {"overload"}),
+    (Fault(status=503), {"overload"}),
+    (Fault(status=500), {"server"}),
+    (Fault(status=401), {"auth"}),
+    (Fault(kind="cut", at=400), {"network", "truncated"}),
+    (Fault(kind="cut", at=400, how="close"), {"truncated"}),
+    (Fault(kind="cut", at=400, how="end"), {"truncated"}),
+    (Fault(kind="no_end"), {"truncated"}),
+    (Fault(kind="stall", at=400), {"stalled"}),
+    (Fault(kind="garbage", at=2), {"server"}),
+    (Fault(kind="error", at=2), {"overload", "server", "rate"}),
+    (Fault(kind="empty"), {"empty"}),
+    (Fault(kind="overflow"), {"overflow"}),
+])  # fmt: skip
 async def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_answered(
     wire: str, fault: Fault, kinds: set[str]
 ) -> None:

@@ -224,23 +224,20 @@ X1, X2 = '{"x":1}', '{"x":2}'
 STREAMED = ("anthropic", "openai-responses")
 
 
-@pytest.mark.parametrize(
-    ("wires", "sent", "found"),
-    [
-        # the whole call again, its end again, its beginning twice, before and after its end
-        ((*STREAMED, "gemini"), [(1, "a", X1, "bpe")] * 2, [{"x": 1}]),
-        (STREAMED, [(1, "a", X1, "bpee")], [{"x": 1}]),
-        (STREAMED, [(1, "a", X1, "bbpe")], [{"x": 1}]),
-        (STREAMED, [(1, "a", X1, "bpeb")], [{"x": 1}]),
-        (("openai-responses",), [(1, "a", X1, "ee")], [{"x": 1}]),
-        ((*STREAMED, "gemini"), [(1, "a", "{}", "be")] * 2, [{}]),
-        # other calls: other arguments, another index, no id
-        ((*STREAMED, "gemini"), [(1, "a", X1, "bpe"), (1, "a", X2, "bpe")], [{"x": 1}, {"x": 2}]),
-        (STREAMED, [(1, "a", X1, "bpe"), (2, "a", X1, "bpe")], [{"x": 1}] * 2),
-        ((*STREAMED, "gemini"), [(1, "a", X1, "bpe"), (1, "b", X1, "bpe")], [{"x": 1}] * 2),
-        ((*STREAMED, "gemini"), [(1, "", X1, "bpe")] * 2, [{"x": 1}] * 2),
-    ],
-)
+@pytest.mark.parametrize(("wires", "sent", "found"), [
+    # the whole call again, its end again, its beginning twice, before and after its end
+    ((*STREAMED, "gemini"), [(1, "a", X1, "bpe")] * 2, [{"x": 1}]),
+    (STREAMED, [(1, "a", X1, "bpee")], [{"x": 1}]),
+    (STREAMED, [(1, "a", X1, "bbpe")], [{"x": 1}]),
+    (STREAMED, [(1, "a", X1, "bpeb")], [{"x": 1}]),
+    (("openai-responses",), [(1, "a", X1, "ee")], [{"x": 1}]),
+    ((*STREAMED, "gemini"), [(1, "a", "{}", "be")] * 2, [{}]),
+    # other calls: other arguments, another index, no id
+    ((*STREAMED, "gemini"), [(1, "a", X1, "bpe"), (1, "a", X2, "bpe")], [{"x": 1}, {"x": 2}]),
+    (STREAMED, [(1, "a", X1, "bpe"), (2, "a", X1, "bpe")], [{"x": 1}] * 2),
+    ((*STREAMED, "gemini"), [(1, "a", X1, "bpe"), (1, "b", X1, "bpe")], [{"x": 1}] * 2),
+    ((*STREAMED, "gemini"), [(1, "", X1, "bpe")] * 2, [{"x": 1}] * 2),
+])  # fmt: skip
 def test_a_call_sent_again_under_its_index_and_id_is_one_call(
     wires: tuple[str, ...], sent: list[tuple[int, str, str, str]], found: list[dict[str, int]]
 ) -> None:
@@ -298,15 +295,12 @@ async def test_a_reply_of_gemini_that_is_whole_ends_although_its_connection_does
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    "answer",
-    [
-        PAGE,
-        Answer(b'{"hello": 1}', headers=JSON),
-        Answer(headers=JSON),
-        Answer(b"Hello!\n", headers={"content-type": "text/plain"}),
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    PAGE,
+    Answer(b'{"hello": 1}', headers=JSON),
+    Answer(headers=JSON),
+    Answer(b"Hello!\n", headers={"content-type": "text/plain"}),
+])  # fmt: skip
 async def test_who_is_no_model_is_asked_again_only_where_a_model_was_heard_before(
     answer: Answer,
 ) -> None:
@@ -321,14 +315,11 @@ async def test_who_is_no_model_is_asked_again_only_where_a_model_was_heard_befor
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (Answer(b"<h1>404 Not Found</h1>", 404), "404 Not Found"),
-        (Answer(b"", 405), "HTTP 405"),
-        (Answer(b'{"error":{"message":"no model x"}}', 404), "no model x (HTTP 404)"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "said"), [
+    (Answer(b"<h1>404 Not Found</h1>", 404), "404 Not Found"),
+    (Answer(b"", 405), "HTTP 405"),
+    (Answer(b'{"error":{"message":"no model x"}}', 404), "no model x (HTTP 404)"),
+])  # fmt: skip
 async def test_what_is_not_there_is_told_with_the_address_that_was_asked(
     answer: Answer, said: str
 ) -> None:

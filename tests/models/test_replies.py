@@ -267,10 +267,7 @@ def f(name: str = "", arguments: Any = None) -> dict[str, Any]:
             [("A", {"x": 1})],
         ),
         # the whole call again, and another call of the same id without an index
-        (
-            [{"index": 0, "id": "a", **f("A", '{"x":1}')}] * 2,
-            [("A", {"x": 1})],
-        ),
+        ([{"index": 0, "id": "a", **f("A", '{"x":1}')}] * 2, [("A", {"x": 1})]),
         (
             [
                 {"index": 0, "id": "a", **f("A", "")},
@@ -416,31 +413,28 @@ LONE = "I think.\n```\nx\n```\nYes.\n</think>\n\nSo."
 FENCED = "It ends so:\n```\n</think>\n```\nDone."
 
 
-@pytest.mark.parametrize(
-    ("content", "parts"),
-    [
-        ("<think>\nhm</think>\n\nso", (Thinking("hm"), Text("so"))),
-        (" \n<think>a < b </thin</think>so", (Thinking("a < b </thin"), Text("so"))),
-        ("<think>\n\n</think>\n\nso", (Text("so"),)),
-        ("<think>a <think> b</think>so </think>", (Thinking("a <think> b"), Text("so </think>"))),
-        ("<think>no answer", (Thinking("no answer"),)),
-        # an answer about the tag
-        ("The tag <think>x</think> is old.", (Text("The tag <think>x</think> is old."),)),
-        ("`<think>x</think>` is old.", (Text("`<think>x</think>` is old."),)),
-        ("<thinking>x</thinking> so", (Text("<thinking>x</thinking> so"),)),
-        ("<thin", (Text("<thin"),)),
-        (" <", (Text(" <"),)),
-        (" " * 70 + "<think>x</think>", (Text(" " * 70 + "<think>x</think>"),)),
-        # the template holds the first tag
-        (LONE, (Thinking("I think.\n```\nx\n```\nYes."), Text("So."))),
-        ("</think>\n\nSo.", (Text("So."),)),
-        ("It ends with </think>.\nSo.", (Text("It ends with </think>.\nSo."),)),
-        ("With </think>:\n</think>\nSo.", (Text("With </think>:\n</think>\nSo."),)),
-        ("From <think> to\n</think>\nSo.", (Text("From <think> to\n</think>\nSo."),)),
-        (FENCED, (Text(FENCED),)),
-        ("The end is\n</think>", (Text("The end is\n</think>"),)),
-    ],
-)
+@pytest.mark.parametrize(("content", "parts"), [
+    ("<think>\nhm</think>\n\nso", (Thinking("hm"), Text("so"))),
+    (" \n<think>a < b </thin</think>so", (Thinking("a < b </thin"), Text("so"))),
+    ("<think>\n\n</think>\n\nso", (Text("so"),)),
+    ("<think>a <think> b</think>so </think>", (Thinking("a <think> b"), Text("so </think>"))),
+    ("<think>no answer", (Thinking("no answer"),)),
+    # an answer about the tag
+    ("The tag <think>x</think> is old.", (Text("The tag <think>x</think> is old."),)),
+    ("`<think>x</think>` is old.", (Text("`<think>x</think>` is old."),)),
+    ("<thinking>x</thinking> so", (Text("<thinking>x</thinking> so"),)),
+    ("<thin", (Text("<thin"),)),
+    (" <", (Text(" <"),)),
+    (" " * 70 + "<think>x</think>", (Text(" " * 70 + "<think>x</think>"),)),
+    # the template holds the first tag
+    (LONE, (Thinking("I think.\n```\nx\n```\nYes."), Text("So."))),
+    ("</think>\n\nSo.", (Text("So."),)),
+    ("It ends with </think>.\nSo.", (Text("It ends with </think>.\nSo."),)),
+    ("With </think>:\n</think>\nSo.", (Text("With </think>:\n</think>\nSo."),)),
+    ("From <think> to\n</think>\nSo.", (Text("From <think> to\n</think>\nSo."),)),
+    (FENCED, (Text(FENCED),)),
+    ("The end is\n</think>", (Text("The end is\n</think>"),)),
+])  # fmt: skip
 def test_reasoning_in_tags_before_the_answer_is_thinking(
     content: str, parts: tuple[Any, ...]
 ) -> None:
@@ -598,28 +592,25 @@ def begun_reply(wire: str) -> bytes:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
-    ("event", "kind", "message"),
-    [
-        # frameworks for servers and gateways, whatever wire is behind them
-        (sse({"detail": "Overloaded"}), "overload", "Overloaded"),
-        (sse({"detail": [{"loc": ["body"], "msg": "Overloaded"}]}), "overload", "Overloaded"),
-        (sse({"error": "Overloaded"}), "overload", "Overloaded"),
-        (sse({"error": {"code": "rate_limit_exceeded", "message": "slow"}}), "rate", "slow"),
-        (sse({"error": {"code": 429, "message": "slow"}}), "rate", "slow"),
-        (sse({"type": "error", "message": "Overloaded"}), "overload", "Overloaded"),
-        (b"error: Overloaded\n\n", "overload", "Overloaded"),
-        (b'error: {"message": "slow", "code": 429}\n\n', "rate", "slow"),
-        (b"error: no\nerror: capacity\n\n", "server", "no capacity"),
-        (b"event: error\ndata: Overloaded\n\n", "overload", "Overloaded"),
-        (b"event:error\ndata:Overloaded\n\n", "overload", "Overloaded"),
-        (b"event: error\ndata: no\ndata: capacity\n\n", "server", "no capacity"),
-        (b'event: error\ndata: {"message": "slow", "code": 429}\n\n', "rate", "slow"),
-        (b'event: error\ndata: {"detail": "Overloaded"}\n\n', "overload", "Overloaded"),
-        (b"event: error\ndata: \n\n", "server", "the provider broke off"),
-        (b"event: error\ndata: \xff 429\n\n", "server", "\ufffd 429"),
-    ],
-)
+@pytest.mark.parametrize(("event", "kind", "message"), [
+    # frameworks for servers and gateways, whatever wire is behind them
+    (sse({"detail": "Overloaded"}), "overload", "Overloaded"),
+    (sse({"detail": [{"loc": ["body"], "msg": "Overloaded"}]}), "overload", "Overloaded"),
+    (sse({"error": "Overloaded"}), "overload", "Overloaded"),
+    (sse({"error": {"code": "rate_limit_exceeded", "message": "slow"}}), "rate", "slow"),
+    (sse({"error": {"code": 429, "message": "slow"}}), "rate", "slow"),
+    (sse({"type": "error", "message": "Overloaded"}), "overload", "Overloaded"),
+    (b"error: Overloaded\n\n", "overload", "Overloaded"),
+    (b'error: {"message": "slow", "code": 429}\n\n', "rate", "slow"),
+    (b"error: no\nerror: capacity\n\n", "server", "no capacity"),
+    (b"event: error\ndata: Overloaded\n\n", "overload", "Overloaded"),
+    (b"event:error\ndata:Overloaded\n\n", "overload", "Overloaded"),
+    (b"event: error\ndata: no\ndata: capacity\n\n", "server", "no capacity"),
+    (b'event: error\ndata: {"message": "slow", "code": 429}\n\n', "rate", "slow"),
+    (b'event: error\ndata: {"detail": "Overloaded"}\n\n', "overload", "Overloaded"),
+    (b"event: error\ndata: \n\n", "server", "the provider broke off"),
+    (b"event: error\ndata: \xff 429\n\n", "server", "\ufffd 429"),
+])  # fmt: skip
 def test_an_error_of_any_server_is_a_failure_with_its_text_on_every_wire(
     event: bytes, kind: str, message: str, wire: str
 ) -> None:
@@ -707,15 +698,12 @@ async def test_a_whole_answer_leaves_no_generator_for_the_event_loop_to_end(wire
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
-    ("end", "kinds"),
-    [
-        ("reset", {"network"}),
-        ("close", {"truncated"}),
-        ("clean", {"truncated"}),
-        ("silent", {"stalled"}),
-    ],
-)
+@pytest.mark.parametrize(("end", "kinds"), [
+    ("reset", {"network"}),
+    ("close", {"truncated"}),
+    ("clean", {"truncated"}),
+    ("silent", {"stalled"}),
+])  # fmt: skip
 async def test_R005_R007_R009_a_stream_that_breaks_off(
     wire: str, end: str, kinds: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

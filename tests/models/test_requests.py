@@ -197,8 +197,7 @@ TAGGED = '{"content":"<think>\\nhm\\n</think>"}'
 
 
 @pytest.mark.parametrize(
-    ("model", "content"),
-    [("test-model", "<think>\nhm\n</think>\n\nso"), ("other-model", "so")],
+    ("model", "content"), [("test-model", "<think>\nhm\n</think>\n\nso"), ("other-model", "so")]
 )
 def test_reasoning_in_tags_goes_back_in_its_tags_to_the_model_that_wrote_it(
     model: str, content: str
@@ -215,16 +214,13 @@ def test_reasoning_in_tags_goes_back_in_its_tags_to_the_model_that_wrote_it(
     assert alone["content"] == "<think>\nhm\n</think>"
 
 
-@pytest.mark.parametrize(
-    ("now", "wrote", "goes_back"),
-    [
-        ("claude-sonnet-4-5", "claude-sonnet-4-5-20250929", True),
-        ("claude-sonnet-4-5-20250929", "anthropic/claude-sonnet-4.5", True),
-        ("claude-opus-5", "claude-sonnet-4-5", False),
-        ("gpt-5.2", "gpt-5.2-2025-12-11", True),
-        ("gpt-5.2", "gpt-5.1", False),
-    ],
-)
+@pytest.mark.parametrize(("now", "wrote", "goes_back"), [
+    ("claude-sonnet-4-5", "claude-sonnet-4-5-20250929", True),
+    ("claude-sonnet-4-5-20250929", "anthropic/claude-sonnet-4.5", True),
+    ("claude-opus-5", "claude-sonnet-4-5", False),
+    ("gpt-5.2", "gpt-5.2-2025-12-11", True),
+    ("gpt-5.2", "gpt-5.1", False),
+])  # fmt: skip
 @pytest.mark.parametrize("wire", SIGNED)
 def test_R027_thinking_goes_back_byte_for_byte_to_its_own_family_only(
     wire: str, now: str, wrote: str, goes_back: bool
@@ -632,14 +628,11 @@ def test_a_process_short_of_memory_drops_encoded_items_and_sends_the_same_bytes(
     assert model.body(wanted) == body  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("url", "has_pauses", "ttl"),
-    [
-        ("https://api.anthropic.com/v1", True, "1h"),
-        ("https://api.anthropic.com/v1", False, None),
-        ("https://compatible.test/anthropic", True, None),
-    ],
-)
+@pytest.mark.parametrize(("url", "has_pauses", "ttl"), [
+    ("https://api.anthropic.com/v1", True, "1h"),
+    ("https://api.anthropic.com/v1", False, None),
+    ("https://compatible.test/anthropic", True, None),
+])  # fmt: skip
 @pytest.mark.parametrize("system", ["Be good.", ""])
 def test_system_text_and_tools_are_cached_for_an_hour_where_a_person_answers(
     url: str, has_pauses: bool, ttl: str | None, system: str

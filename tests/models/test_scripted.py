@@ -217,14 +217,11 @@ async def test_usage_counts_like_a_provider_with_a_prompt_cache(tmp_path: Path) 
     assert 50 <= second.cache_write_tokens < 60
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[1]", "is no script for a scripted model: Expected `object`, got `array`"),
-        ('{"turns": [{"txt": "x"}]}', "Object contains unknown field `txt` - at `$.turns[0]`"),
-        ("{", "Input data was truncated"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("[1]", "is no script for a scripted model: Expected `object`, got `array`"),
+    ('{"turns": [{"txt": "x"}]}', "Object contains unknown field `txt` - at `$.turns[0]`"),
+    ("{", "Input data was truncated"),
+])  # fmt: skip
 def test_a_script_that_is_wrong_is_an_error_of_the_settings(
     tmp_path: Path, text: str, said: str
 ) -> None:

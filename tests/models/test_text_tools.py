@@ -192,14 +192,11 @@ async def test_D3_a_whole_turn_over_a_plain_chat_server() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("text", "stop", "expected"),
-    [
-        ('tool_result({"output":"I made it up"})', "stop", "empty"),
-        ('tool: Write({"path":"a","text":"ha', "length", "length"),
-        ("plain text", "stop", "end"),
-    ],
-)
+@pytest.mark.parametrize(("text", "stop", "expected"), [
+    ('tool_result({"output":"I made it up"})', "stop", "empty"),
+    ('tool: Write({"path":"a","text":"ha', "length", "length"),
+    ("plain text", "stop", "end"),
+])  # fmt: skip
 async def test_D3_ends_of_a_reply(text: str, stop: str, expected: str) -> None:
     async with serve_answers(Answer(chat(text, stop))) as server:
         model = open_wire_model("openai-chat", server.url, text_tools=True)

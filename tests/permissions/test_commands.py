@@ -779,20 +779,17 @@ def test_S024_the_offered_rules_cover_that_command_and_nothing_beside_it(command
             assert verdict(bash(more), allow=offered).kind == "ask"
 
 
-@pytest.mark.parametrize(
-    ("command", "exact"),
-    [
-        ("git push origin topic", "Bash(git push origin topic)"),
-        ("pip install 'a b'", "Bash(pip install 'a b')"),
-        ("make", ""),  # one word: the proposed rule is as narrow
-        ("git push && rm -rf build", ""),  # two parts
-        ("make test > /tmp/out", ""),
-        ("rm *.o", ""),
-        ("rm $X", ""),
-        ("sudo rm x", ""),
-        ("python - < x.py", ""),
-    ],
-)
+@pytest.mark.parametrize(("command", "exact"), [
+    ("git push origin topic", "Bash(git push origin topic)"),
+    ("pip install 'a b'", "Bash(pip install 'a b')"),
+    ("make", ""),  # one word: the proposed rule is as narrow
+    ("git push && rm -rf build", ""),  # two parts
+    ("make test > /tmp/out", ""),
+    ("rm *.o", ""),
+    ("rm $X", ""),
+    ("sudo rm x", ""),
+    ("python - < x.py", ""),
+])  # fmt: skip
 def test_I13_the_rule_for_exactly_this_command_covers_no_other(command: str, exact: str) -> None:
     asked = verdict(bash(command))
     assert asked.kind == "ask"

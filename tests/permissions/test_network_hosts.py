@@ -64,29 +64,26 @@ def test_modes(mode: str) -> None:
     assert decide("10.0.0.1:443", mode=mode) == "deny"
 
 
-@pytest.mark.parametrize(
-    ("rules", "verdict"),
-    [
-        ({"allow": ["Network"]}, "allow"),
-        ({"allow": ["Network(*)"]}, "allow"),
-        ({"allow": ["Network(*.example.com)"]}, "allow"),
-        ({"allow": ["Network(WWW.Example.com)"]}, "allow"),
-        ({"allow": ["Network(example.com)"]}, "ask"),
-        ({"allow": ["Network(www.example.com:8443)"]}, "ask"),
-        ({"allow": ["Network(https://www.example.com/)"]}, "ask"),
-        ({"allow": ["Network(www.example.com"]}, "ask"),
-        ({"allow": ["*"]}, "ask"),
-        ({"allow": ["Bash", "WebFetch(domain:www.example.com)"]}, "ask"),
-        ({"allow": ["Network"], "ask": ["Network(www.example.com)"]}, "ask"),
-        ({"allow": ["Network"], "deny": ["Network(*.example.com)"]}, "deny"),
-        ({"allow": ["Network"], "deny": ["Network(www.example.com:8080)"]}, "allow"),
-        ({"deny": ["Network"]}, "deny"),
-        ({"deny": ["Network(*)"]}, "deny"),
-        ({"deny": ["*"]}, "deny"),
-        ({"deny": ["Network(https://other.example/)"]}, "deny"),
-        ({"deny": ["Network(other.example)"]}, "ask"),
-    ],
-)
+@pytest.mark.parametrize(("rules", "verdict"), [
+    ({"allow": ["Network"]}, "allow"),
+    ({"allow": ["Network(*)"]}, "allow"),
+    ({"allow": ["Network(*.example.com)"]}, "allow"),
+    ({"allow": ["Network(WWW.Example.com)"]}, "allow"),
+    ({"allow": ["Network(example.com)"]}, "ask"),
+    ({"allow": ["Network(www.example.com:8443)"]}, "ask"),
+    ({"allow": ["Network(https://www.example.com/)"]}, "ask"),
+    ({"allow": ["Network(www.example.com"]}, "ask"),
+    ({"allow": ["*"]}, "ask"),
+    ({"allow": ["Bash", "WebFetch(domain:www.example.com)"]}, "ask"),
+    ({"allow": ["Network"], "ask": ["Network(www.example.com)"]}, "ask"),
+    ({"allow": ["Network"], "deny": ["Network(*.example.com)"]}, "deny"),
+    ({"allow": ["Network"], "deny": ["Network(www.example.com:8080)"]}, "allow"),
+    ({"deny": ["Network"]}, "deny"),
+    ({"deny": ["Network(*)"]}, "deny"),
+    ({"deny": ["*"]}, "deny"),
+    ({"deny": ["Network(https://other.example/)"]}, "deny"),
+    ({"deny": ["Network(other.example)"]}, "ask"),
+])  # fmt: skip
 def test_rules(rules: dict[str, list[str]], verdict: str) -> None:
     assert decide("www.example.com:443", **rules) == verdict
 

@@ -331,15 +331,12 @@ def test_rules_about_other_tools(kind: str, rule: str, call: Call, expected: str
     assert verdict(call, **{kind: rule}).kind == expected
 
 
-@pytest.mark.parametrize(
-    ("deny", "ask", "allow", "kind"),
-    [
-        ("Edit(a)", "Edit(a)", "Edit(a)", "deny"),
-        ("", "Edit(a)", "Edit(a)", "ask"),
-        ("", "", "Edit(a)", "allow"),
-        ("Edit(b)", "Edit(c)", "Edit(d)", "ask"),
-    ],
-)
+@pytest.mark.parametrize(("deny", "ask", "allow", "kind"), [
+    ("Edit(a)", "Edit(a)", "Edit(a)", "deny"),
+    ("", "Edit(a)", "Edit(a)", "ask"),
+    ("", "", "Edit(a)", "allow"),
+    ("Edit(b)", "Edit(c)", "Edit(d)", "ask"),
+])  # fmt: skip
 def test_s03_deny_over_ask_over_allow(deny: str, ask: str, allow: str, kind: str) -> None:
     assert verdict(write("a"), deny=deny, ask=ask, allow=allow).kind == kind
 
@@ -446,19 +443,16 @@ def test_a_pattern_may_leave_out_dotfiles_at_any_depth(rule: str, path: str, exp
     assert verdict(write(path), allow=rule).kind == expected
 
 
-@pytest.mark.parametrize(
-    ("rule", "stored"),
-    [
-        ("Edit(src/**)", "Edit(//work/repo/src/[!.]*)"),
-        ("Edit(//x/src/**)", "Edit(//x/src/**)"),
-        ("Edit(//work/repo/a.py)", "Edit(//work/repo/a.py)"),
-        ("Edit(~/x/**)", "Edit(~/x/**)"),
-        ("Read(//etc/passwd)", "Read(//etc/passwd)"),
-        ("Bash(git commit:*)", "Bash(git commit:*)"),
-        ("WebFetch(domain:a.com)", "WebFetch(domain:a.com)"),
-        ("Edit", "Edit"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "stored"), [
+    ("Edit(src/**)", "Edit(//work/repo/src/[!.]*)"),
+    ("Edit(//x/src/**)", "Edit(//x/src/**)"),
+    ("Edit(//work/repo/a.py)", "Edit(//work/repo/a.py)"),
+    ("Edit(~/x/**)", "Edit(~/x/**)"),
+    ("Read(//etc/passwd)", "Read(//etc/passwd)"),
+    ("Bash(git commit:*)", "Bash(git commit:*)"),
+    ("WebFetch(domain:a.com)", "WebFetch(domain:a.com)"),
+    ("Edit", "Edit"),
+])  # fmt: skip
 def test_a_rule_that_is_stored_for_all_projects_holds_in_one_folder(rule: str, stored: str) -> None:
     assert granted_rule(rule, ROOT) == stored
     if rule.startswith("Edit(src"):

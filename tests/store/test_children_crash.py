@@ -223,16 +223,13 @@ async def kept(state: Path) -> tuple[int, list[int], str]:
     return *found, note
 
 
-@pytest.mark.parametrize(
-    ("at", "expected"),
-    [
-        (19, ([9, 9, 4], "")),
-        (15, ([9, 9, 4], "")),  # asked again
-        (8, ([9, 9, 4], "")),
-        (6, ([9, 9, 4], "")),
-        (5, ([9, 9, 4], "")),
-    ],
-)
+@pytest.mark.parametrize(("at", "expected"), [
+    (19, ([9, 9, 4], "")),
+    (15, ([9, 9, 4], "")),  # asked again
+    (8, ([9, 9, 4], "")),
+    (6, ([9, 9, 4], "")),
+    (5, ([9, 9, 4], "")),
+])  # fmt: skip
 async def test_a_root_that_lost_an_entry_keeps_the_subagents_it_knows_of(
     state: Path, at: int, expected: tuple[list[int], str]
 ) -> None:
@@ -246,22 +243,17 @@ async def test_a_root_that_lost_an_entry_keeps_the_subagents_it_knows_of(
         last = len(child.entries)
         await done(
             log.append(
-                [entry(21)],
-                flush=True,
-                beside=[(child, [entry(last + 1, session=CHILD)], ())],
+                [entry(21)], flush=True, beside=[(child, [entry(last + 1, session=CHILD)], ())]
             )
         )
 
 
-@pytest.mark.parametrize(
-    ("number", "seq", "expected"),
-    [
-        (FIRST, 8, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
-        (FIRST, 2, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
-        (FORK, 8, (20, [9, 0, 0], "of its subagents' logs 0 were cut and 2 dropped")),
-        (BELOW, 3, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
-    ],
-)
+@pytest.mark.parametrize(("number", "seq", "expected"), [
+    (FIRST, 8, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
+    (FIRST, 2, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
+    (FORK, 8, (20, [9, 0, 0], "of its subagents' logs 0 were cut and 2 dropped")),
+    (BELOW, 3, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
+])  # fmt: skip
 async def test_a_subagents_damage_is_told_after_the_open_and_mended_at_the_next(
     state: Path,
     monkeypatch: pytest.MonkeyPatch,

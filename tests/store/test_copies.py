@@ -20,20 +20,8 @@ from longrein.events import (
     decode_entry,
     encode_entry,
 )
-from longrein.store import (
-    export_jsonl,
-    read_entries,
-    write_transcript,
-)
-from tests.store.fixtures import (
-    ID,
-    add,
-    entries,
-    entry,
-    new_log,
-    opened,
-    said,
-)
+from longrein.store import export_jsonl, read_entries, write_transcript
+from tests.store.fixtures import ID, add, entries, entry, new_log, opened, said
 
 pytestmark = pytest.mark.anyio
 

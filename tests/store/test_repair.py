@@ -523,16 +523,13 @@ def sqlite_error(code: int, words: str) -> sqlite3.OperationalError:
     return error
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), "free some room"),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), "free some room"),
-        (OSError(errno.EIO, "Input/output error"), "check the disk"),
-        (sqlite_error(13, "database or disk is full"), "free some room"),
-        (sqlite_error(10 | 3 << 8, "disk I/O error"), "check the disk"),
-    ],
-)
+@pytest.mark.parametrize(("error", "told"), [
+    (OSError(errno.ENOSPC, "No space left on device"), "free some room"),
+    (OSError(errno.EDQUOT, "Disk quota exceeded"), "free some room"),
+    (OSError(errno.EIO, "Input/output error"), "check the disk"),
+    (sqlite_error(13, "database or disk is full"), "free some room"),
+    (sqlite_error(10 | 3 << 8, "disk I/O error"), "check the disk"),
+])  # fmt: skip
 def test_a_failing_disk_is_told_apart_from_a_full_one(
     tmp_path: Path, error: Exception, told: str
 ) -> None:

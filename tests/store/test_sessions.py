@@ -248,12 +248,7 @@ def test_the_type_of_a_mount_is_read_from_its_line() -> None:
         mount_type(table, 0, 52),
         mount_type(table, 0, 53),
         mount_type(table, 0, 5),
-    ] == [
-        "ext4",
-        "nfs4",
-        "fuse.sshfs",
-        "",
-    ]
+    ] == ["ext4", "nfs4", "fuse.sshfs", ""]
 
 
 async def test_closed_sessions_are_listed_without_opening_their_databases(tmp_path: Path) -> None:
@@ -311,15 +306,12 @@ async def stored(tmp_path: Path, *events: AnyEvent) -> None:
         await add(log, [Entry(seq, wall_us(), event) for seq, event in enumerate(events, 1)])
 
 
-@pytest.mark.parametrize(
-    "events",
-    [
-        (),
-        (opened(ID, "/a"),),
-        (opened(ID, "/a"), PREFIX),
-        (opened(ID, "/a"), PREFIX, ModeSet("plan")),
-    ],
-)
+@pytest.mark.parametrize("events", [
+    (),
+    (opened(ID, "/a"),),
+    (opened(ID, "/a"), PREFIX),
+    (opened(ID, "/a"), PREFIX, ModeSet("plan")),
+])  # fmt: skip
 @both_stores
 async def test_what_holds_nothing_but_its_beginning_goes(
     tmp_path: Path, events: tuple[AnyEvent, ...]

@@ -356,17 +356,14 @@ async def test_E20_failures_are_told_plainly_beside_the_others(harness: ToolHarn
     )
 
 
-@pytest.mark.parametrize(
-    ("states", "status"),
-    [
-        (("done", "failed"), "ok"),
-        (("failed", "refused"), "failed"),
-        (("refused",), "failed"),
-        (("interrupted",), "interrupted"),
-        (("interrupted", "done"), "ok"),
-        (("running",), "ok"),
-    ],
-)
+@pytest.mark.parametrize(("states", "status"), [
+    (("done", "failed"), "ok"),
+    (("failed", "refused"), "failed"),
+    (("refused",), "failed"),
+    (("interrupted",), "interrupted"),
+    (("interrupted", "done"), "ok"),
+    (("running",), "ok"),
+])  # fmt: skip
 async def test_the_status_of_the_call(
     harness: ToolHarness, states: tuple[str, ...], status: str
 ) -> None:

@@ -69,25 +69,14 @@ def test_E5_a_thousand_tools_still_fit_and_the_catalogue_says_what_it_leaves_out
     assert " more servers" in some.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("tools", "usable", "options", "deferred"),
-    [
-        (FOREIGN, USABLE, None, True),
-        (FOREIGN[:3], USABLE, None, False),
-        (FOREIGN[:3], 4_000, None, True),
-        (FOREIGN, USABLE, DeferralPolicy(tokens_max=50_000), False),
-        (FOREIGN, 60_000, DeferralPolicy(tokens_max=50_000), True),
-        ((), USABLE, None, False),
-    ],
-    ids=[
-        "many",
-        "few",
-        "few in a small window",
-        "allowed",
-        "allowed but too large a share",
-        "none",
-    ],
-)
+@pytest.mark.parametrize(("tools", "usable", "options", "deferred"), [
+    (FOREIGN, USABLE, None, True),
+    (FOREIGN[:3], USABLE, None, False),
+    (FOREIGN[:3], 4_000, None, True),
+    (FOREIGN, USABLE, DeferralPolicy(tokens_max=50_000), False),
+    (FOREIGN, 60_000, DeferralPolicy(tokens_max=50_000), True),
+    ((), USABLE, None, False),
+], ids=["many", "few", "few in a small window", "allowed", "allowed but too large a share", "none"])  # fmt: skip
 def test_E5_when_they_are_deferred(
     tools: tuple[Tool, ...], usable: int, options: DeferralPolicy, deferred: bool
 ) -> None:
@@ -104,9 +93,7 @@ def test_E5_a_tool_may_ask_to_be_deferred_whatever_its_name() -> None:
         return text
 
     told = offer_tools(
-        (*LISTED, make_tool(Convert, access="none", deferred=True)),
-        4_000,
-        DeferralPolicy(0, 0),
+        (*LISTED, make_tool(Convert, access="none", deferred=True)), 4_000, DeferralPolicy(0, 0)
     )
     assert [spec.name for spec in told.deferred] == ["Convert"]
     assert "- others (full names): Convert" in told.listed[-2].description
@@ -124,24 +111,21 @@ def test_E5_there_is_nothing_to_search_where_nothing_is_foreign() -> None:
 # --- what is found --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("query", "first"),
-    [
-        ("mcp__crm__find_customer", "mcp__crm__find_customer"),
-        ("select:mcp__db__run_query", "mcp__db__run_query"),
-        ("find_customer", "mcp__crm__find_customer"),
-        ("close an issue", "mcp__github__close_issue"),
-        ("issues", "mcp__github__list_issues"),
-        ("pull request merge", "mcp__github__merge_pull_request"),
-        ("refund", "mcp__crm__refund_order"),
-        ("Search Pages", "mcp__wiki__searchPages"),
-        ("wiki version restore", "mcp__wiki__restoreVersion"),
-        ("book a meeting room", "mcp__calendar__book_room"),
-        ("free slot", "mcp__calendar__find_free_slot"),
-        ("locks in the db", "mcp__db__list_locks"),
-        ("explain", "mcp__db__explain_query"),
-    ],
-)
+@pytest.mark.parametrize(("query", "first"), [
+    ("mcp__crm__find_customer", "mcp__crm__find_customer"),
+    ("select:mcp__db__run_query", "mcp__db__run_query"),
+    ("find_customer", "mcp__crm__find_customer"),
+    ("close an issue", "mcp__github__close_issue"),
+    ("issues", "mcp__github__list_issues"),
+    ("pull request merge", "mcp__github__merge_pull_request"),
+    ("refund", "mcp__crm__refund_order"),
+    ("Search Pages", "mcp__wiki__searchPages"),
+    ("wiki version restore", "mcp__wiki__restoreVersion"),
+    ("book a meeting room", "mcp__calendar__book_room"),
+    ("free slot", "mcp__calendar__find_free_slot"),
+    ("locks in the db", "mcp__db__list_locks"),
+    ("explain", "mcp__db__explain_query"),
+])  # fmt: skip
 def test_E5_the_search_finds(query: str, first: str) -> None:
     assert rank_tools(query, SPECS)[0].name == first
 

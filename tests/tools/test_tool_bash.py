@@ -130,16 +130,13 @@ async def test_disk_full_while_printing(harness: Any) -> None:
     assert text.endswith("19999\n20000\n\n[the output was not kept whole: No space left on device]")
 
 
-@pytest.mark.parametrize(
-    ("command", "printed", "shown"),
-    [
-        ("printf '10%%\\r50%%\\rdone\\n\\n'; exit 3", b"10%\r50%\rdone\n\n", "10%␍50%␍done\n"),
-        ("printf '\\033[31mred\\033[0m\\n'", b"\x1b[31mred\x1b[0m\n", "␛[31mred␛[0m"),
-        ("printf 'a\\0b\\377'", b"a\0b\xff", "a␀b\ufffd"),
-        ("printf '\\n\\n'", b"\n\n", "\n"),
-        ("printf '\\377\\376h\\0i\\0'", b"\xff\xfeh\0i\0", "hi"),
-    ],
-)
+@pytest.mark.parametrize(("command", "printed", "shown"), [
+    ("printf '10%%\\r50%%\\rdone\\n\\n'; exit 3", b"10%\r50%\rdone\n\n", "10%␍50%␍done\n"),
+    ("printf '\\033[31mred\\033[0m\\n'", b"\x1b[31mred\x1b[0m\n", "␛[31mred␛[0m"),
+    ("printf 'a\\0b\\377'", b"a\0b\xff", "a␀b\ufffd"),
+    ("printf '\\n\\n'", b"\n\n", "\n"),
+    ("printf '\\377\\376h\\0i\\0'", b"\xff\xfeh\0i\0", "hi"),
+])  # fmt: skip
 async def test_what_cleaning_takes_from_a_small_output_has_a_handle(
     harness: Any, command: str, printed: bytes, shown: str
 ) -> None:
@@ -152,15 +149,11 @@ async def test_what_cleaning_takes_from_a_small_output_has_a_handle(
     assert await harness.call("Recall", handle="r1.2") == page
 
 
-@pytest.mark.parametrize(
-    ("command", "words", "shown"),
-    [
-        ("printf 'PROG1\\rPROG2\\r\\n'", "PROG1", "PROG1␍PROG2␍"),
-        ("printf 'one\\033[31mtwo\\033[0m\\n'", "31mtwo", "one␛[31mtwo␛[0m"),
-        ("printf 'left\\0right\\n'", "left", "left␀right"),
-    ],
-    ids=["carriage returns", "escapes", "zero bytes"],
-)
+@pytest.mark.parametrize(("command", "words", "shown"), [
+    ("printf 'PROG1\\rPROG2\\r\\n'", "PROG1", "PROG1␍PROG2␍"),
+    ("printf 'one\\033[31mtwo\\033[0m\\n'", "31mtwo", "one␛[31mtwo␛[0m"),
+    ("printf 'left\\0right\\n'", "left", "left␀right"),
+], ids=["carriage returns", "escapes", "zero bytes"])  # fmt: skip
 async def test_what_cleaning_takes_is_named_and_found_by_query_page_and_lines(
     harness: Any, command: str, words: str, shown: str
 ) -> None:

@@ -380,15 +380,12 @@ async def test_many_places(harness: Any) -> None:
     assert path.read_text() == "y\nz\na\nb\nc\nd\n" * 5
 
 
-@pytest.mark.parametrize(
-    ("content", "old", "new", "shown"),
-    [
-        ("x x x\n", "x", "y", "1-\tx x x\n1+\ty y y"),
-        ("x\na\nx\n", "x", "y", "1-\tx\n2-\ta\n3-\tx\n1+\ty\n2+\ta\n3+\ty"),
-        ("x\n" * 3, "x\n", "", "1-\tx\n2-\tx\n3-\tx"),
-        ("x\r" * 2, "x", "y", "1-\tx\n2-\tx\n1+\ty\n2+\ty"),
-    ],
-)
+@pytest.mark.parametrize(("content", "old", "new", "shown"), [
+    ("x x x\n", "x", "y", "1-\tx x x\n1+\ty y y"),
+    ("x\na\nx\n", "x", "y", "1-\tx\n2-\ta\n3-\tx\n1+\ty\n2+\ta\n3+\ty"),
+    ("x\n" * 3, "x\n", "", "1-\tx\n2-\tx\n3-\tx"),
+    ("x\r" * 2, "x", "y", "1-\tx\n2-\tx\n1+\ty\n2+\ty"),
+])  # fmt: skip
 async def test_places_beside_each_other_are_shown_as_they_are_now(
     harness: Any, content: str, old: str, new: str, shown: str
 ) -> None:

@@ -206,17 +206,14 @@ WEBP = b"RIFF\0\0\0\0WEBPVP8X\n\0\0\0\0\0\0\0" + b"\x3f\0\0" + b"\x2f\0\0"
 LOSSLESS = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", 63 | 47 << 14)
 
 
-@pytest.mark.parametrize(
-    ("data", "media", "size"),
-    [
-        (PNG, "image/png", (640, 480)),
-        (JPEG, "image/jpeg", (64, 48)),
-        (b"GIF89a" + struct.pack("<HH", 64, 48), "image/gif", (64, 48)),
-        (WEBP, "image/webp", (64, 48)),
-        (LOSSLESS, "image/webp", (64, 48)),
-        (b"\xff\xd8\xff\xe0\0", "image/jpeg", (0, 0)),
-    ],
-)
+@pytest.mark.parametrize(("data", "media", "size"), [
+    (PNG, "image/png", (640, 480)),
+    (JPEG, "image/jpeg", (64, 48)),
+    (b"GIF89a" + struct.pack("<HH", 64, 48), "image/gif", (64, 48)),
+    (WEBP, "image/webp", (64, 48)),
+    (LOSSLESS, "image/webp", (64, 48)),
+    (b"\xff\xd8\xff\xe0\0", "image/jpeg", (0, 0)),
+])  # fmt: skip
 def test_pictures(data: bytes, media: str, size: tuple[int, int]) -> None:
     found = image_info(data)
     assert found is not None

@@ -220,14 +220,11 @@ async def test_one_line_of_json_comes_by_its_escaped_lines(
         assert shown.split("\n")[-1].startswith(last)
 
 
-@pytest.mark.parametrize(
-    ("text", "page", "lines"),
-    [
-        pytest.param(ONE_LINE, 9_000, "", id="it fits a page"),
-        pytest.param(ONE_LINE, 9_000, "1:1-", id="characters are asked for"),
-        pytest.param('print("a\\n\\n\\n")\n' * 5, 9_000, "1-5", id="source code"),
-    ],
-)
+@pytest.mark.parametrize(("text", "page", "lines"), [
+    pytest.param(ONE_LINE, 9_000, "", id="it fits a page"),
+    pytest.param(ONE_LINE, 9_000, "1:1-", id="characters are asked for"),
+    pytest.param('print("a\\n\\n\\n")\n' * 5, 9_000, "1-5", id="source code"),
+])  # fmt: skip
 async def test_what_is_no_line_of_json_comes_as_it_is(
     harness: Any, text: str, page: int, lines: str
 ) -> None:

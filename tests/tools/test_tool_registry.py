@@ -138,18 +138,15 @@ class Odd:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("ä", "ä"),
-        (4, "4"),
-        (None, "null"),
-        (True, "true"),
-        ({"a": [1, 2.5]}, '{"a":[1,2.5]}'),
-        (Answer(4), '{"number":4}'),
-        (Odd(), "TypeError: the tool returned Odd, which has no JSON form"),
-    ],
-)
+@pytest.mark.parametrize(("value", "text"), [
+    ("ä", "ä"),
+    (4, "4"),
+    (None, "null"),
+    (True, "true"),
+    ({"a": [1, 2.5]}, '{"a":[1,2.5]}'),
+    (Answer(4), '{"number":4}'),
+    (Odd(), "TypeError: the tool returned Odd, which has no JSON form"),
+])  # fmt: skip
 async def test_the_model_gets_any_value_as_json(value: Any, text: str, harness: Any) -> None:
     @tool(access="none")
     async def Give() -> Any:
@@ -315,22 +312,19 @@ async def Kinds(
     return ""
 
 
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
-        ({"i": "3"}, {"i": 3}),
-        ({"i": 3.0}, {"i": 3}),
-        ({"i": " 3 "}, {"i": 3}),
-        ({"f": "2.5"}, {"f": 2.5}),
-        ({"f": 2}, {"f": 2}),
-        ({"b": "True"}, {"b": True}),
-        ({"s": 404}, {"s": "404"}),
-        ({"o": '{"a":1}'}, {"o": {"a": 1}}),
-        ({"u": "x"}, {"u": "x"}),
-        ({"i": 9007199254740993}, {"i": 9007199254740993}),
-        ({"i": None}, {}),
-    ],
-)
+@pytest.mark.parametrize(("given", "read"), [
+    ({"i": "3"}, {"i": 3}),
+    ({"i": 3.0}, {"i": 3}),
+    ({"i": " 3 "}, {"i": 3}),
+    ({"f": "2.5"}, {"f": 2.5}),
+    ({"f": 2}, {"f": 2}),
+    ({"b": "True"}, {"b": True}),
+    ({"s": 404}, {"s": "404"}),
+    ({"o": '{"a":1}'}, {"o": {"a": 1}}),
+    ({"u": "x"}, {"u": "x"}),
+    ({"i": 9007199254740993}, {"i": 9007199254740993}),
+    ({"i": None}, {}),
+])  # fmt: skip
 def test_plain_meanings_are_read(given: dict[str, Any], read: dict[str, Any]) -> None:
     fitted, error = fit_arguments(make_tool(Kinds, access="none"), given)
     assert error is None
@@ -338,20 +332,17 @@ def test_plain_meanings_are_read(given: dict[str, Any], read: dict[str, Any]) ->
     assert msgspec.json.encode(fitted) == msgspec.json.encode(read)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"i": True},
-        {"i": 3.5},
-        {"i": "x"},
-        {"i": 1e400},
-        {"b": 1},
-        {"s": False},
-        {"o": "[1]"},
-        {"o": []},
-        {"u": []},
-    ],
-)
+@pytest.mark.parametrize("given", [
+    {"i": True},
+    {"i": 3.5},
+    {"i": "x"},
+    {"i": 1e400},
+    {"b": 1},
+    {"s": False},
+    {"o": "[1]"},
+    {"o": []},
+    {"u": []},
+])  # fmt: skip
 def test_nothing_is_guessed(given: dict[str, Any]) -> None:
     assert fit_arguments(make_tool(Kinds, access="none"), given)[1]
 

@@ -44,15 +44,12 @@ async def test_existing_file_must_have_been_read(harness: Any) -> None:
     assert harness.last.facts == ()
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "said"),
-    [
-        (b"a\r\nb\r\n", b"x\r\ny\r\n", " Kept: CRLF line ends."),
-        (b"\xef\xbb\xbfa\n", b"\xef\xbb\xbfx\ny\n", " Kept: byte order mark."),
-        ("\ufeffa\n".encode("utf-16-le"), "\ufeffx\ny\n".encode("utf-16-le"), " Kept: UTF-16."),
-        (b"\0\1\2", b"x\ny\n", ""),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "said"), [
+    (b"a\r\nb\r\n", b"x\r\ny\r\n", " Kept: CRLF line ends."),
+    (b"\xef\xbb\xbfa\n", b"\xef\xbb\xbfx\ny\n", " Kept: byte order mark."),
+    ("\ufeffa\n".encode("utf-16-le"), "\ufeffx\ny\n".encode("utf-16-le"), " Kept: UTF-16."),
+    (b"\0\1\2", b"x\ny\n", ""),
+])  # fmt: skip
 async def test_a_file_keeps_its_ways(harness: Any, before: bytes, after: bytes, said: str) -> None:
     """R081 for whole files."""
     path = harness.file("a.txt", before)

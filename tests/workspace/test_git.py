@@ -61,20 +61,17 @@ def hostile(harness: CommandHarness) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["status", "--porcelain"], " M a\n?? .gitattributes\n"),
-        (["diff", "--stat"], " a | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n"),
-        (["log", "-p", "--format=%s"], "first\n\ndiff --git a/a b/a\nnew file mode 100644\n"),
-        (["ls-files", "--others", "--exclude-standard"], ".gitattributes\n"),
-        (["rev-parse", "--abbrev-ref", "HEAD"], "mas"),
-        (["show", "--format=%s", "HEAD"], "first\n"),
-        (["stash", "list"], ""),
-        (["add", "a"], ""),
-        (["checkout", "-q", "--", "a"], ""),
-    ],
-)
+@pytest.mark.parametrize(("args", "said"), [
+    (["status", "--porcelain"], " M a\n?? .gitattributes\n"),
+    (["diff", "--stat"], " a | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n"),
+    (["log", "-p", "--format=%s"], "first\n\ndiff --git a/a b/a\nnew file mode 100644\n"),
+    (["ls-files", "--others", "--exclude-standard"], ".gitattributes\n"),
+    (["rev-parse", "--abbrev-ref", "HEAD"], "mas"),
+    (["show", "--format=%s", "HEAD"], "first\n"),
+    (["stash", "list"], ""),
+    (["add", "a"], ""),
+    (["checkout", "-q", "--", "a"], ""),
+])  # fmt: skip
 async def test_S049_nothing_of_the_repository_runs(
     harness: CommandHarness, hostile: Path, args: list[str], said: str
 ) -> None:

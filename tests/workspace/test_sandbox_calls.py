@@ -152,17 +152,14 @@ def test_the_filter_without_namespaces_follows_the_policy(network: bool) -> None
         assert judge(program, architecture, numbers["socket"], [family]) == answer
 
 
-@pytest.mark.parametrize(
-    ("abi", "machine", "reason"),
-    [
-        (landlock.ABI_MIN, "x86_64", ""),
-        (landlock.ABI_MIN, "aarch64", ""),
-        (2, "x86_64", "the kernel has version 2 of Landlock; version 3 is needed"),
-        (OSError(38, "Function not implemented"), "x86_64", "the kernel offers no Landlock (Fun"),
-        (landlock.ABI_MIN, "", "Landlock exists on Linux only"),
-        (landlock.ABI_MIN, "vax", "no table of system calls for "),
-    ],
-)
+@pytest.mark.parametrize(("abi", "machine", "reason"), [
+    (landlock.ABI_MIN, "x86_64", ""),
+    (landlock.ABI_MIN, "aarch64", ""),
+    (2, "x86_64", "the kernel has version 2 of Landlock; version 3 is needed"),
+    (OSError(38, "Function not implemented"), "x86_64", "the kernel offers no Landlock (Fun"),
+    (landlock.ABI_MIN, "", "Landlock exists on Linux only"),
+    (landlock.ABI_MIN, "vax", "no table of system calls for "),
+])  # fmt: skip
 def test_why_commands_cannot_be_confined_here(
     monkeypatch: pytest.MonkeyPatch, abi: int | OSError, machine: str, reason: str
 ) -> None:

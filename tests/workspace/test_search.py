@@ -121,20 +121,17 @@ async def test_both_engines_find_the_same(
     assert (told(found, tree), found.error, found.partial, found.more) == (expected, "", "", False)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        ("*.py", ["a.py", "empty.py"]),
-        ("**/*.py", ["a.py", ".hidden/c.py", "empty.py"]),
-        ("**/*.{ts,log}", ["keep.log", "sub/lost.log", "sub/deep/d.ts"]),
-        ("sub/**", ["sub/top.txt", "sub/.gitignore", "sub/lost.log", "sub/deep/d.ts"]),
-        ("sub/*", ["sub/top.txt", "sub/.gitignore", "sub/lost.log"]),
-        ("*/[!k-z]*.ts", []),
-        ("s?b/**/d.ts", ["sub/deep/d.ts"]),
-        ("**/.git/**", []),
-        ("nothing*", []),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "expected"), [
+    ("*.py", ["a.py", "empty.py"]),
+    ("**/*.py", ["a.py", ".hidden/c.py", "empty.py"]),
+    ("**/*.{ts,log}", ["keep.log", "sub/lost.log", "sub/deep/d.ts"]),
+    ("sub/**", ["sub/top.txt", "sub/.gitignore", "sub/lost.log", "sub/deep/d.ts"]),
+    ("sub/*", ["sub/top.txt", "sub/.gitignore", "sub/lost.log"]),
+    ("*/[!k-z]*.ts", []),
+    ("s?b/**/d.ts", ["sub/deep/d.ts"]),
+    ("**/.git/**", []),
+    ("nothing*", []),
+])  # fmt: skip
 async def test_names_are_found_newest_first(
     harness: CommandHarness, tree: Path, engine: str, pattern: str, expected: list[str]
 ) -> None:
@@ -232,29 +229,26 @@ async def test_an_rg_of_the_repository_or_its_settings_are_never_used(
     assert not (tree / "tripped").exists()
 
 
-@pytest.mark.parametrize(
-    ("pattern", "yes", "no"),
-    [
-        ("*.py", ["a.py", ".py"], ["a/b.py", "a.pyc"]),
-        ("**/*.py", ["a.py", "a/b/c.py"], ["a.pyc"]),
-        ("a/**", ["a/b", "a/b/c"], ["a", "b/a/c"]),
-        ("a/**/b", ["a/b", "a/x/b", "a/x/y/b"], ["ab", "a/xb"]),
-        ("**", ["a", "a/b"], []),
-        ("a**b", ["ab", "axb"], ["a/b"]),
-        ("?.c", ["a.c"], ["ab.c", "/.c"]),
-        ("[a-c].c", ["b.c"], ["d.c"]),
-        ("[!a-c].c", ["d.c"], ["a.c", "/.c"]),
-        ("[]x].c", ["].c", "x.c"], ["a.c"]),
-        ("{a,b/{c,d}}.x", ["a.x", "b/c.x", "b/d.x"], ["b.x"]),
-        ("{a,**/b}.x", ["a.x", "b.x", "y/z/b.x"], ["y/a.x"]),
-        (r"\*.c", ["*.c"], ["a.c"]),
-        ("a+(b).c", ["a+(b).c"], ["aab.c"]),
-        ("[z-a].c", ["[z-a].c"], ["b.c"]),
-        ("[a.c", ["[a.c"], ["a.c"]),
-        ("{a.c", ["{a.c"], ["a.c"]),
-        ("./src/*", ["src/a"], ["a"]),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "yes", "no"), [
+    ("*.py", ["a.py", ".py"], ["a/b.py", "a.pyc"]),
+    ("**/*.py", ["a.py", "a/b/c.py"], ["a.pyc"]),
+    ("a/**", ["a/b", "a/b/c"], ["a", "b/a/c"]),
+    ("a/**/b", ["a/b", "a/x/b", "a/x/y/b"], ["ab", "a/xb"]),
+    ("**", ["a", "a/b"], []),
+    ("a**b", ["ab", "axb"], ["a/b"]),
+    ("?.c", ["a.c"], ["ab.c", "/.c"]),
+    ("[a-c].c", ["b.c"], ["d.c"]),
+    ("[!a-c].c", ["d.c"], ["a.c", "/.c"]),
+    ("[]x].c", ["].c", "x.c"], ["a.c"]),
+    ("{a,b/{c,d}}.x", ["a.x", "b/c.x", "b/d.x"], ["b.x"]),
+    ("{a,**/b}.x", ["a.x", "b.x", "y/z/b.x"], ["y/a.x"]),
+    (r"\*.c", ["*.c"], ["a.c"]),
+    ("a+(b).c", ["a+(b).c"], ["aab.c"]),
+    ("[z-a].c", ["[z-a].c"], ["b.c"]),
+    ("[a.c", ["[a.c"], ["a.c"]),
+    ("{a.c", ["{a.c"], ["a.c"]),
+    ("./src/*", ["src/a"], ["a"]),
+])  # fmt: skip
 def test_glob_patterns(pattern: str, yes: list[str], no: list[str]) -> None:
     matcher = compile_glob(pattern)
     assert [path for path in yes if not matcher.match(path)] == []
@@ -268,18 +262,15 @@ def test_every_text_is_a_glob_pattern(pattern: str, path: str) -> None:
     assert len(folder) + len(rest) <= len(pattern)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "parts"),
-    [
-        ("src/a*/**", ("src", "a*/**")),
-        ("*.py", ("", "*.py")),
-        ("/abs/x/*.py", ("/abs/x", "*.py")),
-        ("/*.py", ("/", "*.py")),
-        ("../x/**/y", ("../x", "**/y")),
-        ("plain/name", ("plain", "name")),
-        ("{a,b}/c", ("", "{a,b}/c")),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "parts"), [
+    ("src/a*/**", ("src", "a*/**")),
+    ("*.py", ("", "*.py")),
+    ("/abs/x/*.py", ("/abs/x", "*.py")),
+    ("/*.py", ("/", "*.py")),
+    ("../x/**/y", ("../x", "**/y")),
+    ("plain/name", ("plain", "name")),
+    ("{a,b}/c", ("", "{a,b}/c")),
+])  # fmt: skip
 def test_a_globs_plain_beginning_is_a_folder(pattern: str, parts: tuple[str, str]) -> None:
     assert split_glob(pattern) == parts
 
@@ -335,18 +326,15 @@ def test_an_unreadable_folder_and_an_odd_gitignore_are_passed_over(
 # --- A file that is swapped while rg runs ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"no\none\r\n",
-        b"\xef\xbb\xbfno\none\n",
-        b"\xef\xbb\xbfone\n",
-        "no\none ü\n".encode("utf-16"),
-        b"caf\xe9\none \xff\n",
-        b"one without end",
-        b"x" * 300_000 + b"\none\n",
-    ],
-)
+@pytest.mark.parametrize("content", [
+    b"no\none\r\n",
+    b"\xef\xbb\xbfno\none\n",
+    b"\xef\xbb\xbfone\n",
+    "no\none ü\n".encode("utf-16"),
+    b"caf\xe9\none \xff\n",
+    b"one without end",
+    b"x" * 300_000 + b"\none\n",
+])  # fmt: skip
 async def test_lines_are_looked_at_again_in_every_encoding(
     harness: CommandHarness, engine: str, content: bytes
 ) -> None:

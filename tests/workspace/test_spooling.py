@@ -64,21 +64,18 @@ def test_a_stream_is_redacted_as_its_whole_text_would_be(data: bytes, places: li
     assert given_out == REDACT(data.decode()).encode()
 
 
-@pytest.mark.parametrize(
-    ("printed", "shown"),
-    [
-        (b"Password: ", b"Password: "),
-        (b"Continue? [y/n] ", b"Continue? [y/n] "),
-        (b"Really (y/N)?", b"Really (y/N)?"),
-        (b"50%|#####     |", b"50%|#####     |"),
-        (b"enter your name", b"enter your name"),
-        (b"plain\n", b"plain\n"),
-        (b"x hunter2-", b"x "),
-        (b"token ghp_a1B2a1", b"token "),
-        (b"key\n-----BEGIN RSA PRIVATE KEY-----\nMII", b"key\n"),
-        (b"ends in \xc3", b"ends in "),
-    ],
-)
+@pytest.mark.parametrize(("printed", "shown"), [
+    (b"Password: ", b"Password: "),
+    (b"Continue? [y/n] ", b"Continue? [y/n] "),
+    (b"Really (y/N)?", b"Really (y/N)?"),
+    (b"50%|#####     |", b"50%|#####     |"),
+    (b"enter your name", b"enter your name"),
+    (b"plain\n", b"plain\n"),
+    (b"x hunter2-", b"x "),
+    (b"token ghp_a1B2a1", b"token "),
+    (b"key\n-----BEGIN RSA PRIVATE KEY-----\nMII", b"key\n"),
+    (b"ends in \xc3", b"ends in "),
+])  # fmt: skip
 def test_a_prompt_is_seen_at_once_and_half_a_secret_is_not(printed: bytes, shown: bytes) -> None:
     assert held().take(printed) == shown
 

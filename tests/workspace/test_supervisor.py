@@ -155,18 +155,15 @@ async def harness(tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator
     assert tagged(tag) == []
 
 
-@pytest.mark.parametrize(
-    ("command", "state", "code", "cause", "printed"),
-    [
-        ("echo out; echo err >&2", "done", 0, "", b"out\nerr\n"),
-        ("echo x; exit 3", "failed", 3, "", b"x\n"),
-        ("kill -SEGV $$", "failed", None, "SIGSEGV", b""),
-        ("nosuch", "failed", 127, "", b"bash: line 1: nosuch: command not found\n"),
-        ("true", "done", 0, "", b""),
-        ("cd /; echo $PWD", "done", 0, "", b"/\n"),
-        ("printf 'no line end'", "done", 0, "", b"no line end"),
-    ],
-)
+@pytest.mark.parametrize(("command", "state", "code", "cause", "printed"), [
+    ("echo out; echo err >&2", "done", 0, "", b"out\nerr\n"),
+    ("echo x; exit 3", "failed", 3, "", b"x\n"),
+    ("kill -SEGV $$", "failed", None, "SIGSEGV", b""),
+    ("nosuch", "failed", 127, "", b"bash: line 1: nosuch: command not found\n"),
+    ("true", "done", 0, "", b""),
+    ("cd /; echo $PWD", "done", 0, "", b"/\n"),
+    ("printf 'no line end'", "done", 0, "", b"no line end"),
+])  # fmt: skip
 async def test_B1_B7_a_kept_command_ends_as_it_ended(
     harness: SupervisorHarness,
     command: str,
@@ -533,8 +530,7 @@ async def test_a_daemon_that_a_dead_longrein_had_left_ends_and_one_of_the_next_s
 
 
 @pytest.mark.parametrize(
-    "rest",
-    [RemainingProcesses("/1.1", 1, 0.0, lambda: (), float("inf")), Tree("/1.1.5/", 0, 0.0)],
+    "rest", [RemainingProcesses("/1.1", 1, 0.0, lambda: (), float("inf")), Tree("/1.1.5/", 0, 0.0)]
 )
 def test_one_look_that_finds_nobody_is_not_believed(rest: Tree) -> None:
     """Who forks and exits while the table of processes is read is in none of it, and who begins
@@ -712,14 +708,11 @@ async def test_a_supervisor_that_was_stopped_when_its_longrein_died_is_woken_by_
     assert tagged(harness.tag) == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "sleep 99; echo never",
-        "trap '' TERM; setsid sleep 99 & sleep 99",
-        "until [ -e go ]; do sleep 0.05; done",
-    ],
-)
+@pytest.mark.parametrize("command", [
+    "sleep 99; echo never",
+    "trap '' TERM; setsid sleep 99 & sleep 99",
+    "until [ -e go ]; do sleep 0.05; done",
+])  # fmt: skip
 async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
     harness: SupervisorHarness, frozen: Callable[[], None], command: str
 ) -> None:

@@ -147,24 +147,21 @@ async def test_s18_what_is_not_committed_is_not_in_it_and_that_is_said(
     assert Path(tree.path, "a.txt").read_text() == BASE
 
 
-@pytest.mark.parametrize(
-    ("name", "right"),
-    [
-        ("a398", True),
-        ("A.b_c-9", True),
-        ("x" * 64, True),
-        ("x" * 65, False),
-        ("", False),
-        ("-x", False),
-        (".x", False),
-        ("a..b", False),
-        ("a.", False),
-        ("a.lock", False),
-        ("a/b", False),
-        ("a b", False),
-        ("a\n", False),
-    ],
-)
+@pytest.mark.parametrize(("name", "right"), [
+    ("a398", True),
+    ("A.b_c-9", True),
+    ("x" * 64, True),
+    ("x" * 65, False),
+    ("", False),
+    ("-x", False),
+    (".x", False),
+    ("a..b", False),
+    ("a.", False),
+    ("a.lock", False),
+    ("a/b", False),
+    ("a b", False),
+    ("a\n", False),
+])  # fmt: skip
 async def test_s18_names(trees: Trees, repo: Path, name: str, right: bool) -> None:
     made_or_why = await trees.try_make(repo, name)
     assert isinstance(made_or_why, Worktree) == right
@@ -514,19 +511,15 @@ async def test_what_was_done_on_another_branch_in_it_is_merged_too(
 TWICE = "c\n" * 9 + "X\n" + "c\n" * 40
 
 
-@pytest.mark.parametrize(
-    ("act", "before", "name"),
-    [
-        ("echo new > a.txt", "", "a.txt"),
-        ("chmod 755 a.txt", "", "a.txt"),
-        ("sed -i '30i X' twice", "", "twice"),
-        ("touch empty", "", "empty"),
-        ("echo new > local.env", "", "local.env"),
-        ("echo new > a.txt; echo more > b.txt", "echo new > a.txt; echo half > b.txt", "a.txt"),
-        ("rm -r sub; ln -s /etc sub", "rm -r sub", "sub"),
-    ],
-    ids=["text", "mode", "again", "empty", "ignored", "half", "link"],
-)
+@pytest.mark.parametrize(("act", "before", "name"), [
+    ("echo new > a.txt", "", "a.txt"),
+    ("chmod 755 a.txt", "", "a.txt"),
+    ("sed -i '30i X' twice", "", "twice"),
+    ("touch empty", "", "empty"),
+    ("echo new > local.env", "", "local.env"),
+    ("echo new > a.txt; echo more > b.txt", "echo new > a.txt; echo half > b.txt", "a.txt"),
+    ("rm -r sub; ln -s /etc sub", "rm -r sub", "sub"),
+], ids=["text", "mode", "again", "empty", "ignored", "half", "link"])  # fmt: skip
 async def test_a_patch_is_taken_once_and_completely(
     trees: Trees, repo: Path, act: str, before: str, name: str
 ) -> None:
