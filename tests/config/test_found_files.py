@@ -43,8 +43,7 @@ def test_each_kind_is_found_and_says_whether_it_is_used(
 
 TOOLS = {
     "claude": "CLAUDE.md .claude/settings.json .claude/agents .claude/skills .claude/commands "
-    ".mcp.json "
-    "~/.claude/CLAUDE.md ~/.claude/settings.json ~/.claude/output-styles",
+    ".mcp.json ~/.claude/CLAUDE.md ~/.claude/settings.json ~/.claude/output-styles",
     "codex": "AGENTS.md .codex/config.toml .codex/hooks.json ~/.codex/AGENTS.md ~/.codex/prompts "
     "~/.codex/config.toml",
     "gemini": "GEMINI.md .gemini/settings.json .gemini/commands ~/.gemini/GEMINI.md "

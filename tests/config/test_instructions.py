@@ -360,13 +360,8 @@ def test_the_environment_is_a_text_of_values() -> None:
         branch="main",
         shell="bash",
     ) == (
-        "Environment:\n"
-        "Current folder: /w\n"
-        "Further folders of the session: /x\n"
-        "Git branch at the start: main\n"
-        "Platform: Linux\n"
-        "Shell of Bash: bash\n"
-        "Day the session started: 2026-11-21"
+        "Environment:\nCurrent folder: /w\nFurther folders of the session: /x\nGit branch at the "
+        "start: main\nPlatform: Linux\nShell of Bash: bash\nDay the session started: 2026-11-21"
     )
 
 

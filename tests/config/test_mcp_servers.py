@@ -42,83 +42,42 @@ def check(raw: Any, **fields: Any) -> None:
     }
 
 
+OAUTH = {"clientId": "c", "callbackPort": 7777, "scopes": "a b"}
+CODEX = {
+    "url": "https://x",
+    "bearer_token_env_var": "TOKEN",
+    "startup_timeout_sec": 5,
+    "tool_timeout_sec": 7,
+    "enabled_tools": ["a"],
+    "enabled": True,
+}
+OF_BUN = {"command": ("bun", "x"), "env": (("A", "t0ken"),), "startup_s": 5.0, "call_s": 0.0}
+OF_CODEX = {"headers": (("Authorization", "Bearer t0ken"),), "startup_s": 5.0, "call_s": 7.0}
+NPX = {"command": "npx", "args": ["-y", "x"], "env": {"A": "${TOKEN}"}}
+OF_NPX = {"command": ("npx", "-y", "x"), "env": (("A", "t0ken"),), "transport": "stdio"}
+PORT = {"type": "http", "url": "http://${HOST}:${PORT:-8080}/"}
+BUN = {"command": ["bun", "x"], "environment": {"A": "{env:TOKEN}"}, "timeout": 5000}
+KIMI = {"command": "x", "startupTimeoutMs": 2000, "toolTimeoutMs": 100}
+HTTP = {"transport": "http"}
+SSE = {"transport": "sse"}
+X = {"command": "x"}
+URL = {"url": "https://x"}
 ENTRIES: tuple[tuple[str, Any, dict[str, Any]], ...] = (
-    (
-        "claude",
-        {"command": "npx", "args": ["-y", "x"], "env": {"A": "${TOKEN}"}},
-        {"command": ("npx", "-y", "x"), "env": (("A", "t0ken"),), "transport": "stdio"},
-    ),
-    (
-        "default",
-        {"type": "http", "url": "http://${HOST}:${PORT:-8080}/"},
-        {"url": "http://h:8080/", "transport": "http"},
-    ),
-    ("alias", {"type": "streamable-http", "url": "https://x"}, {"transport": "http"}),
-    (
-        "sse",
-        {"type": "sse", "url": "https://x", "headers": {"A": "b"}},
-        {"transport": "sse", "headers": (("A", "b"),)},
-    ),
-    ("no type", {"url": "https://x"}, {"transport": "http"}),
-    (
-        "timeout",
-        {"command": "x", "timeout": 1500, "alwaysLoad": True},
-        {"call_s": 1.5, "always_listed": True},
-    ),
-    ("timeout beyond a float", {"command": "x", "timeout": 10**400}, {"call_s": 0.0}),
-    ("timeout below 0", {"command": "x", "timeout": -1}, {"call_s": 0.0}),
-    (
-        "oauth",
-        {
-            "type": "http",
-            "url": "https://x",
-            "oauth": {"clientId": "c", "callbackPort": 7777, "scopes": "a b"},
-        },
-        {"oauth": OAuthOptions("c", 7777, "a b")},
-    ),
-    (
-        "codex",
-        {
-            "url": "https://x",
-            "bearer_token_env_var": "TOKEN",
-            "startup_timeout_sec": 5,
-            "tool_timeout_sec": 7,
-            "enabled_tools": ["a"],
-            "enabled": True,
-        },
-        {
-            "headers": (("Authorization", "Bearer t0ken"),),
-            "startup_s": 5.0,
-            "call_s": 7.0,
-            "only_tools": ("a",),
-        },
-    ),
-    (
-        "opencode",
-        {
-            "type": "local",
-            "command": ["bun", "x"],
-            "environment": {"A": "{env:TOKEN}"},
-            "timeout": 5000,
-        },
-        {"command": ("bun", "x"), "env": (("A", "t0ken"),), "startup_s": 5.0, "call_s": 0.0},
-    ),
-    (
-        "opencode remote",
-        {"type": "remote", "url": "https://x", "enabled": False},
-        {"transport": "http", "disabled": True},
-    ),
-    (
-        "gemini",
-        {"httpUrl": "https://x", "excludeTools": ["b"]},
-        {"transport": "http", "without_tools": ("b",)},
-    ),
-    ("crush", {"type": "stdio", "command": "x", "disabled": True}, {"disabled": True}),
-    (
-        "kimi",
-        {"command": "x", "startupTimeoutMs": 2000, "toolTimeoutMs": 100},
-        {"startup_s": 2.0, "call_s": 0.1},
-    ),
+    ("claude", NPX, OF_NPX),
+    ("default", PORT, {**HTTP, "url": "http://h:8080/"}),
+    ("alias", {"type": "streamable-http", **URL}, HTTP),
+    ("sse", {"type": "sse", **URL, "headers": {"A": "b"}}, {**SSE, "headers": (("A", "b"),)}),
+    ("no type", URL, HTTP),
+    ("timeout", {**X, "timeout": 1500, "alwaysLoad": True}, {"call_s": 1.5, "always_listed": True}),
+    ("timeout beyond a float", {**X, "timeout": 10**400}, {"call_s": 0.0}),
+    ("timeout below 0", {**X, "timeout": -1}, {"call_s": 0.0}),
+    ("oauth", {"type": "http", **URL, "oauth": OAUTH}, {"oauth": OAuthOptions("c", 7777, "a b")}),
+    ("codex", CODEX, {**OF_CODEX, "only_tools": ("a",)}),
+    ("opencode", {"type": "local", **BUN}, OF_BUN),
+    ("opencode remote", {"type": "remote", **URL, "enabled": False}, {**HTTP, "disabled": True}),
+    ("gemini", {"httpUrl": "https://x", "excludeTools": ["b"]}, {**HTTP, "without_tools": ("b",)}),
+    ("crush", {"type": "stdio", **X, "disabled": True}, {"disabled": True}),
+    ("kimi", KIMI, {"startup_s": 2.0, "call_s": 0.1}),
 )
 
 

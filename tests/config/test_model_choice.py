@@ -15,6 +15,7 @@ from longrein.events import ModelUnknown, SettingsError
 from longrein.frontends.provider_keys import ignored_key
 from longrein.models import ModelOptions, known_providers, look_up
 from tests.config.conftest import ConfigFolders
+from tests.tables import read_rows
 
 KEY = "sk-test-0123456789"
 MOCK = '[providers.mock]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1/"\n'
@@ -259,18 +260,14 @@ def test_an_unknown_provider_names_the_known_ones_and_the_nearest(folders: Confi
         found(folders, {"LONGREIN_MODEL": "zzz/x"})
 
 
-LACKING = [
-    ('base_url = "http://x"', ":2: provider a has no wire: add it under [providers.a]"),
-    ('wire = "gemini"', ":2: provider a has no base_url: add it under [providers.a]"),
-    (
-        'wire = "gemini"\nbase_url = "x.com"',
-        ":3: the base_url of a must start with http:// or https://, not 'x.com'",
-    ),
-    (
-        'wire = "gemini"\nbase_url = "http://x"\n[models."a/m"]\nprice_input = 1',
-        ':5: models."a/m" needs both price_input and price_output',
-    ),
-]
+LACKING = read_rows("""
+base_url = "http://x" => :2: provider a has no wire: add it under [providers.a]
+wire = "gemini" => :2: provider a has no base_url: add it under [providers.a]
+wire = "gemini"⏎base_url = "x.com" =>
+    :3: the base_url of a must start with http:// or https://, not 'x.com'
+wire = "gemini"⏎base_url = "http://x"⏎[models."a/m"]⏎price_input = 1 =>
+    :5: models."a/m" needs both price_input and price_output
+""")
 
 
 @pytest.mark.parametrize(("text", "line"), LACKING)

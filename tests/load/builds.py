@@ -55,9 +55,8 @@ class BuildResult(NamedTuple):
 _C = {"main.c": '#include <stdio.h>\nint main(void) { puts("hello"); return 0; }\n'}
 _PYTHON = {
     "pyproject.toml": '[build-system]\nrequires = ["setuptools"]\n'
-    'build-backend = "setuptools.build_meta"\n'
-    '[project]\nname = "tiny"\nversion = "1"\n'
-    '[tool.setuptools]\npackages = ["tiny"]\n',
+    'build-backend = "setuptools.build_meta"\n[project]\nname = "tiny"\nversion = '
+    '"1"\n[tool.setuptools]\npackages = ["tiny"]\n',
     "tiny/__init__.py": "def double(number: int) -> int:\n    return number * 2\n",
     "tests/test_tiny.py": "from tiny import double\n\n\n"
     "def test_double(tmp_path):\n    assert double(2) == 4\n"

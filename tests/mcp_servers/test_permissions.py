@@ -132,10 +132,9 @@ def test_without_the_extra_one_line_says_how_to_install_it(cli: CliHarness, tmp_
     """A stand-in hides the package."""
     (tmp_path / "hide").mkdir()
     (tmp_path / "hide/sitecustomize.py").write_text(
-        "from importlib.machinery import PathFinder\n"
-        "found = PathFinder.find_spec\n"
-        "PathFinder.find_spec = lambda name, path=None, target=None: "
-        "None if name.split('.')[0] in ('mcp', 'mcp_types') else found(name, path, target)\n"
+        "from importlib.machinery import PathFinder\nfound = "
+        "PathFinder.find_spec\nPathFinder.find_spec = lambda name, path=None, target=None: None if "
+        "name.split('.')[0] in ('mcp', 'mcp_types') else found(name, path, target)\n"
     )
     serve(cli, s=fault("good"))
     cli.plays(calls(late("mcp__s__echo", text="x")), says("done"))

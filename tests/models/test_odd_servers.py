@@ -133,28 +133,15 @@ def pieces(*given: tuple[str, str], known: str = "x") -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        pieces(("A", '{"x"'), ("", ":1}"), ("A", '{"x"'), ("", ":2}")),
-        pieces(("A", ""), ("", '{"x"'), ("", ":1}"), ("A", ""), ("", '{"x":2}')),
-        pieces(
-            ("A", ""),
-            ("A", '{"x"'),
-            ("A", ":1}"),
-            ("A", ""),
-            ("A", '{"x":'),
-            ("A", "2}"),
-            ("A", ""),
-        ),
-        [
-            *pieces(("A", "")),
-            *pieces(("", '{"x":1}'), known=""),
-            *pieces(("A", "")),
-            *pieces(("", '{"x":2}'), known=""),
-        ],
-    ],
-)
+A = pieces(("A", ""))
+
+
+@pytest.mark.parametrize("given", [
+    pieces(("A", '{"x"'), ("", ":1}"), ("A", '{"x"'), ("", ":2}")),
+    pieces(("A", ""), ("", '{"x"'), ("", ":1}"), ("A", ""), ("", '{"x":2}')),
+    pieces(*(("A", text) for text in ("", '{"x"', ":1}", "", '{"x":', "2}", ""))),
+    [*A, *pieces(("", '{"x":1}'), known=""), *A, *pieces(("", '{"x":2}'), known="")],
+])  # fmt: skip
 def test_calls_that_share_an_id_and_have_no_index_are_as_many_as_they_are(
     given: list[dict[str, Any]],
 ) -> None:

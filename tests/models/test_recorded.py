@@ -169,25 +169,23 @@ def test_arguments_that_come_as_an_object_are_arguments() -> None:
 TEXT_ITEM = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "so far"}]}
 
 
-@pytest.mark.parametrize(
-    ("end", "expected"),
-    [
-        ({}, "end"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "length"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "refusal"),
-        ({"status": "incomplete", "incomplete_details": None}, "length"),
-        (
-            {"status": "failed", "error": {"code": "server_error", "message": "oops"}},
-            "server: oops",
-        ),
-        (
-            {"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "slow"}},
-            "rate: slow",
-        ),
-        ({"status": "failed", "error": None}, "server: failed"),
-        ({"status": "cancelled"}, "server: cancelled"),
-    ],
-)
+ERROR = {"code": "rate_limit_exceeded", "message": "slow"}
+
+
+def cut_for(reason: str) -> dict[str, Any]:
+    return {"status": "incomplete", "incomplete_details": {"reason": reason}}
+
+
+@pytest.mark.parametrize(("end", "expected"), [
+    ({}, "end"),
+    (cut_for("max_output_tokens"), "length"),
+    (cut_for("content_filter"), "refusal"),
+    ({"status": "incomplete", "incomplete_details": None}, "length"),
+    ({"status": "failed", "error": {"code": "server_error", "message": "oops"}}, "server: oops"),
+    ({"status": "failed", "error": ERROR}, "rate: slow"),
+    ({"status": "failed", "error": None}, "server: failed"),
+    ({"status": "cancelled"}, "server: cancelled"),
+])  # fmt: skip
 def test_the_status_of_a_completed_response_counts(end: dict[str, Any], expected: str) -> None:
     found = read("openai-responses", response(item(0, TEXT_ITEM), **end))[1]
     assert (

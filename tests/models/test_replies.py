@@ -91,31 +91,19 @@ def test_a_whole_reply(case: str, wire: str) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("wire", "raws"),
-    [
-        (
-            "anthropic",
-            [
-                '{"type":"thinking","thinking":"hm","signature":"S1"}',
-                '{"type":"redacted_thinking","data":"R1"}',
-            ],
-        ),
-        ("openai-chat", ['{"reasoning_content":"hm"}']),
-        (
-            "openai-responses",
-            [
-                (
-                    '{"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", '
-                    '"text": '
-                    '"hm"}], "encrypted_content": "E1"}'
-                ),
-                '{"phase":"final_answer"}',
-            ],
-        ),
-        ("gemini", ['{"thoughtSignature":"G1"}']),
-    ],
+SIGNED = '{"type":"thinking","thinking":"hm","signature":"S1"}'
+REASONED = (
+    '{"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], '
+    '"encrypted_content": "E1"}'
 )
+
+
+@pytest.mark.parametrize(("wire", "raws"), [
+    ("anthropic", [SIGNED, '{"type":"redacted_thinking","data":"R1"}']),
+    ("openai-chat", ['{"reasoning_content":"hm"}']),
+    ("openai-responses", [REASONED, '{"phase":"final_answer"}']),
+    ("gemini", ['{"thoughtSignature":"G1"}']),
+])  # fmt: skip
 def test_R027_what_must_go_back_is_kept_as_it_was_received(wire: str, raws: list[str]) -> None:
     _, reply = read(wire, STREAMS["thinking, then text"][wire])
     assert isinstance(reply, Reply)
@@ -232,64 +220,43 @@ def calls(*pieces: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(part.name, part.arguments) for part in reply.parts if isinstance(part, ToolCall)]
 
 
-def f(name: str = "", arguments: Any = None) -> dict[str, Any]:
-    return {"function": {"name": name or None, "arguments": arguments}}
+def f(name: str = "", arguments: Any = None, **more: Any) -> dict[str, Any]:
+    """A piece of a call, with its index and id in `more`."""
+    return {**more, "function": {"name": name or None, "arguments": arguments}}
 
 
-@pytest.mark.parametrize(
-    ("pieces", "expected"),
-    [
-        # no index, whole calls, with ids and without
-        (
-            [{"id": "a", **f("Read", '{"n":1}')}, {"id": "b", **f("Read", '{"n":2}')}],
-            [("Read", {"n": 1}), ("Read", {"n": 2})],
-        ),
-        ([f("Read", '{"n":1}'), f("Read", '{"n":2}')], [("Read", {"n": 1}), ("Read", {"n": 2})]),
-        # neither, and the arguments in pieces
-        (
-            [f("Read", ""), f("", '{"n"'), f("", ":1}"), f("Read", ""), f("", '{"n":2}')],
-            [("Read", {"n": 1}), ("Read", {"n": 2})],
-        ),
-        # a call without arguments, and another tool after it
-        ([f("List", ""), f("Read", '{"n":1}')], [("List", {}), ("Read", {"n": 1})]),
-        # every call numbered 0
-        (
-            [{"index": 0, "id": "a", **f("A", "{}")}, {"index": 0, "id": "b", **f("B", "{}")}],
-            [("A", {}), ("B", {})],
-        ),
-        (
-            [{"index": 0, "id": "a", **f("A", "")}, {"index": 0, "id": "b", **f("B", '{"n":2}')}],
-            [("A", {}), ("B", {"n": 2})],
-        ),
-        # the name and the id repeated in each piece
-        (
-            [{"index": 0, "id": "a", **f("A", '{"x"')}, {"index": 0, "id": "a", **f("A", ":1}")}],
-            [("A", {"x": 1})],
-        ),
-        # the whole call again, and another call of the same id without an index
-        ([{"index": 0, "id": "a", **f("A", '{"x":1}')}] * 2, [("A", {"x": 1})]),
-        (
-            [
-                {"index": 0, "id": "a", **f("A", "")},
-                {"index": 0, **f("", '{"x":1}')},
-                {"index": 0, "id": "a", **f("A", '{"x":1}')},
-            ],
-            [("A", {"x": 1})],
-        ),
-        ([{"id": "a", **f("A", '{"x":1}')}] * 2, [("A", {"x": 1})]),
-        (
-            [{"id": "a", **f("A", '{"x":1}')}, {"id": "a", **f("A", '{"x":2}')}],
-            [("A", {"x": 1}), ("A", {"x": 2})],
-        ),
-        # arguments as an object, as null, wrapped in quotes once more
-        ([{"index": 0, **f("A", {"x": 1})}], [("A", {"x": 1})]),
-        ([{"index": 0, **f("A")}], [("A", {})]),
-        ([{"index": 0, **f("A", '"{\\"x\\":1}"')}], [("A", {"x": 1})]),
-        # no object at all (R014)
-        ([{"index": 0, **f("A", "[1]")}], [("A", None)]),
-        ([{"index": 0, **f("A", '{"x": NaN}')}], [("A", None)]),
-    ],
-)
+READ_TWICE = [("Read", {"n": 1}), ("Read", {"n": 2})]
+ONE_CALL = [("A", {"x": 1})]
+NOTHING = ("A", {})
+WHOLE = f("A", '{"x":1}', index=0, id="a")
+
+
+@pytest.mark.parametrize(("pieces", "expected"), [
+    # no index, whole calls, with ids and without
+    ([f("Read", '{"n":1}', id="a"), f("Read", '{"n":2}', id="b")], READ_TWICE),
+    ([f("Read", '{"n":1}'), f("Read", '{"n":2}')], READ_TWICE),
+    # neither, and the arguments in pieces
+    ([f("Read", ""), f("", '{"n"'), f("", ":1}"), f("Read", ""), f("", '{"n":2}')], READ_TWICE),
+    # a call without arguments, and another tool after it
+    ([f("List", ""), f("Read", '{"n":1}')], [("List", {}), ("Read", {"n": 1})]),
+    # every call numbered 0
+    ([f("A", "{}", index=0, id="a"), f("B", "{}", index=0, id="b")], [("A", {}), ("B", {})]),
+    ([f("A", "", index=0, id="a"), f("B", '{"n":2}', index=0, id="b")], [NOTHING, ("B", {"n": 2})]),
+    # the name and the id repeated in each piece
+    ([f("A", '{"x"', index=0, id="a"), f("A", ":1}", index=0, id="a")], ONE_CALL),
+    # the whole call again, and another call of the same id without an index
+    ([WHOLE] * 2, ONE_CALL),
+    ([f("A", "", index=0, id="a"), f("", '{"x":1}', index=0), WHOLE], ONE_CALL),
+    ([f("A", '{"x":1}', id="a")] * 2, ONE_CALL),
+    ([f("A", '{"x":1}', id="a"), f("A", '{"x":2}', id="a")], [*ONE_CALL, ("A", {"x": 2})]),
+    # arguments as an object, as null, wrapped in quotes once more
+    ([f("A", {"x": 1}, index=0)], ONE_CALL),
+    ([f("A", index=0)], [("A", {})]),
+    ([f("A", '"{\\"x\\":1}"', index=0)], ONE_CALL),
+    # no object at all (R014)
+    ([f("A", "[1]", index=0)], [("A", None)]),
+    ([f("A", '{"x": NaN}', index=0)], [("A", None)]),
+])  # fmt: skip
 def test_calls_as_servers_really_write_them(
     pieces: list[dict[str, Any]], expected: list[tuple[str, Any]]
 ) -> None:
@@ -333,34 +300,16 @@ def test_content_as_a_list_of_chunks() -> None:
     assert reply.parts == (Thinking("hm"), Text("so!"))
 
 
-@pytest.mark.parametrize(
-    ("usage", "expected"),
-    [
-        (
-            {
-                "prompt_tokens": 10,
-                "completion_tokens": 5,
-                "prompt_cache_hit_tokens": 8,
-                "prompt_cache_miss_tokens": 2,
-            },
-            Usage(2, 8, 0, 5),
-        ),
-        ({"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 4}, Usage(6, 4, 0, 5)),
-        (
-            {
-                "prompt_tokens": 10,
-                "completion_tokens": 5,
-                "total_tokens": 22,
-                "completion_tokens_details": {"reasoning_tokens": 7},
-            },
-            Usage(10, 0, 0, 12, 7),
-        ),
-        (
-            {"prompt_tokens": 10, "completion_tokens": None, "prompt_tokens_details": None},
-            Usage(10),
-        ),
-    ],
-)
+COUNTED = {"prompt_tokens": 10, "completion_tokens": 5}
+REASONING = {"completion_tokens_details": {"reasoning_tokens": 7}}
+
+
+@pytest.mark.parametrize(("usage", "expected"), [
+    ({**COUNTED, "prompt_cache_hit_tokens": 8, "prompt_cache_miss_tokens": 2}, Usage(2, 8, 0, 5)),
+    ({**COUNTED, "cached_tokens": 4}, Usage(6, 4, 0, 5)),
+    ({**COUNTED, "total_tokens": 22, **REASONING}, Usage(10, 0, 0, 12, 7)),
+    ({**COUNTED, "completion_tokens": None, "prompt_tokens_details": None}, Usage(10)),
+])  # fmt: skip
 def test_usage_in_each_servers_words(usage: dict[str, Any], expected: Usage) -> None:
     stream = sse(
         {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]},
@@ -463,29 +412,17 @@ def test_reasoning_in_tags_streams_as_thinking() -> None:
     assert [block.raw for block in reply.blocks] == ['{"content":"<think>\\nhm\\n</think>"}']
 
 
-@pytest.mark.parametrize(
-    ("deltas", "parts"),
-    [
-        # reasoning with calls
-        (
-            ({"content": "<think>hm</think>"}, {"tool_calls": [{"index": 0, **f("A", "{}")}]}),
-            (Thinking("hm"), ToolCall("", "A", {})),
-        ),
-        (
-            ({"content": "I see.\n</think>\n\n"}, {"tool_calls": [{"index": 0, **f("A", "{}")}]}),
-            (Thinking("I see."), ToolCall("", "A", {})),
-        ),
-        # a server that sends reasoning in a field leaves no tags in the text
-        (
-            ({"reasoning_content": "hm"}, {"content": "<think>is a tag"}),
-            (Thinking("hm"), Text("<think>is a tag")),
-        ),
-        (
-            ({"reasoning": "hm"}, {"content": "It ends:\n</think>\nso"}),
-            (Thinking("hm"), Text("It ends:\n</think>\nso")),
-        ),
-    ],
-)
+NO_ARGUMENTS = {"tool_calls": [f("A", "{}", index=0)]}
+
+
+@pytest.mark.parametrize(("deltas", "parts"), [
+    # reasoning with calls
+    (({"content": "<think>hm</think>"}, NO_ARGUMENTS), (Thinking("hm"), ToolCall("", "A", {}))),
+    (({"content": "So.\n</think>\n\n"}, NO_ARGUMENTS), (Thinking("So."), ToolCall("", "A", {}))),
+    # a server that sends reasoning in a field leaves no tags in the text
+    (({"reasoning_content": "m"}, {"content": "<think>a"}), (Thinking("m"), Text("<think>a"))),
+    (({"reasoning": "m"}, {"content": "a\n</think>\nb"}), (Thinking("m"), Text("a\n</think>\nb"))),
+])  # fmt: skip
 def test_reasoning_in_tags_beside_calls_and_fields(
     deltas: tuple[dict[str, Any], ...], parts: tuple[Any, ...]
 ) -> None:
@@ -497,83 +434,37 @@ def test_reasoning_in_tags_beside_calls_and_fields(
 # --- errors in mid-stream -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("wire", "event", "kind"),
-    [
-        (
-            "anthropic",
-            {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
-            "overload",
-        ),
-        (
-            "anthropic",
-            {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}},
-            "rate",
-        ),
-        (
-            "anthropic",
-            {"type": "error", "error": {"type": "api_error", "message": "oops"}},
-            "server",
-        ),
-        (
-            "anthropic",
-            {
-                "type": "error",
-                "error": {
-                    "type": "invalid_request_error",
-                    "message": "prompt is too long: 9 tokens > 8 maximum",
-                },
-            },
-            "overflow",
-        ),
-        ("openai-chat", {"error": {"code": 502, "message": "upstream died"}}, "server"),
-        (
-            "openai-chat",
-            {"error": {"code": "rate_limit_exceeded", "message": "slow"}, "choices": []},
-            "rate",
-        ),
-        ("openai-chat", {"error": "Overloaded"}, "overload"),
-        ("openai-chat", {"error": {"type": "insufficient_quota", "message": "pay"}}, "billing"),
-        (
-            "openai-responses",
-            {"type": "error", "code": "server_error", "message": "oops"},
-            "server",
-        ),
-        (
-            "openai-responses",
-            {
-                "type": "response.failed",
-                "response": {"error": {"code": "context_length_exceeded", "message": "too long"}},
-            },
-            "overflow",
-        ),
-        (
-            "openai-responses",
-            {
-                "type": "response.failed",
-                "response": {"error": {"code": "rate_limit_exceeded", "message": "slow"}},
-            },
-            "rate",
-        ),
-        (
-            "gemini",
-            {
-                "error": {
-                    "code": 503,
-                    "status": "UNAVAILABLE",
-                    "message": "The model is overloaded.",
-                }
-            },
-            "overload",
-        ),
-        (
-            "gemini",
-            {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow"}},
-            "rate",
-        ),
-        ("gemini", {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}, "server"),
-    ],
-)
+def error(**fields: Any) -> dict[str, Any]:
+    return {"error": fields}
+
+
+def anthropic_error(kind: str, message: str) -> dict[str, Any]:
+    return {"type": "error", **error(type=kind, message=message)}
+
+
+def response_failed(code: str, message: str) -> dict[str, Any]:
+    return {"type": "response.failed", "response": error(code=code, message=message)}
+
+
+TOO_LONG = "prompt is too long: 9 tokens > 8 maximum"
+
+
+@pytest.mark.parametrize(("wire", "event", "kind"), [
+    ("anthropic", anthropic_error("overloaded_error", "Overloaded"), "overload"),
+    ("anthropic", anthropic_error("rate_limit_error", "slow"), "rate"),
+    ("anthropic", anthropic_error("api_error", "oops"), "server"),
+    ("anthropic", anthropic_error("invalid_request_error", TOO_LONG), "overflow"),
+    ("openai-chat", error(code=502, message="upstream died"), "server"),
+    ("openai-chat", {**error(code="rate_limit_exceeded", message="slow"), "choices": []}, "rate"),
+    ("openai-chat", {"error": "Overloaded"}, "overload"),
+    ("openai-chat", error(type="insufficient_quota", message="pay"), "billing"),
+    ("openai-responses", {"type": "error", "code": "server_error", "message": "oops"}, "server"),
+    ("openai-responses", response_failed("context_length_exceeded", "too long"), "overflow"),
+    ("openai-responses", response_failed("rate_limit_exceeded", "slow"), "rate"),
+    ("gemini", error(code=503, status="UNAVAILABLE", message="model is overloaded"), "overload"),
+    ("gemini", error(code=429, status="RESOURCE_EXHAUSTED", message="slow"), "rate"),
+    ("gemini", {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}, "server"),
+])  # fmt: skip
 def test_an_error_event_ends_the_answer_and_keeps_what_had_come(
     wire: str, event: dict[str, Any], kind: str
 ) -> None:

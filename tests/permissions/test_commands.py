@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from longrein.permissions import Rules, join_path, judge, read_command
 from longrein.permissions.rules import glob
 from tests.permissions.calls import HOME, ROOT, bash, verdict
-from tests.tables import split_words
+from tests.tables import read_rows, split_words
 
 X = "touch /tmp/a"
 
@@ -679,17 +679,15 @@ def test_a_pattern_of_many_stars_is_looked_for_once() -> None:
     assert not glob("*a*a*a*a*a*a*a*a*b", True).match("a" * 30_000, range(0, 30_000, 1000))
 
 
-REASONS = [
-    ("ls; rm x", "`rm x`: it changes /work/repo/x (the other part, `ls`, is allowed)"),
-    (
-        "make; ls; make test; pwd",
-        "`make` is covered by no rule: make is not known to only read (and 1 more part)",
-    ),
-    ("A=1 ls", "`A=1 ls` is covered by no rule: it sets A"),
-    ("echo 'x", "the command cannot be read: it does not read as Bash"),
-    ("$X y", "`$X y` is covered by no rule: an expansion stands in the place of the program"),
-    ("sort -o b a", "`sort -o b a` is covered by no rule: the option -o of sort"),
-]
+REASONS = read_rows("""
+ls; rm x => `rm x`: it changes /work/repo/x (the other part, `ls`, is allowed)
+make; ls; make test; pwd =>
+    `make` is covered by no rule: make is not known to only read (and 1 more part)
+A=1 ls => `A=1 ls` is covered by no rule: it sets A
+echo 'x => the command cannot be read: it does not read as Bash
+$X y => `$X y` is covered by no rule: an expansion stands in the place of the program
+sort -o b a => `sort -o b a` is covered by no rule: the option -o of sort
+""")
 
 
 @pytest.mark.parametrize(("command", "reason"), REASONS)

@@ -248,81 +248,40 @@ def test_denied_files_are_hidden_from_searches() -> None:
     assert not is_read_denied(f"{ROOT}/x", f"{ROOT}/x", rules, ROOT)
 
 
+def use(tool: str, **arguments: str) -> Call:
+    access = "read" if tool == "WebFetch" or tool.startswith("mcp") else "none"
+    return Call(tool, dict(arguments), access)  # type: ignore[arg-type]
+
+
+def fetch(host: str) -> Call:
+    return use("WebFetch", url=f"https://{host}")
+
+
 OTHERS = [
     # kind of rule, rule, call, verdict
-    ("allow", "mcp__mem", Call("mcp__mem__get", {}, "read"), "allow"),
-    ("allow", "mcp__mem__*", Call("mcp__mem__get", {}, "read"), "allow"),
-    ("allow", "mcp__mem__get", Call("mcp__mem__put", {}, "read"), "ask"),
-    ("allow", "mcp__me", Call("mcp__mem__get", {}, "read"), "ask"),
-    ("deny", "mcp__mem", Call("mcp__mem__get", {}, "none"), "deny"),
-    (
-        "allow",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://a.com/x"}, "read"),
-        "allow",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://A.com.:443"}, "read"),
-        "allow",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://b.a.com"}, "read"),
-        "ask",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:*.a.com)",
-        Call("WebFetch", {"url": "https://b.a.com"}, "read"),
-        "allow",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:*.a.com)",
-        Call("WebFetch", {"url": "https://eva.com"}, "read"),
-        "ask",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://a.com@evil.com"}, "read"),
-        "ask",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://a.com\\@evil.com"}, "read"),
-        "ask",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://u@a.com"}, "read"),
-        "ask",
-    ),
-    ("allow", "WebFetch", Call("WebFetch", {"url": "https://a.com"}, "read"), "allow"),
-    (
-        "deny",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://b.A.com./x"}, "read"),
-        "deny",
-    ),
-    (
-        "deny",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://u:p@a.com:80"}, "read"),
-        "deny",
-    ),
-    ("deny", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://eva.com"}, "read"), "ask"),
-    ("deny", "Agent(explore)", Call("Agent", {"subagent_type": "explore"}, "none"), "deny"),
-    ("deny", "Agent(explore)", Call("Agent", {"subagent_type": "other"}, "none"), "allow"),
-    ("ask", "Agent", Call("Agent", {"subagent_type": "other"}, "none"), "ask"),
-    ("ask", "Skill(deploy *)", Call("Skill", {"skill": "deploy prod"}, "none"), "ask"),
-    ("deny", "Send(to:ann*)", Call("Send", {"to": "ann@x"}, "none"), "deny"),
-    ("deny", "Send(to:ann*)", Call("Send", {"to": "bob"}, "none"), "allow"),
+    ("allow", "mcp__mem", use("mcp__mem__get"), "allow"),
+    ("allow", "mcp__mem__*", use("mcp__mem__get"), "allow"),
+    ("allow", "mcp__mem__get", use("mcp__mem__put"), "ask"),
+    ("allow", "mcp__me", use("mcp__mem__get"), "ask"),
+    ("deny", "mcp__mem", use("mcp__mem__get"), "deny"),
+    ("allow", "WebFetch(domain:a.com)", fetch("a.com/x"), "allow"),
+    ("allow", "WebFetch(domain:a.com)", fetch("A.com.:443"), "allow"),
+    ("allow", "WebFetch(domain:a.com)", fetch("b.a.com"), "ask"),
+    ("allow", "WebFetch(domain:*.a.com)", fetch("b.a.com"), "allow"),
+    ("allow", "WebFetch(domain:*.a.com)", fetch("eva.com"), "ask"),
+    ("allow", "WebFetch(domain:a.com)", fetch("a.com@evil.com"), "ask"),
+    ("allow", "WebFetch(domain:a.com)", fetch("a.com\\@evil.com"), "ask"),
+    ("allow", "WebFetch(domain:a.com)", fetch("u@a.com"), "ask"),
+    ("allow", "WebFetch", fetch("a.com"), "allow"),
+    ("deny", "WebFetch(domain:a.com)", fetch("b.A.com./x"), "deny"),
+    ("deny", "WebFetch(domain:a.com)", fetch("u:p@a.com:80"), "deny"),
+    ("deny", "WebFetch(domain:a.com)", fetch("eva.com"), "ask"),
+    ("deny", "Agent(explore)", use("Agent", subagent_type="explore"), "deny"),
+    ("deny", "Agent(explore)", use("Agent", subagent_type="other"), "allow"),
+    ("ask", "Agent", use("Agent", subagent_type="other"), "ask"),
+    ("ask", "Skill(deploy *)", use("Skill", skill="deploy prod"), "ask"),
+    ("deny", "Send(to:ann*)", use("Send", to="ann@x"), "deny"),
+    ("deny", "Send(to:ann*)", use("Send", to="bob"), "allow"),
 ]
 
 

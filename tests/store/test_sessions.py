@@ -255,12 +255,9 @@ async def test_closed_sessions_are_listed_without_opening_their_databases(tmp_pa
     for n in range(20):
         await spoken(tmp_path, n, "/a", f"words {n}")
     program = (
-        "import sys\n"
-        "from longrein.store import list_sessions\n"
-        "opened = []\n"
-        "sys.addaudithook(lambda event, _: opened.append(event) if event == 'sqlite3.connect' "
-        "else None)\n"
-        "print(len(list_sessions(sys.argv[1])), len(opened))\n"
+        "import sys\nfrom longrein.store import list_sessions\nopened = "
+        "[]\nsys.addaudithook(lambda event, _: opened.append(event) if event == 'sqlite3.connect' "
+        "else None)\nprint(len(list_sessions(sys.argv[1])), len(opened))\n"
     )
     ran = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, tmp_path, stdout=subprocess.PIPE

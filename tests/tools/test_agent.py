@@ -94,11 +94,9 @@ def test_many_subagent_types_are_cut_alike_and_all_can_be_started(
 
 def test_E15_the_types_are_told_in_a_fixed_order_and_are_the_only_ones() -> None:
     assert AGENT.spec.description.endswith(
-        "\n\nTypes:\n"
-        "- general: All your tools: a change, an experiment, many steps.\n"
-        "- explore: How things stand in the code, with places. Only reads. Say how thorough.\n"
-        "- plan: How to make a change: steps, places, risks, tests. Only reads.\n"
-        "- night: Works at night."
+        "\n\nTypes:\n- general: All your tools: a change, an experiment, many steps.\n- explore: "
+        "How things stand in the code, with places. Only reads. Say how thorough.\n- plan: How to "
+        "make a change: steps, places, risks, tests. Only reads.\n- night: Works at night."
     )
     _, problem = fit_arguments(
         AGENT, {"description": "d", "prompt": "p", "subagent_type": "explorer"}

@@ -76,7 +76,7 @@ def test_E5_a_thousand_tools_still_fit_and_the_catalogue_says_what_it_leaves_out
     (FOREIGN, USABLE, DeferralPolicy(tokens_max=50_000), False),
     (FOREIGN, 60_000, DeferralPolicy(tokens_max=50_000), True),
     ((), USABLE, None, False),
-], ids=["many", "few", "few in a small window", "allowed", "allowed but too large a share", "none"])  # fmt: skip
+])  # fmt: skip
 def test_E5_when_they_are_deferred(
     tools: tuple[Tool, ...], usable: int, options: DeferralPolicy, deferred: bool
 ) -> None:
@@ -258,8 +258,7 @@ def test_E5_arguments_that_do_not_fit_are_refused_with_the_schema() -> None:
             4_000,
             (
                 "server github's schemas fill N of your N window; switch off what you do not need "
-                "of "
-                "it"
+                "of it"
             ),
         ),
         (FOREIGN, 200_000, ""),

@@ -335,8 +335,7 @@ async def test_a_subagents_handle(story: Story) -> None:
     assert story.harness.blobs.read_blob(image.blob) == b"\x89PNG a picture"
     assert await story.recall(handle="a2/r9") == (
         "[unknown-handle] There is no entry a2/r9; the newest is a2/r3. Take handles from markers "
-        "or from "
-        "Recall(query=…), do not guess them."
+        "or from Recall(query=…), do not guess them."
     )
     assert (
         await story.recall(handle="a3/r1")
@@ -345,8 +344,7 @@ async def test_a_subagents_handle(story: Story) -> None:
     await story.write(SubagentStarted(OTHER, "explore", "c2.0"))
     assert await story.recall(handle="a3/r2") == (
         "[lost] The log of subagent a3 is not here any more; what it reported stands in this "
-        "session "
-        '(Recall(query="explore")).'
+        'session (Recall(query="explore")).'
     )
 
 
@@ -379,8 +377,7 @@ async def test_old_markers_are_said_to_be_old(story: Story) -> None:
     text = await story.recall(handle=handle)
     assert text == (
         f"[{handle}: reminder file_changed, all of it: 1 line; markers in it are part of the old "
-        "text and tell you "
-        f"nothing now]\n{sign}"
+        f"text and tell you nothing now]\n{sign}"
     )
     assert marker_sign("5e1f0c") in text
     refused = await story.harness.call("Write", file_path="b.txt", content=text)

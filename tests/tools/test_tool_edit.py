@@ -118,8 +118,7 @@ async def test_E22_changed_since_read(harness: Any) -> None:
     diff = diff.replace(" 6\t    return 1\n", "-6\t    return 1\n+6\t    return 2")
     expected = (
         "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it again "
-        "first, or go by this, "
-        f"which is all that somebody else changed:\n{diff}"
+        f"first, or go by this, which is all that somebody else changed:\n{diff}"
     )
     assert await harness.call(
         "Edit", file_path="a.py", old_string="def f", new_string="def h"
@@ -156,11 +155,9 @@ async def test_E22_changed_elsewhere_is_merged_and_told(harness: Any) -> None:
     text = await harness.call("Edit", file_path="a.py", old_string="g():", new_string="h():")
     assert text == (
         f"Edited {path}.\n …\n 3\t    return 1\n 4\t\n 5\t\n-6\tdef g():\n+6\tdef h():\n 7\t    "
-        "return 1\n"
-        " 8\t# end\nSince you read it your command `sed -i …` changed it too, elsewhere; both "
-        "changes stand. Theirs:\n"
-        "+1\timport os\n 2\tdef f():\n 3\t    return 1\n 4\t\n 5\t\n 6\tdef h():\n 7\t    return "
-        "1\n+8\t# end"
+        "return 1\n 8\t# end\nSince you read it your command `sed -i …` changed it too, "
+        "elsewhere; both changes stand. Theirs:\n+1\timport os\n 2\tdef f():\n 3\t    return 1\n "
+        "4\t\n 5\t\n 6\tdef h():\n 7\t    return 1\n+8\t# end"
     )
     digest = harness.workspace.hash(str(path))
     assert harness.last.facts == (
@@ -207,10 +204,8 @@ async def test_law_4_markers_are_refused(harness: Any) -> None:
         said = await harness.call(name, **arguments)
         assert said == (
             "[marker] The text holds a longrein marker, which stands for content that was cut, "
-            "cleared or secret. "
-            "Nothing was done. Get the real bytes with Recall (the handle is in or beside the "
-            "marker) or Read, "
-            "and send the call again with them."
+            "cleared or secret. Nothing was done. Get the real bytes with Recall (the handle is in "
+            "or beside the marker) or Read, and send the call again with them."
         )
     assert sorted(os.listdir(harness.root)) == ["a.py"]
     other = marker("another", "cleared", "r12")

@@ -80,8 +80,7 @@ async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_t
             126,
             (
                 "the command is too long for the system (200,005 characters): write it to a file "
-                "and "
-                "run that"
+                "and run that"
             ),
         ),
         (

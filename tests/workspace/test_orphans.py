@@ -169,9 +169,8 @@ def test_a_longrein_started_inside_a_lost_session_spares_itself_and_who_started_
 ) -> None:
     went = tmp_path / "went"
     program = (
-        "from longrein.workspace import end_orphans\n"
-        f"said = end_orphans(lambda session: session != {crashed.session!r})\n"
-        f"open({str(went)!r}, 'w').write(repr(said))\n"
+        "from longrein.workspace import end_orphans\nsaid = end_orphans(lambda session: session "
+        f"!= {crashed.session!r})\nopen({str(went)!r}, 'w').write(repr(said))\n"
     )
     other = crashed.start_orphan()
     crashed.start_orphan(f'{sys.executable} -c "$PROGRAM"; sleep 999; true', PROGRAM=program)

@@ -500,10 +500,9 @@ async def test_a_namespace_without_network_reaches_the_proxy_by_its_socket(tmp_p
             bwrap --unshare-user --unshare-net --unshare-pid --ro-bind / / --dev /dev
         """)
         script = (
-            "import urllib.request as r, urllib.error as e\n"
-            "print(r.urlopen('http://good.example/').read())\n"
-            "try: r.urlopen('http://other.example/')\n"
-            "except e.HTTPError as error: print(error.code)\n"
+            "import urllib.request as r, urllib.error as "
+            "e\nprint(r.urlopen('http://good.example/').read())\ntry: "
+            "r.urlopen('http://other.example/')\nexcept e.HTTPError as error: print(error.code)\n"
         )
         words = [
             *bare,

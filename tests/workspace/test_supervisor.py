@@ -304,9 +304,8 @@ async def test_a_secret_never_reaches_the_spool_however_it_is_cut(
     token = "ghp_" + "a1B2" * 9
     await harness.keep(
         "b1",
-        f"printf 'x {SECRET[:half]}'; sleep 0.05; printf '{SECRET[half:]} y\\n'; sleep 0.03;"
-        f"printf 'tok {token[:7]}'; sleep 0.05; printf '{token[7:]} z\\n'; printf 'name? '; sleep "
-        "0.05",
+        f"printf 'x {SECRET[:half]}'; sleep 0.05; printf '{SECRET[half:]} y\\n'; sleep 0.03;printf "
+        f"'tok {token[:7]}'; sleep 0.05; printf '{token[7:]} z\\n'; printf 'name? '; sleep 0.05",
     )
     await harness.until(lambda: b"name? " in harness.output("b1"))
     await harness.over("b1")
@@ -897,8 +896,7 @@ async def test_no_supervisor_can_be_had(
     assert told == [
         (
             "commands cannot go on in the background: no supervisor of processes could be had "
-            "(File "
-            "exists)"
+            "(File exists)"
         )
     ]
     await harness.spawner.drain()

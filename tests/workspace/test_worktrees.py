@@ -338,11 +338,10 @@ async def test_s18_a_changed_one_is_kept_its_rest_committed_and_the_report_says_
     assert finished.kept
     assert finished.files == (f"{repo}/a.txt", f"{repo}/new.txt")
     assert finished.text == (
-        f"kept on branch longrein/a398-1f3e, folder {tree.path}: 2 files changed, 2 "
-        "insertions(+), 1 deletion(-). "
-        "To see it: git diff HEAD...longrein/a398-1f3e; to take it over: git merge --squash "
-        "longrein/a398-1f3e, "
-        "or, where uncommitted changes are in the way, longrein worktrees merge a398-1f3e"
+        f"kept on branch longrein/a398-1f3e, folder {tree.path}: 2 files changed, 2 insertions(+), "
+        "1 deletion(-). To see it: git diff HEAD...longrein/a398-1f3e; to take it over: git merge "
+        "--squash longrein/a398-1f3e, or, where uncommitted changes are in the way, longrein "
+        "worktrees merge a398-1f3e"
     )
     assert seen(repo)[:2] == before
     assert git(tree.path, "log", "-1", "--format=%an %s") == (
