@@ -64,45 +64,37 @@ def test_events_without_a_matcher_ignore_it() -> None:
 # --- Files that are wrong -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("table", "runs", "said"),
-    [
-        ([], 0, "hooks is no object"),
-        ({"PreTolUse": []}, 0, "PreTolUse do not run: is no event"),
-        ({"FileChanged": []}, 0, "longrein has no such event yet"),
-        ({"PreToolUse": "x"}, 0, "has no list `hooks`"),
-        ({"PreToolUse": [{"command": "true"}]}, 0, "has no list `hooks`"),
-        ({"PreToolUse": [{"hooks": ["true"]}]}, 0, "is no object"),
-        (hooks_of(matcher="("), 0, "no regular expression"),
-        (hooks_of(matcher=7), 0, "has no list `hooks`"),
-        (hooks_of(type="wasm"), 0, "'wasm', which longrein does not run"),
-        (hooks_of(type="prompt"), 0, "names no prompt"),
-        (hooks_of(type="agent", prompt=[1]), 0, "names no prompt"),
-        (hooks_of(type="mcp_tool", server="s"), 0, "names no tool"),
-        (hooks_of(type="mcp_tool", tool="t"), 0, "names no server"),
-        (hooks_of(type="mcp_tool", server="s", tool="t", input="x"), 1, ""),
-        (hooks_of(type=["x"]), 0, "which longrein does not run"),
-        (hooks_of(command=""), 0, "names no command"),
-        (hooks_of(command=None), 0, "names no command"),
-        (hooks_of(type="http", url="ftp://x"), 0, "is no address"),
-        (hooks_of(type="http"), 0, "names no url"),
-        (hooks_of(timeout="soon"), 1, "is no number of seconds"),
-        (hooks_of(timeout=-1), 1, "is no number of seconds"),
-        (hooks_of(**{"if": "Bash("}), 1, "it runs for every PreToolUse"),
-        (hooks_of("Stop", **{"if": "Bash(rm *)"}), 1, "for events of tools only"),
-        (
-            {
-                "PreToolUse": [
-                    {"hooks": [{"type": "command", "command": f"h{n}"} for n in range(300)]}
-                ]
-            },
-            200,
-            "first 200",
-        ),
-        (None, 0, ""),
-        (hooks_of(), 1, ""),
-    ],
-)
+MANY = {"PreToolUse": [{"hooks": [{"type": "command", "command": f"h{n}"} for n in range(300)]}]}
+
+
+@pytest.mark.parametrize(("table", "runs", "said"), [
+    ([], 0, "hooks is no object"),
+    ({"PreTolUse": []}, 0, "PreTolUse do not run: is no event"),
+    ({"FileChanged": []}, 0, "longrein has no such event yet"),
+    ({"PreToolUse": "x"}, 0, "has no list `hooks`"),
+    ({"PreToolUse": [{"command": "true"}]}, 0, "has no list `hooks`"),
+    ({"PreToolUse": [{"hooks": ["true"]}]}, 0, "is no object"),
+    (hooks_of(matcher="("), 0, "no regular expression"),
+    (hooks_of(matcher=7), 0, "has no list `hooks`"),
+    (hooks_of(type="wasm"), 0, "'wasm', which longrein does not run"),
+    (hooks_of(type="prompt"), 0, "names no prompt"),
+    (hooks_of(type="agent", prompt=[1]), 0, "names no prompt"),
+    (hooks_of(type="mcp_tool", server="s"), 0, "names no tool"),
+    (hooks_of(type="mcp_tool", tool="t"), 0, "names no server"),
+    (hooks_of(type="mcp_tool", server="s", tool="t", input="x"), 1, ""),
+    (hooks_of(type=["x"]), 0, "which longrein does not run"),
+    (hooks_of(command=""), 0, "names no command"),
+    (hooks_of(command=None), 0, "names no command"),
+    (hooks_of(type="http", url="ftp://x"), 0, "is no address"),
+    (hooks_of(type="http"), 0, "names no url"),
+    (hooks_of(timeout="soon"), 1, "is no number of seconds"),
+    (hooks_of(timeout=-1), 1, "is no number of seconds"),
+    (hooks_of(**{"if": "Bash("}), 1, "it runs for every PreToolUse"),
+    (hooks_of("Stop", **{"if": "Bash(rm *)"}), 1, "for events of tools only"),
+    (MANY, 200, "first 200"),
+    (None, 0, ""),
+    (hooks_of(), 1, ""),
+])  # fmt: skip
 def test_a_broken_table_says_what_does_not_run(table: Any, runs: int, said: str) -> None:
     found, notes = parse_hooks(table, FILE, "/nonexistent")
     assert len(found) == runs

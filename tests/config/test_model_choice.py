@@ -161,26 +161,14 @@ def test_cache_prices_that_the_settings_do_not_give_are_the_usual_ones(
     assert options.budget.price == Price(4.0, 20.0, 4.0), "no cache, where that is said"
 
 
+OPENAI_AT = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://h.de/v1/"}
+LOCAL = "http://127.0.0.1:5/v1"
+ANTHROPIC_AT = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://h"}
 ADDRESSES = [
     ({"OPENAI_API_KEY": KEY}, "openai/x", "openai-responses", "https://api.openai.com/v1"),
-    (
-        {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://h.de/v1/"},
-        "openai/x",
-        "openai-chat",
-        "https://h.de/v1",
-    ),
-    (
-        {"OPENAI_BASE_URL": "http://127.0.0.1:5/v1"},
-        "openai/x",
-        "openai-chat",
-        "http://127.0.0.1:5/v1",
-    ),
-    (
-        {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://h"},
-        "anthropic/x",
-        "anthropic",
-        "http://h",
-    ),
+    (OPENAI_AT, "openai/x", "openai-chat", "https://h.de/v1"),
+    ({"OPENAI_BASE_URL": LOCAL}, "openai/x", "openai-chat", LOCAL),
+    (ANTHROPIC_AT, "anthropic/x", "anthropic", "http://h"),
     ({"OLLAMA_HOST": "0.0.0.0:9"}, "ollama/x", "openai-chat", "http://127.0.0.1:9/v1"),
     ({"OLLAMA_HOST": "http://box:9/"}, "ollama/x", "openai-chat", "http://box:9/v1"),
 ]

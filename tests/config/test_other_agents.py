@@ -182,44 +182,24 @@ OPENCODE = {
     "permission": {"edit": "ask", "bash": {"git *": "allow", "rm *": "deny"}},
     "mcp": {"x": {"type": "local", "command": ["npx", "y"]}, "off": {"enabled": False}},
 }
+CLAUDE = {**WHOLE, "hooks": {"PreToolUse": [{"hooks": []}], "FileChanged": []}, "statusLine": {}}
+GIT = {"permissions.allow": ("Bash(git *)",)}
+OF_CLAUDE = {**GIT, "permission_mode": "acceptEdits", "env.keep": ("FOO",)}
+NOT_OF_CLAUDE = ["hooks of FileChanged", "model opus", "statusLine", "values of FOO"]
+OF_CODEX = {"model": "openai/gpt-5", "permission_mode": "default", "sandbox.network": ("*",)}
+OF_GEMINI = {**GIT, "model": "gemini/gemini-2.5-pro"}
+OF_OPENCODE = {
+    **GIT,
+    "model": "anthropic/claude-sonnet-4-5",
+    "permissions.ask": ("Edit",),
+    "permissions.deny": ("Bash(rm *)",),
+}
+OPENCODE_FILE = "~/.config/opencode/opencode.json"
 IMPORTS = [
-    (
-        "claude",
-        "~/.claude/settings.json",
-        {**WHOLE, "hooks": {"PreToolUse": [{"hooks": []}], "FileChanged": []}, "statusLine": {}},
-        {
-            "permission_mode": "acceptEdits",
-            "permissions.allow": ("Bash(git *)",),
-            "env.keep": ("FOO",),
-        },
-        ["hooks of FileChanged", "model opus", "statusLine", "values of FOO"],
-    ),
-    (
-        "codex",
-        "~/.codex/config.toml",
-        CODEX,
-        {"model": "openai/gpt-5", "permission_mode": "default", "sandbox.network": ("*",)},
-        ["notify"],
-    ),
-    (
-        "gemini",
-        "~/.gemini/settings.json",
-        GEMINI,
-        {"model": "gemini/gemini-2.5-pro", "permissions.allow": ("Bash(git *)",)},
-        ["rule nope", "ui"],
-    ),
-    (
-        "opencode",
-        "~/.config/opencode/opencode.json",
-        OPENCODE,
-        {
-            "model": "anthropic/claude-sonnet-4-5",
-            "permissions.allow": ("Bash(git *)",),
-            "permissions.ask": ("Edit",),
-            "permissions.deny": ("Bash(rm *)",),
-        },
-        ["MCP server off"],
-    ),
+    ("claude", "~/.claude/settings.json", CLAUDE, OF_CLAUDE, NOT_OF_CLAUDE),
+    ("codex", "~/.codex/config.toml", CODEX, OF_CODEX, ["notify"]),
+    ("gemini", "~/.gemini/settings.json", GEMINI, OF_GEMINI, ["rule nope", "ui"]),
+    ("opencode", OPENCODE_FILE, OPENCODE, OF_OPENCODE, ["MCP server off"]),
 ]
 
 

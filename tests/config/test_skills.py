@@ -85,46 +85,32 @@ def test_A18_3_the_project_wins_with_a_warning(folders: ConfigFolders) -> None:
     assert load(folders, trusted=False)[0]["a"].description == "of the user"
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "note"),
-    [
-        ("---\nname: a\ndescription: Use when: the user asks\n---\nx", "a", ""),
-        (
-            "---\nname: other\ndescription: x\n---\nx",
-            "other",
-            "'other' is not that of its folder, a; it is used",
-        ),
-        ("---\ndescription: x\n---\nx", "a", "has no name: the name of its folder, a, counts"),
-        (f"---\nname: {'n' * 70}\ndescription: x\n---\nx", "n" * 70, "1 to 64"),
-        ("---\nname: My Skill\ndescription: x\n---\nx", "My-Skill", "is not made of small letters"),
-        ("---\nname: a\ndescription: x\nallowed-tools: Bash(ls\n---\n", "a", "is no rule"),
-        (
-            "---\nname: a\ndescription: x\nuser-invocable: maybe\n---\n",
-            "a",
-            "neither true nor false",
-        ),
-        (
-            "---\nname: a\ndescription: x\nmodel: opus\nhooks: {Stop: []}\n---\n",
-            "a",
-            "Not obeyed here",
-        ),
-        ("---\nname: a\n---\nx", None, "has no description, which says when to use it: left out"),
-        ("no head", None, "has no description"),
-        ("", None, "has no description"),
-        ("---\nname: a\ndescription: x\n", None, "has a head that is no YAML (line 1: "),
-        ("---\n- a\n- b\n---\n", None, "has a head that is no YAML"),
-        ("---\nname: &x a\n---\n", None, "has a head that is no YAML"),
-        (b"---\nname: a\ndescription: \xff\n---\n", None, "is not UTF-8 text"),
-        (b"---\nname: a\ndescription: x\n---\n\0\1", None, "is a binary file, not text"),
-        (b"x" * 300_000, None, "larger than 256 kB"),
-        ("---\nname: <b>\ndescription: x\n---\n", None, "cannot be typed"),
-        (
-            "---\nname: a\ndescription: x\nshell: powershell\n---\n",
-            None,
-            "its commands are for powershell",
-        ),
-    ],
-)
+def head(fields: str) -> str:
+    """A skill with the description x and these fields."""
+    return f"---\ndescription: x\n{fields}\n---\nx"
+
+
+@pytest.mark.parametrize(("text", "name", "note"), [
+    ("---\nname: a\ndescription: Use when: the user asks\n---\nx", "a", ""),
+    (head("name: other"), "other", "'other' is not that of its folder, a; it is used"),
+    ("---\ndescription: x\n---\nx", "a", "has no name: the name of its folder, a, counts"),
+    (head(f"name: {'n' * 70}"), "n" * 70, "1 to 64"),
+    (head("name: My Skill"), "My-Skill", "is not made of small letters"),
+    (head("name: a\nallowed-tools: Bash(ls"), "a", "is no rule"),
+    (head("name: a\nuser-invocable: maybe"), "a", "neither true nor false"),
+    (head("name: a\nmodel: opus\nhooks: {Stop: []}"), "a", "Not obeyed here"),
+    ("---\nname: a\n---\nx", None, "has no description, which says when to use it: left out"),
+    ("no head", None, "has no description"),
+    ("", None, "has no description"),
+    ("---\nname: a\ndescription: x\n", None, "has a head that is no YAML (line 1: "),
+    ("---\n- a\n- b\n---\n", None, "has a head that is no YAML"),
+    ("---\nname: &x a\n---\n", None, "has a head that is no YAML"),
+    (b"---\nname: a\ndescription: \xff\n---\n", None, "is not UTF-8 text"),
+    (b"---\nname: a\ndescription: x\n---\n\0\1", None, "is a binary file, not text"),
+    (b"x" * 300_000, None, "larger than 256 kB"),
+    (head("name: <b>"), None, "cannot be typed"),
+    (head("name: a\nshell: powershell"), None, "its commands are for powershell"),
+])  # fmt: skip
 def test_A18_3_lenient_reading(
     folders: ConfigFolders, text: str | bytes, name: str | None, note: str
 ) -> None:

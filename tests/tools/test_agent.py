@@ -247,6 +247,10 @@ async def test_in_the_background_by_wish_or_by_type(harness: ToolHarness) -> Non
 
 
 TASK = {"description": "d", "prompt": "p"}
+SAMPLES = {"prompt": "p", "samples": 2}
+AGAIN = {"prompt": "p", "resume": "a1"}
+IN_BACKGROUND = {**SAMPLES, "synthesis": "g", "run_in_background": True}
+NO_LABEL = "[bad-label] 'r398' is no subagent of yours; labels look like a398."
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({}, "[empty] The prompt is empty: a subagent knows nothing but it."),
     ({"prompt": "  "}, "[empty]"),
@@ -254,30 +258,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"prompt": "p", "samples": 361}, "[bad-count] samples: 361"),
     ({"tasks": [TASK] * 33}, "[bad-count] tasks: 33"),
     ({"tasks": [{"description": "d", "prompt": " "}]}, "[empty] The task 'd' has no prompt."),
-    (
-        {"prompt": "p", "tasks": [TASK], "samples": 2},
-        "[contradiction] Give one of tasks, samples and resume.",
-    ),
-    ({"prompt": "p", "resume": "a1", "samples": 2}, "[contradiction]"),
+    ({**SAMPLES, "tasks": [TASK]}, "[contradiction] Give one of tasks, samples and resume."),
+    ({**AGAIN, "samples": 2}, "[contradiction]"),
     ({"prompt": "p", "synthesis": "g"}, "[one-report] A synthesis needs two reports or more"),
     ({"tasks": [TASK], "synthesis": "g"}, "[one-report]"),
-    (
-        {"prompt": "p", "samples": 2, "synthesis": "g", "run_in_background": True},
-        "[contradiction] A synthesis waits",
-    ),
-    (
-        {"prompt": "p", "resume": "r398"},
-        "[bad-label] 'r398' is no subagent of yours; labels look like a398.",
-    ),
+    (IN_BACKGROUND, "[contradiction] A synthesis waits"),
+    ({"prompt": "p", "resume": "r398"}, NO_LABEL),
     ({"prompt": "p", "resume": "b2"}, "[bad-label]"),
-    (
-        {"prompt": "p", "resume": "a1", "context": "fork"},
-        "[contradiction] One that is asked again keeps",
-    ),
-    (
-        {"prompt": "p", "resume": "a1", "isolation": "worktree"},
-        "[contradiction] One that is asked again keeps",
-    ),
+    ({**AGAIN, "context": "fork"}, "[contradiction] One that is asked again keeps"),
+    ({**AGAIN, "isolation": "worktree"}, "[contradiction] One that is asked again keeps"),
 ]
 
 

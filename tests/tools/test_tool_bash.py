@@ -17,41 +17,27 @@ from longrein.tools.recall_lookup import InMemoryHistory, search_words
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(
-    ("command", "expected", "status"),
-    [
-        ("echo out; echo err >&2; echo out2", "out\nerr\nout2", "ok"),
-        ("true", "(no output)", "ok"),
-        ("exit 137", "[exit code 137]", "failed"),  # R063
-        ("echo x; false", "x\n[exit code 1]", "failed"),
-        ("kill -9 $$", "[ended by signal SIGKILL]", "failed"),
-        ("./no-such-program 2>/dev/null", "[exit code 127 (command not found)]", "failed"),
-        ("touch f; ./f 2>/dev/null", "[exit code 126 (found but not executable)]", "failed"),
-        ("printf 'a\\0b\\377\\n'", "ab\ufffd", "ok"),  # R061
-        ("printf 'h\\0i\\0 \\0y\\0o\\0u\\0\\n\\0'", "hi you", "ok"),
-        ("printf '10%%\\r50%%\\r100%%\\ndone\\r\\n'", "100%\ndone", "ok"),
-        (
-            (
-                "printf '\\033[31mred\\033[0m "
-                "\\033]0;title\\007\\033]8;;http://x\\033\\\\link\\007\\n'"
-            ),
-            "red link",
-            "ok",
-        ),
-        ("  ", "[empty] The command is empty; nothing was run.", "failed"),
-        (
-            "echo a\0b",
-            "[bad-command] The command holds a NUL or an invalid character; nothing was run.",
-            "failed",
-        ),
-        (
-            "echo \ud800",
-            "[bad-command] The command holds a NUL or an invalid character; nothing was run.",
-            "failed",
-        ),
-        ("cat", "(no output)", "ok"),  # R057: no input
-    ],
-)
+COLOURED = "printf '\\033[31mred\\033[0m \\033]0;title\\007\\033]8;;http://x\\033\\\\link\\007\\n'"
+INVALID = "[bad-command] The command holds a NUL or an invalid character; nothing was run."
+
+
+@pytest.mark.parametrize(("command", "expected", "status"), [
+    ("echo out; echo err >&2; echo out2", "out\nerr\nout2", "ok"),
+    ("true", "(no output)", "ok"),
+    ("exit 137", "[exit code 137]", "failed"),  # R063
+    ("echo x; false", "x\n[exit code 1]", "failed"),
+    ("kill -9 $$", "[ended by signal SIGKILL]", "failed"),
+    ("./no-such-program 2>/dev/null", "[exit code 127 (command not found)]", "failed"),
+    ("touch f; ./f 2>/dev/null", "[exit code 126 (found but not executable)]", "failed"),
+    ("printf 'a\\0b\\377\\n'", "ab\ufffd", "ok"),  # R061
+    ("printf 'h\\0i\\0 \\0y\\0o\\0u\\0\\n\\0'", "hi you", "ok"),
+    ("printf '10%%\\r50%%\\r100%%\\ndone\\r\\n'", "100%\ndone", "ok"),
+    (COLOURED, "red link", "ok"),
+    ("  ", "[empty] The command is empty; nothing was run.", "failed"),
+    ("echo a\0b", INVALID, "failed"),
+    ("echo \ud800", INVALID, "failed"),
+    ("cat", "(no output)", "ok"),  # R057: no input
+])  # fmt: skip
 async def test_ending(harness: Any, command: str, expected: str, status: str) -> None:
     assert await harness.call("Bash", command=command) == expected
     assert harness.last.status == status

@@ -334,32 +334,22 @@ async def test_images_come_back_as_images(harness: Any) -> None:
     assert harness.last.parts[2] == image
 
 
-@pytest.mark.parametrize(
-    ("handle", "expected"),
-    [
-        ("r99", f"[unknown-handle] There is no entry r99; the newest is r1. {TAKE}."),
-        (
-            "r1.9",
-            (
-                f"[unknown-handle] There is no r1.9: r1 has 2 parts, {LAST}; Recall r1 for what it "
-                "holds."
-            ),
-        ),
-        ("a3/r1", "[unknown-handle] a3 is no subagent; this session has started none."),
-        ("1", f"[bad-handle] '1' is no handle; {LOOKS}. Did you mean r1?"),
-        ("c1.0", f"[bad-handle] 'c1.0' is no handle; {LOOKS}. Did you mean r1?"),
-        ("412", f"[bad-handle] '412' is no handle; {LOOKS}."),
-        ("9" * 400, f"[bad-handle] {'9' * 40!r} is no handle; {LOOKS}."),
-        (
-            "the log",
-            (
-                f"[bad-handle] 'the log' is no handle; {LOOKS}. To look for words: "
-                'Recall(query="the '
-                'log").'
-            ),
-        ),
-    ],
+NO_PART = f"[unknown-handle] There is no r1.9: r1 has 2 parts, {LAST}; Recall r1 for what it holds."
+WORDS = (
+    f"""[bad-handle] 'the log' is no handle; {LOOKS}. To look for words: Recall(query="the log")."""
 )
+
+
+@pytest.mark.parametrize(("handle", "expected"), [
+    ("r99", f"[unknown-handle] There is no entry r99; the newest is r1. {TAKE}."),
+    ("r1.9", NO_PART),
+    ("a3/r1", "[unknown-handle] a3 is no subagent; this session has started none."),
+    ("1", f"[bad-handle] '1' is no handle; {LOOKS}. Did you mean r1?"),
+    ("c1.0", f"[bad-handle] 'c1.0' is no handle; {LOOKS}. Did you mean r1?"),
+    ("412", f"[bad-handle] '412' is no handle; {LOOKS}."),
+    ("9" * 400, f"[bad-handle] {'9' * 40!r} is no handle; {LOOKS}."),
+    ("the log", WORDS),
+])  # fmt: skip
 async def test_wrong_handles(harness: Any, handle: str, expected: str) -> None:
     harness.add(UserSpoke((Text("hi"),)))
     await recalls(harness, handle, expected)

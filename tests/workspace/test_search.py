@@ -73,51 +73,43 @@ def told(found: SearchResult, folder: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        (
-            {"pattern": r"\bone\b"},
-            split_words("""
-                a.py b.txt keep.log .hidden/c.py sub/top.txt sub/lost.log sub/deep/d.ts last
-            """),
-        ),
-        ({"pattern": "one", "glob": "*.py"}, ["a.py", ".hidden/c.py"]),
-        ({"pattern": "one", "glob": "*.{ts,txt}"}, ["b.txt", "sub/top.txt", "sub/deep/d.ts"]),
-        ({"pattern": "one", "glob": "sub/**/*.t*"}, ["sub/top.txt", "sub/deep/d.ts"]),
-        (
-            {"pattern": "one", "glob": "!*.py"},
-            ["b.txt", "keep.log", "sub/top.txt", "sub/lost.log", "sub/deep/d.ts", "last"],
-        ),
-        ({"pattern": "(?i)^ONE$"}, ["b.txt"]),
-        ({"pattern": "^one$", "ignore_case": True}, ["b.txt"]),
-        ({"pattern": "nowhere"}, []),
-        ({"pattern": "one", "mode": "count", "glob": "*.txt"}, ["b.txt=1", "sub/top.txt=1"]),
-        ({"pattern": "o", "mode": "count", "glob": "a.py"}, ["a.py=3"]),
-        (
-            {"pattern": "def|return", "mode": "content", "glob": "a.py"},
-            ["a.py:3:def one():", "a.py:4:    return os.sep"],
-        ),
-        (
-            {"pattern": "^def", "mode": "content", "glob": "a.py", "before": 1, "after": 1},
-            ["a.py:2-", "a.py:3:def one():", "a.py:4-    return os.sep"],
-        ),
-        ({"pattern": "two", "mode": "content", "glob": "*.txt"}, ["b.txt:2:two"]),
-        ({"pattern": "end", "mode": "content"}, ["last:1:no end one"]),
-        (
-            {"pattern": r"\{.*\}", "mode": "content", "multiline": True},
-            ["sub/deep/d.ts:1:const one = {", "sub/deep/d.ts:2:  two: 1,", "sub/deep/d.ts:3:}"],
-        ),
-        ({"pattern": "(?<=return )os", "mode": "content"}, ["a.py:4:    return os.sep"]),
-        ({"pattern": "one = {", "mode": "content"}, ["sub/deep/d.ts:1:const one = {"]),
-        ({"pattern": "[[:upper:]]ne", "mode": "content"}, ["b.txt:1:One"]),
-        ({"pattern": "-one|^--", "mode": "content"}, []),
-    ],
-)
+ALL_ONES = "a.py b.txt keep.log .hidden/c.py sub/top.txt sub/lost.log sub/deep/d.ts last"
+CONTENT = {"mode": "content"}
+IN_A = {"mode": "content", "glob": "a.py"}
+BLOCK = ["sub/deep/d.ts:1:const one = {", "sub/deep/d.ts:2:  two: 1,", "sub/deep/d.ts:3:}"]
+AROUND = ["a.py:2-", "a.py:3:def one():", "a.py:4-    return os.sep"]
+
+
+@pytest.mark.parametrize(("pattern", "query", "expected"), [
+    (r"\bone\b", {}, split_words(ALL_ONES)),
+    ("one", {"glob": "*.py"}, ["a.py", ".hidden/c.py"]),
+    ("one", {"glob": "*.{ts,txt}"}, ["b.txt", "sub/top.txt", "sub/deep/d.ts"]),
+    ("one", {"glob": "sub/**/*.t*"}, ["sub/top.txt", "sub/deep/d.ts"]),
+    ("one", {"glob": "!*.py"}, [name for name in split_words(ALL_ONES) if ".py" not in name]),
+    ("(?i)^ONE$", {}, ["b.txt"]),
+    ("^one$", {"ignore_case": True}, ["b.txt"]),
+    ("nowhere", {}, []),
+    ("one", {"mode": "count", "glob": "*.txt"}, ["b.txt=1", "sub/top.txt=1"]),
+    ("o", {"mode": "count", "glob": "a.py"}, ["a.py=3"]),
+    ("def|return", IN_A, ["a.py:3:def one():", "a.py:4:    return os.sep"]),
+    ("^def", {**IN_A, "before": 1, "after": 1}, AROUND),
+    ("two", {"mode": "content", "glob": "*.txt"}, ["b.txt:2:two"]),
+    ("end", CONTENT, ["last:1:no end one"]),
+    (r"\{.*\}", {"mode": "content", "multiline": True}, BLOCK),
+    ("(?<=return )os", CONTENT, ["a.py:4:    return os.sep"]),
+    ("one = {", CONTENT, BLOCK[:1]),
+    ("[[:upper:]]ne", CONTENT, ["b.txt:1:One"]),
+    ("-one|^--", CONTENT, []),
+])  # fmt: skip
 async def test_both_engines_find_the_same(
-    harness: CommandHarness, tree: Path, engine: str, query: dict[str, object], expected: list[str]
+    harness: CommandHarness,
+    tree: Path,
+    engine: str,
+    pattern: str,
+    query: dict[str, object],
+    expected: list[str],
 ) -> None:
-    found = await grep(harness.workspace, Query(str(tree), **query))  # type: ignore[arg-type]
+    found = await grep(harness.workspace, Query(str(tree), pattern, **query))  # type: ignore[arg-type]
     assert (told(found, tree), found.error, found.partial, found.more) == (expected, "", "", False)
 
 
