@@ -211,7 +211,6 @@ def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(
 
 def test_S077_what_cannot_be_seen_is_written_out(folders: ConfigFolders) -> None:
     kind, notes = one(folders, "---\ndescription: d\u202e\n---\nbe\u200bhave \U000e0041")
-    assert kind is not None
     assert kind.description == "d\\u202e"
     assert kind.system.isprintable()
     assert "holds characters that cannot be seen" in notes[0]
@@ -219,7 +218,6 @@ def test_S077_what_cannot_be_seen_is_written_out(folders: ConfigFolders) -> None
 
 def test_a_long_description_is_cut_since_it_stands_in_every_request(folders: ConfigFolders) -> None:
     kind, _ = one(folders, "---\ndescription: " + r"word\n" * 500 + "\n---\n")
-    assert kind is not None
     assert (len(kind.description), kind.description[:9]) == (500, "word word")
 
 

@@ -147,7 +147,6 @@ def test_tasks_that_still_run_are_left_out() -> None:
     first = [result("a", "done"), result("b", "running")]
     second = [result("a", "failed"), result("b", "done")]
     told = compare(("x", "y"), first, second)
-    assert told is not None
     assert (told.tasks, told.left_out) == (1, ("b",))
     assert told.solved.value == -1
     assert "[-$inf, +$inf]" in as_table(told), "one pair says nothing of the spread"

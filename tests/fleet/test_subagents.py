@@ -229,33 +229,19 @@ def test_it_can_be_stopped(fleet: FleetHarness) -> None:
     assert parent.cli.wait_survivors() == []
 
 
-@pytest.mark.parametrize(
-    ("mode", "fields", "act", "status"),
-    [
-        ("default", {}, call("Write", file_path="b.txt", content="x"), "ok"),
-        ("plan", {}, call("Write", file_path="b.txt", content="x"), "denied"),
-        (
-            "default",
-            {"permissionMode": "plan"},
-            call("Write", file_path="b.txt", content="x"),
-            "denied",
-        ),
-        (
-            "default",
-            {"tools": "Read, Bash"},
-            call("Write", file_path="b.txt", content="x"),
-            "denied",
-        ),
-        (
-            "default",
-            {},
-            call("Edit", file_path="a.txt", old_string="second", new_string="x"),
-            "denied",
-        ),
-        ("default", {}, bash("rm gone.txt"), "ok"),
-        ("default", {}, bash("curl localhost"), "denied"),
-    ],
-)
+WRITE = call("Write", file_path="b.txt", content="x")
+EDIT = call("Edit", file_path="a.txt", old_string="second", new_string="x")
+
+
+@pytest.mark.parametrize(("mode", "fields", "act", "status"), [
+    ("default", {}, WRITE, "ok"),
+    ("plan", {}, WRITE, "denied"),
+    ("default", {"permissionMode": "plan"}, WRITE, "denied"),
+    ("default", {"tools": "Read, Bash"}, WRITE, "denied"),
+    ("default", {}, EDIT, "denied"),
+    ("default", {}, bash("rm gone.txt"), "ok"),
+    ("default", {}, bash("curl localhost"), "denied"),
+])  # fmt: skip
 def test_it_may_do_what_its_parent_may(
     fleet: FleetHarness, mode: str, fields: dict[str, Any], act: Turn, status: str
 ) -> None:

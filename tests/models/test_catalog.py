@@ -116,7 +116,6 @@ def test_the_providers_that_are_found_without_a_file() -> None:
         "vllm": "http://127.0.0.1:8000/v1",
     }
     openai = known_provider("openai")
-    assert openai is not None
     assert (openai.wire, openai.keys, openai.url_keys) == (
         "openai-responses",
         ("OPENAI_API_KEY",),

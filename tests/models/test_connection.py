@@ -94,7 +94,6 @@ async def test_an_address_that_cannot_be_is_a_failure(
     url: str, options: dict[str, Any], said: str
 ) -> None:
     failed = await asked(url, **options)
-    assert isinstance(failed, Failure)
     assert failed.kind == "invalid"
     assert said in failed.message
 
@@ -103,7 +102,6 @@ async def test_a_proxy_is_told_where_to_go_and_who_asks() -> None:
     async with serve_answers(Answer(head=False, end="close")) as server:
         proxy = server.url.replace("http://", "http://u:p@")
         failed = await asked("https://api.invalid/v1", proxy=proxy)
-    assert isinstance(failed, Failure)
     assert failed.kind == "network"
     head = server.heads[0].split("\r\n")
     assert head[0] == "CONNECT api.invalid:443 HTTP/1.1"
@@ -119,7 +117,6 @@ async def test_a_compressed_answer_is_read_all_the_same() -> None:
         Answer(headers={"content-encoding": "gzip"}, body=b"no gzip at all")
     ) as server:
         failed = await asked(f"{server.url}/v1")
-    assert isinstance(failed, Failure)
     assert failed.kind == "network"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from longrein.models import Delta, Failure, Reply
+from longrein.models import Delta, Reply
 from longrein.models.http_model import read_events
 from longrein.models.transport import EVENT_BYTES_MAX, EventSplitter, EventTooLong
 from longrein.models.wire_content import PART_CHARS, PIECE_CHARS, REPLY_CHARS_MAX, ReplyBuilder
@@ -69,7 +69,6 @@ async def test_a_reply_that_grows_without_an_end_is_cut(wire: str, kind: str) ->
         model = open_wire_model(wire, server.url, idle_timeout_s=HANG_S)
         failed = (await answer_of(model, ASKED))[-1]
         await model.aclose()
-    assert isinstance(failed, Failure)
     assert (failed.kind, failed.message) == (
         "invalid",
         "the model's answer was cut: it grew beyond 32 MB without an end",
@@ -135,7 +134,6 @@ async def test_a_body_a_head_or_an_event_without_an_end(
         model = open_wire_model("anthropic", server.url, idle_timeout_s=HANG_S)
         (failed,) = await answer_of(model, ASKED)
         await model.aclose()
-    assert isinstance(failed, Failure)
     assert failed.kind == kind
     assert failed.message.endswith(said)
 
@@ -149,7 +147,6 @@ async def test_all_of_an_answer_has_a_limit_whatever_it_holds(
         model = open_wire_model("anthropic", server.url, idle_timeout_s=HANG_S)
         failed = (await answer_of(model, ASKED))[-1]
         await model.aclose()
-    assert isinstance(failed, Failure)
     assert (failed.kind, failed.message) == (
         "invalid",
         "the model's answer was cut: it is longer than 4 MB",
@@ -226,7 +223,6 @@ async def test_events_that_bring_nothing_keep_no_answer_alive(wire: str, beat: b
             model = open_wire_model(wire, url, idle_timeout_s=HANG_S, content_timeout_s=0.05)
             failed = (await answer_of(model, ASKED))[-1]
             await model.aclose()
-        assert isinstance(failed, Failure)
         assert (failed.kind, failed.message) == (
             "stalled",
             "the model sent nothing but heartbeats for 0.05 s",
@@ -247,6 +243,5 @@ async def test_what_comes_before_an_answer_has_its_time_too(
         async with asyncio.timeout(HANG_S):
             failed = (await answer_of(model, ASKED))[-1]
         await model.aclose()
-    assert isinstance(failed, Failure)
     assert failed.kind == kind
     assert not isinstance(failed, Reply)

@@ -148,7 +148,6 @@ async def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_answ
         )
         asked = request(item(1, Text("go"), "user"), wire=wire)
         failure = (await answer_of(model, asked))[-1]
-        assert isinstance(failure, Failure)
         assert failure.kind in kinds
         if fault.status == 429:
             assert failure.retry_after_s == 2.0

@@ -68,7 +68,6 @@ def test_events_of_a_later_year_are_passed_over_whatever_they_hold(wire: str) ->
 def test_an_event_that_is_read_must_be_readable(wire: str) -> None:
     kind = "content_block_delta" if wire == "anthropic" else "response.output_text.delta"
     end = read(wire, sse({"type": kind, "delta": [1]}) + STREAMS["text"][wire])[1]
-    assert isinstance(end, Failure)
     assert "what is not its protocol" in end.message
 
 
@@ -96,7 +95,6 @@ def test_what_is_no_count_in_a_usage_costs_no_answer(wire: str, count: str) -> N
     assert spelled != STREAMS["text"][wire]
     end, whole = read(wire, spelled)[1], read(wire, STREAMS["text"][wire])[1]
     assert isinstance(end, Reply)
-    assert isinstance(whole, Reply)
     assert (end.parts, end.stop) == (whole.parts, whole.stop)
 
 
@@ -118,7 +116,6 @@ def test_items_that_are_not_numbered_and_begin_with_their_end_are_all_there() ->
         {"type": "response.completed", "response": {}},
     ]
     reply = read("openai-responses", sse(*events))[1]
-    assert isinstance(reply, Reply)
     assert reply.parts == (
         Text("I look."),
         ToolCall("", "Read", {"n": 1}),
@@ -147,7 +144,6 @@ def test_calls_that_share_an_id_and_have_no_index_are_as_many_as_they_are(
 ) -> None:
     for deltas in ([{"tool_calls": given}], [{"tool_calls": [piece]} for piece in given]):
         reply = chat(*deltas)
-        assert isinstance(reply, Reply)
         assert reply.parts == (ToolCall("", "A", {"x": 1}), ToolCall("", "A", {"x": 2}))
 
 
@@ -237,7 +233,6 @@ def test_a_name_in_each_piece_is_one_call() -> None:
         {"index": 0, "function": {"name": "A", "arguments": text}} for text in ('{"x"', ":1}", "")
     ]
     reply = chat({"tool_calls": pieces})
-    assert isinstance(reply, Reply)
     assert reply.parts == (ToolCall("", "A", {"x": 1}),)
 
 
@@ -294,7 +289,6 @@ async def test_who_is_no_model_is_asked_again_only_where_a_model_was_heard_befor
     heard = Answer(STREAMS["text"]["openai-chat"])
     first, _, later = await told("openai-chat", answer, heard, answer, times=3)
     assert isinstance(first, Failure)
-    assert isinstance(later, Failure)
     assert (first.kind, later.kind) == ("invalid", "server")
     assert first.message.endswith(
         "/v1/chat/completions gave an answer that is not a model's; is base_url right?"
@@ -382,7 +376,6 @@ async def test_a_server_that_sends_on_and_on_is_left_alone_after_a_few_times() -
     async with serve_answers(Answer(status=307, headers={"location": "/round"})) as server:
         model = open_wire_model("openai-chat", server.url)
         end = (await answer_of(model, ASKED))[-1]
-        assert isinstance(end, Failure)
         assert (end.kind, len(server.heads)) == ("invalid", 4)
         await model.aclose()
 

@@ -106,7 +106,6 @@ REASONED = (
 ])  # fmt: skip
 def test_R027_what_must_go_back_is_kept_as_it_was_received(wire: str, raws: list[str]) -> None:
     _, reply = read(wire, STREAMS["thinking, then text"][wire])
-    assert isinstance(reply, Reply)
     assert [block.raw for block in reply.blocks] == raws
     assert {(block.wire, block.model) for block in reply.blocks} == {(wire, "test-model")}
 
@@ -115,7 +114,6 @@ def test_R019_the_providers_own_ids_are_kept_for_audit_even_if_two_calls_share_o
     _, reply = read(
         "openai-chat", STREAMS["text and parallel calls, one without arguments"]["openai-chat"]
     )
-    assert isinstance(reply, Reply)
     assert reply.blocks == (
         ProviderBlock(1, "openai-chat", "test-model", '{"id":"call_1"}'),
         ProviderBlock(2, "openai-chat", "test-model", '{"id":"call_1"}'),
@@ -281,7 +279,6 @@ def test_reasoning_blocks_in_pieces_are_put_together_and_go_back_whole() -> None
         {"content": "so"},
         stop="stop",
     )
-    assert isinstance(reply, Reply)
     assert reply.blocks[0].raw == (
         '{"reasoning_details":[{"type":"reasoning.text","index":0,"text":"hm","signature":"S"},'
         '{"type":"reasoning.encrypted","index":1,"data":"E"}]}'
@@ -296,7 +293,6 @@ def test_content_as_a_list_of_chunks() -> None:
         {"content": "!"},
         stop="stop",
     )
-    assert isinstance(reply, Reply)
     assert reply.parts == (Thinking("hm"), Text("so!"))
 
 
@@ -339,7 +335,6 @@ def test_half_a_surrogate_pair_and_bytes_that_are_no_utf_8_cost_a_character_and_
     )
     stream += b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     reply = read("openai-chat", stream)[1]
-    assert isinstance(reply, Reply)
     assert reply.parts == (Text("a�b�"),)
 
 
@@ -408,7 +403,6 @@ def test_reasoning_in_tags_streams_as_thinking() -> None:
     end = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
     deltas, reply = read("openai-chat", sse(*chunks, end, done=True))
     assert deltas == [*map(ThinkingDelta, "hm"), *map(TextDelta, "so")]
-    assert isinstance(reply, Reply)
     assert [block.raw for block in reply.blocks] == ['{"content":"<think>\\nhm\\n</think>"}']
 
 
@@ -427,7 +421,6 @@ def test_reasoning_in_tags_beside_calls_and_fields(
     deltas: tuple[dict[str, Any], ...], parts: tuple[Any, ...]
 ) -> None:
     end = chat(*deltas, stop="stop")
-    assert isinstance(end, Reply)
     assert end.parts == parts
 
 
@@ -469,7 +462,6 @@ def test_an_error_event_ends_the_answer_and_keeps_what_had_come(
     wire: str, event: dict[str, Any], kind: str
 ) -> None:
     _, failure = read(wire, begun_reply(wire) + sse(event))
-    assert isinstance(failure, Failure)
     assert failure.kind == kind
     assert failure.partial == (Text("Hello 你好"),)
     assert failure.message
@@ -508,7 +500,6 @@ def test_an_error_of_any_server_is_a_failure_with_its_text_on_every_wire(
     for begun, partial in ((b"", ()), (begun_reply(wire), (Text("Hello 你好"),))):
         for pieces in ([begun + event], [bytes([byte]) for byte in begun + event]):
             _, failure = read(wire, *pieces)
-            assert isinstance(failure, Failure)
             assert (failure.kind, failure.message, failure.partial) == (kind, message, partial)
 
 
@@ -523,13 +514,11 @@ def test_text_that_names_errors_is_no_error(wire: str) -> None:
     said = json.dumps('{"type": "error", "detail": "x"} error: y')[1:-1].encode()
     stream = STREAMS["text"][wire].replace("你好".encode(), said)
     _, reply = read(wire, b'event: note\ndata: {"type": "note", "text": "error"}\n\n', stream)
-    assert isinstance(reply, Reply)
     assert reply.parts == (Text('Hello {"type": "error", "detail": "x"} error: y'),)
 
 
 def test_a_blocked_prompt_is_a_refusal() -> None:
     _, reply = read("gemini", sse({"promptFeedback": {"blockReason": "SAFETY"}}))
-    assert isinstance(reply, Reply)
     assert (reply.parts, reply.stop) == ((), "refusal")
 
 
@@ -607,7 +596,6 @@ async def test_R005_R007_R009_a_stream_that_breaks_off(
         model = open_wire_model(wire, server.url, idle_timeout_s=limit_s)
         *deltas, failure = await answer_of(model, ASKED)
         assert [d.text for d in deltas if isinstance(d, TextDelta)] == ["Hel"]
-        assert isinstance(failure, Failure)
         assert failure.kind in kinds
         assert failure.partial == (Text("Hel"),)
         await model.aclose()
@@ -622,7 +610,6 @@ async def test_R007_after_the_first_byte_a_silence_is_cut_by_the_shorter_limit(
     async with serve_answers(Answer(begun, end="silent")) as server:
         model = open_wire_model("anthropic", server.url, idle_timeout_s=0.1)
         *_, failure = await answer_of(model, ASKED)
-        assert isinstance(failure, Failure)
         assert failure.kind == "stalled"
         await model.aclose()
 
@@ -672,9 +659,7 @@ async def test_no_answer_and_a_key_with_a_line_break() -> None:
         key = (
             await answer_of(open_wire_model("anthropic", server.url, api_key="sk-secret\n"), ASKED)
         )[-1]
-    assert isinstance(silent, Failure)
     assert (silent.kind, "did not begin to answer in time" in silent.message) == ("timeout", True)
-    assert isinstance(key, Failure)
     assert (key.kind, "sk-secret" in key.message) == ("auth", False)
 
 

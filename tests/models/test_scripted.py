@@ -71,7 +71,6 @@ def replied(seq: int, reply: Reply) -> list[Item]:
 async def test_a_whole_script_from_any_process(tmp_path: Path) -> None:
     items = [item(1, Text("please fix it"), "user")]
     first = await end(scripted(tmp_path), request(*items))
-    assert isinstance(first, Reply)
     assert first.parts == (Thinking("hm"), Text("I look."), ToolCall("", "Read", {"path": "a"}))
     assert first.stop == "calls"
     assert first.blocks[0] == ProviderBlock(0, "scripted", "script", "0")
@@ -82,7 +81,6 @@ async def test_a_whole_script_from_any_process(tmp_path: Path) -> None:
     second = await end(
         scripted(tmp_path), request(*items)
     )  # another process: nothing but the request tells where we are
-    assert isinstance(second, Reply)
     assert second.parts == (ToolCall("", "Recall", {"handle": "r9"}),)
     items += [*replied(4, second), item(5, result("c4.0", Text("A")))]
     assert (await end(scripted(tmp_path), request(*items))).parts == (Text("Done."),)  # type: ignore[union-attr]
@@ -191,7 +189,6 @@ async def test_pace_raw_arguments_and_the_order_of_deltas(tmp_path: Path) -> Non
         CallDelta(0, "Read"),
         CallDelta(0, json='{"path": '),
     ]
-    assert isinstance(reply, Reply)
     assert (reply.parts[-1], reply.stop) == (ToolCall("", "Read", None, '{"path": '), "length")
     assert clock.slept == [1.5, 0.5, 0.5, 0.5, 0.5, 0.5]
 

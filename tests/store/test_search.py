@@ -270,7 +270,6 @@ async def test_only_this_sessions_tree(tmp_path: Path) -> None:
         with past_of(tmp_path, session) as past:
             assert past.child(OTHER) is None
             mine = past.child(CHILD)
-            assert mine is not None
             assert len(mine.search("needle", 5).hits) == 1
 
 
@@ -285,7 +284,6 @@ async def test_of_kind_seq_at_and_seq_ago(tmp_path: Path) -> None:
         assert [entry.seq for entry in past.of_kind("UserSpoke", "TodoSet")] == [9, 8]
         assert list(past.of_kind("Interrupted")) == []
         third, now_us = past.entry(3), past.tail()[1]
-        assert third is not None
         ages_us = [now_us - third.at + n for n in (-1, 0, 1)]
         assert [past.seq_ago(age_us, now_us) for age_us in (*ages_us, 10**15)] == [3, 3, 2, 0]
         assert [past.seq_at(third.at + n) for n in (-1, 0, 1)] == [2, 3, 3]

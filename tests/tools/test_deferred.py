@@ -171,36 +171,25 @@ def test_E5_nothing_found_names_the_nearest_and_where_tools_come_from() -> None:
 # --- what a call means ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name", "inner"),
-    [
-        (
-            {"name": "mcp__crm__add_note", "args": {"query": "x"}},
-            "mcp__crm__add_note",
-            {"query": "x"},
-        ),
-        ({"name": "mcp__crm__add_note"}, "mcp__crm__add_note", {}),
-        ({"name": "mcp__crm__add_note", "args": None}, "mcp__crm__add_note", {}),
-        (
-            {"name": "mcp__crm__add_note", "args": '{"query": "x"}'},
-            "mcp__crm__add_note",
-            {"query": "x"},
-        ),
-        (
-            {"name": "CallTool", "args": {"name": "Read", "args": {"file_path": "a"}}},
-            "Read",
-            {"file_path": "a"},
-        ),
-        ({"name": "mcp__crm__add_note", "query": "x"}, "CallTool", None),
-        ({"name": "mcp__crm__add_note", "args": [1]}, "CallTool", None),
-        ({"name": "mcp__crm__add_note", "args": "{"}, "CallTool", None),
-        ({"name": 3}, "CallTool", None),
-        ({"name": ""}, "CallTool", None),
-        ({"args": {}}, "CallTool", None),
-        ({}, "CallTool", None),
-        (None, "CallTool", None),
-    ],
-)
+NOTE = "mcp__crm__add_note"
+NESTED = {"name": "CallTool", "args": {"name": "Read", "args": {"file_path": "a"}}}
+
+
+@pytest.mark.parametrize(("arguments", "name", "inner"), [
+    ({"name": NOTE, "args": {"query": "x"}}, NOTE, {"query": "x"}),
+    ({"name": NOTE}, NOTE, {}),
+    ({"name": NOTE, "args": None}, NOTE, {}),
+    ({"name": NOTE, "args": '{"query": "x"}'}, NOTE, {"query": "x"}),
+    (NESTED, "Read", {"file_path": "a"}),
+    ({"name": NOTE, "query": "x"}, "CallTool", None),
+    ({"name": NOTE, "args": [1]}, "CallTool", None),
+    ({"name": NOTE, "args": "{"}, "CallTool", None),
+    ({"name": 3}, "CallTool", None),
+    ({"name": ""}, "CallTool", None),
+    ({"args": {}}, "CallTool", None),
+    ({}, "CallTool", None),
+    (None, "CallTool", None),
+])  # fmt: skip
 def test_E5_a_call_is_unwrapped_or_stays_what_it_is(
     arguments: object, name: str, inner: object
 ) -> None:
@@ -245,27 +234,15 @@ def test_E5_arguments_that_do_not_fit_are_refused_with_the_schema() -> None:
 # --- what is said of it ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("tools", "window", "told"),
-    [
-        (
-            FOREIGN,
-            20_000,
-            "server github's schemas fill N of your N window; these are deferred now",
-        ),
-        (
-            FOREIGN[:3],
-            4_000,
-            (
-                "server github's schemas fill N of your N window; switch off what you do not need "
-                "of it"
-            ),
-        ),
-        (FOREIGN, 200_000, ""),
-        ((), 4_000, ""),
-    ],
-    ids=["deferred", "listed", "small share", "none"],
-)
+FILLS = "server github's schemas fill N of your N window"
+
+
+@pytest.mark.parametrize(("tools", "window", "told"), [
+    (FOREIGN, 20_000, f"{FILLS}; these are deferred now"),
+    (FOREIGN[:3], 4_000, f"{FILLS}; switch off what you do not need of it"),
+    (FOREIGN, 200_000, ""),
+    ((), 4_000, ""),
+])  # fmt: skip
 def test_E5_the_floor_diagnosis_names_the_server(
     tools: tuple[Tool, ...], window: int, told: str
 ) -> None:

@@ -320,7 +320,6 @@ def test_replacing_equals_the_reference(data: Any) -> None:
     old = text[start : data.draw(st.integers(start, len(text)))] or "a"
     ours = text.replace("\n", eol)
     found = decode(ours.encode())
-    assert found is not None
     assert found.style.encode(found.text) == ours.encode()
     sites = find_replacements(found.text, old, new, eol)
     assert apply_replacements(found.text, sites) == text.replace(old, new).replace("\n", eol)

@@ -216,7 +216,6 @@ LOSSLESS = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", 63 | 47 << 14
 ])  # fmt: skip
 def test_pictures(data: bytes, media: str, size: tuple[int, int]) -> None:
     found = image_info(data)
-    assert found is not None
     assert (found.media, (found.width, found.height)) == (media, size)
 
 

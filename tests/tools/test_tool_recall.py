@@ -335,9 +335,7 @@ async def test_images_come_back_as_images(harness: Any) -> None:
 
 
 NO_PART = f"[unknown-handle] There is no r1.9: r1 has 2 parts, {LAST}; Recall r1 for what it holds."
-WORDS = (
-    f"""[bad-handle] 'the log' is no handle; {LOOKS}. To look for words: Recall(query="the log")."""
-)
+SEARCH = 'To look for words: Recall(query="the log").'
 
 
 @pytest.mark.parametrize(("handle", "expected"), [
@@ -348,7 +346,7 @@ WORDS = (
     ("c1.0", f"[bad-handle] 'c1.0' is no handle; {LOOKS}. Did you mean r1?"),
     ("412", f"[bad-handle] '412' is no handle; {LOOKS}."),
     ("9" * 400, f"[bad-handle] {'9' * 40!r} is no handle; {LOOKS}."),
-    ("the log", WORDS),
+    ("the log", f"[bad-handle] 'the log' is no handle; {LOOKS}. {SEARCH}"),
 ])  # fmt: skip
 async def test_wrong_handles(harness: Any, handle: str, expected: str) -> None:
     harness.add(UserSpoke((Text("hi"),)))

@@ -70,27 +70,17 @@ async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_t
     assert b"./script: " in harness.printed
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "message"),
-    [
-        (["nosuch-program"], 127, "nosuch-program: no such file or directory"),
-        (["/etc/passwd"], 126, "/etc/passwd: permission denied"),
-        (
-            "echo " + "x" * 200_000,
-            126,
-            (
-                "the command is too long for the system (200,005 characters): write it to a file "
-                "and run that"
-            ),
-        ),
-        (
-            "echo a\0b",
-            126,
-            "the command or its environment holds what cannot be started (embedded null byte)",
-        ),
-        ([], 126, "the command or its environment holds what cannot be started (nothing)"),
-    ],
-)
+TOO_LONG = "the command is too long for the system (200,005 characters): write it to a file and run"
+NO_START = "the command or its environment holds what cannot be started"
+
+
+@pytest.mark.parametrize(("command", "code", "message"), [
+    (["nosuch-program"], 127, "nosuch-program: no such file or directory"),
+    (["/etc/passwd"], 126, "/etc/passwd: permission denied"),
+    ("echo " + "x" * 200_000, 126, f"{TOO_LONG} that"),
+    ("echo a\0b", 126, f"{NO_START} (embedded null byte)"),
+    ([], 126, f"{NO_START} (nothing)"),
+])  # fmt: skip
 async def test_R063_what_cannot_start_says_why(
     harness: CommandHarness, command: str | list[str], code: int, message: str
 ) -> None:

@@ -601,7 +601,6 @@ async def test_longrein_tasks_of_another_process_stops_one(harness: SupervisorHa
     await harness.keep("b1", "trap '' TERM; sleep 99; sleep 99")
     assert await stop_background_task(str(harness.folder), "nobody") is None
     stopped = await stop_background_task(str(harness.folder), "b1", "the user, from elsewhere")
-    assert stopped is not None
     assert (stopped.state, stopped.cause) == ("killed", "the user, from elsewhere")
     await harness.over("b1")
     assert await stop_background_task(str(harness.folder), "b1") == stopped
@@ -731,7 +730,6 @@ async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
         if pid in tagged(harness.tag, "LONGREIN_SESSION")
     ]
     kept = harness.spawner.spooled("b1")
-    assert kept is not None
     assert others == [kept.pid], "what it was not about goes on"
     wake(harness)
     await harness.until(lambda: not connection_of(harness.spawner).unresponsive)
@@ -929,7 +927,6 @@ async def test_a_long_path_is_no_hindrance(tmp_path: Path, tag: str) -> None:
         lambda: (task := harness.spawner.spooled("b1")) is not None and task.state != "running"
     )
     task = harness.spawner.spooled("b1")
-    assert task is not None
     assert task.code == 4
     await harness.spawner.drain()
 
