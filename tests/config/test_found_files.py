@@ -135,10 +135,8 @@ def test_a_stronger_instruction_file_shadows_the_others(folders: ConfigFolders) 
 
 def test_files_of_a_folder_without_trust_are_told_by_doctor_alone(folders: ConfigFolders) -> None:
     put(folders.cwd, "CLAUDE.md")
-    assert (
-        "not used (this folder is not trusted: `longrein trust` changes that)"
-        in lines(folders, trusted=False)[0]
-    )
+    found = lines(folders, trusted=False)[0]
+    assert "not used (this folder is not trusted: `longrein trust` changes that)" in found
     assert note(folders, trusted=False) == ""  # the line about trust names them
 
 

@@ -48,12 +48,10 @@ def hooks_of(event: str = "PreToolUse", matcher: Any = "", **handler: Any) -> di
 ])  # fmt: skip
 def test_a18_7_matchers(matcher: str, yes: str, no: str) -> None:
     hook = Hook("PreToolUse", "true", "x", matcher)
-    assert [matches(hook, "PreToolUse", (name,)) for name in yes.split()] == [True] * len(
-        yes.split()
-    )
-    assert [matches(hook, "PreToolUse", (name,)) for name in no.split()] == [False] * len(
-        no.split()
-    )
+    found = [matches(hook, "PreToolUse", (name,)) for name in yes.split()]
+    assert found == [True] * len(yes.split())
+    found = [matches(hook, "PreToolUse", (name,)) for name in no.split()]
+    assert found == [False] * len(no.split())
     assert not matches(hook, "PostToolUse", ("Bash",))
 
 
@@ -175,11 +173,8 @@ def test_all_sources_are_read_and_a_project_only_after_trust(place: Place) -> No
     assert names(place.load(is_trusted=False).hooks) == ["own"] * 3
     place.trust()
     loaded = place.load()
-    assert (names(loaded.hooks), loaded.changed, loaded.notes) == (
-        ["own"] * 3 + ["project"] * 4,
-        (),
-        (),
-    )
+    found = (names(loaded.hooks), loaded.changed, loaded.notes)
+    assert found == (["own"] * 3 + ["project"] * 4, (), ())
     assert names(place.load(read_others=False).hooks).count("own") == 1
 
 

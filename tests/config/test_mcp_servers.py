@@ -36,10 +36,8 @@ def read(raw: Any, name: str = "s") -> McpServer:
 
 def check(raw: Any, **fields: Any) -> None:
     found = read(raw)
-    assert {name: getattr(found, name) for name in ("problem", *fields)} == {
-        "problem": "",
-        **fields,
-    }
+    told = {name: getattr(found, name) for name in ("problem", *fields)}
+    assert told == {"problem": "", **fields}
 
 
 OAUTH = {"clientId": "c", "callbackPort": 7777, "scopes": "a b"}
@@ -161,9 +159,8 @@ def test_the_nearest_scope_replaces_a_server_as_a_whole(person: Person) -> None:
         ).servers
     }
     assert (found["a"].scope, found["a"].env, found["b"].command) == ("flag", (), ("project",))
-    assert person.names(given=['{"mcpServers":{"z":{"command":"f"}}}'], strict=True) == {
-        "z": "flag"
-    }
+    told = person.names(given=['{"mcpServers":{"z":{"command":"f"}}}'], strict=True)
+    assert told == {"z": "flag"}
 
 
 def test_a_project_server_waits_for_trust_and_for_approval_of_its_very_entry(
@@ -445,14 +442,10 @@ def test_servers_are_listed_with_their_state(desk: Desk) -> None:
     untrusted = desk.run("list", trust=False)[1].splitlines()
     assert untrusted[5].endswith("  [this folder is not trusted: longrein trust]")
     rows = json.loads(desk.run("list", json=True)[1])
-    assert [(row["name"], row["sandbox"], row["problem"]) for row in rows[:3]] == [
-        ("a", "network", ""),
-        ("web", "", ""),
-        ("off", "network", "disabled"),
-    ]
-    assert set(rows[0]) == {
-        *("name", "transport", "address", "scope", "source", "sandbox", "problem")
-    }
+    found = [(row["name"], row["sandbox"], row["problem"]) for row in rows[:3]]
+    assert found == [("a", "network", ""), ("web", "", ""), ("off", "network", "disabled")]
+    found = set(rows[0])
+    assert found == {*("name", "transport", "address", "scope", "source", "sandbox", "problem")}
 
 
 def test_a_server_is_shown_without_its_secrets(desk: Desk) -> None:

@@ -53,11 +53,8 @@ def test_a_local_server_is_found_on_its_usual_port(folders: ConfigFolders) -> No
         return ("qwen3:8b", "other") if ":1234" in url else ()
 
     options = choose_model(folders.load(), {}, probe)
-    assert (options.provider, options.model, options.wire) == (
-        "lmstudio",
-        "qwen3:8b",
-        "openai-chat",
-    )
+    found = (options.provider, options.model, options.wire)
+    assert found == ("lmstudio", "qwen3:8b", "openai-chat")
     assert (options.base_url, options.api_key) == ("http://127.0.0.1:1234/v1", "")
     assert asked == ["http://127.0.0.1:11434/v1", "http://127.0.0.1:1234/v1"]
 
@@ -137,13 +134,10 @@ def test_figures_of_the_settings_stand_over_those_of_the_table(folders: ConfigFo
         name,
     )
     assert options.budget
-    assert (options.budget.window_tokens, options.budget.max_output_tokens) == (
-        1000,
-        table.max_output_tokens,
-    )
-    assert options.budget.price == Price(
-        table.price.input, 1.5, table.price.cache_read, table.price.cache_write
-    )
+    seen = (options.budget.window_tokens, options.budget.max_output_tokens)
+    assert seen == (1000, table.max_output_tokens)
+    told = options.budget.price
+    assert told == Price(table.price.input, 1.5, table.price.cache_read, table.price.cache_write)
     assert options.effort == "low"
     assert found(folders, environ, f'[models."{name}"]\neffort = "low"', name).budget is None
 

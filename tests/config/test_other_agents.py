@@ -59,16 +59,10 @@ def test_the_users_own_file_counts_below_longreins_own(files: Files) -> None:
     files.write("~/.claude/settings.json", WHOLE)
     settings = files.load()
     permissions = settings.permissions
-    assert (permissions.allow, permissions.ask, permissions.deny) == (
-        ("Bash(git *)",),
-        ("Bash(git push *)",),
-        ("Read(./.env)",),
-    )
-    assert (settings.permission_mode, settings.variables, settings.model) == (
-        "acceptEdits",
-        (("FOO", "bar"),),
-        "",
-    )
+    found = (permissions.allow, permissions.ask, permissions.deny)
+    assert found == (("Bash(git *)",), ("Bash(git push *)",), ("Read(./.env)",))
+    found = (settings.permission_mode, settings.variables, settings.model)
+    assert found == ("acceptEdits", (("FOO", "bar"),), "")
     assert settings.origin["permissions.deny"] == "~/.claude/settings.json"
     files.write("~/.config/longrein/config.toml", "permission_mode = 'plan'\n")
     assert files.load().permission_mode == "plan"
@@ -87,15 +81,10 @@ def test_a_project_only_narrows(files: Files) -> None:
     files.write(".claude/settings.json", WHOLE)
     assert files.load(trusted=False).permissions == Settings().permissions
     settings = files.load()
-    assert (settings.permissions.allow, settings.permission_mode, settings.variables) == (
-        (),
-        "default",
-        (),
-    )
-    assert (settings.permissions.ask, settings.permissions.deny) == (
-        ("Bash(git push *)",),
-        ("Read(./.env)",),
-    )
+    found = (settings.permissions.allow, settings.permission_mode, settings.variables)
+    assert found == ((), "default", ())
+    found = (settings.permissions.ask, settings.permissions.deny)
+    assert found == (("Bash(git push *)",), ("Read(./.env)",))
     assert len(settings.notes) == 1
     assert "permissions.allow, permissions.defaultMode, env, model not used" in settings.notes[0]
 

@@ -49,14 +49,10 @@ def test_the_nearest_layer_wins_and_each_value_knows_where_it_came_from(
     }
     settings = folders.load(environ, model="a/flag", permission_mode="")
     assert (settings.model, settings.origin["model"]) == ("a/flag", "--model")
-    assert (settings.fallback_model, settings.origin["fallback_model"]) == (
-        "a/environment",
-        "LONGREIN_FALLBACK_MODEL",
-    )
-    assert (settings.compact_model, settings.origin["compact_model"]) == (
-        "a/project",
-        f"{PROJECT}:4",
-    )
+    found = (settings.fallback_model, settings.origin["fallback_model"])
+    assert found == ("a/environment", "LONGREIN_FALLBACK_MODEL")
+    found = (settings.compact_model, settings.origin["compact_model"])
+    assert found == ("a/project", f"{PROJECT}:4")
     assert (settings.profile, settings.origin["profile"]) == ("seed", f"{USER}:3")
     assert settings.limits.parallel_max == 10  # of the seed profile
 
@@ -106,13 +102,11 @@ keep = ["AWS_*"]
 patterns = ["acme-[0-9]+"]
 env = ["ACME"]
 """).load()
-    assert settings.permissions == PermissionRules(
-        ("Bash(npm test)",), ("Bash(git push *)",), ("Read(.env)",)
-    )
+    found = settings.permissions
+    assert found == PermissionRules(("Bash(npm test)",), ("Bash(git push *)",), ("Read(.env)",))
     assert settings.providers["mock"].headers == (("Accept", "x"), ("X-Team", "blue"))
-    assert settings.models["mock/small"] == ModelSettings(
-        200_000, 8192, 1, 2.5, -1.0, -1.0, 60, "high"
-    )
+    found = settings.models["mock/small"]
+    assert found == ModelSettings(200_000, 8192, 1, 2.5, -1.0, -1.0, 60, "high")
     assert settings.tools == ToolOptions(bash_timeout_s=5.5, read_lines_max=10)
     assert settings.limits == Limits(3, 1.5, 4)
     assert settings.context == InstructionOptions(("TEAM.md",), 100)

@@ -67,9 +67,8 @@ def one(folders: ConfigFolders, text: str | bytes, name: str = "a") -> tuple[Ski
 def test_A2_skills_of_every_agent_are_found(folders: ConfigFolders, name: str) -> None:
     base = folders.home if name.startswith("~/") else folders.cwd
     skill(base / name.removeprefix("~/"), "deep/er/a")
-    assert "deep/er/a".rpartition("/")[2] in {
-        Path(one.path).parent.name for one in load(folders)[0].values()
-    }
+    found = "deep/er/a".rpartition("/")[2]
+    assert found in {Path(one.path).parent.name for one in load(folders)[0].values()}
     assert bool(load(folders, trusted=False)[0]) is name.startswith("~/")
 
 
@@ -133,15 +132,10 @@ def test_A2_fields_of_claude_code(folders: ConfigFolders) -> None:
     assert found.description == "x often"
     assert found.argument_hint in ("[pr] [level]", "[pr]")
     assert found.argument_names == ("pr", "level")
-    assert (found.for_model, found.for_user, found.fork, found.agent) == (
-        False,
-        True,
-        True,
-        "Explore",
-    )
+    told = (found.for_model, found.for_user, found.fork, found.agent)
+    assert told == (False, True, True, "Explore")
     assert found.allowed_tools == ("Read", "Bash(git add:*)", "Bash(git commit -m *)")
-    assert found.disallowed_tools == ("Write",)
-    assert found.paths == ("src/**", "*.sql")
+    assert (found.disallowed_tools, found.paths) == (("Write",), ("src/**", "*.sql"))
 
 
 RULES = "allowed-tools: Bash(*), WebFetch\n"
@@ -319,11 +313,8 @@ def test_A3_commands_in_the_settings_of_opencode(folders: ConfigFolders, name: s
     files = library(folders)
     found = {one.name: one for one in files.all()}
     assert list(found) == ["git/push", "test"]
-    assert (found["test"].description, found["test"].style, found["test"].fork) == (
-        "Run tests",
-        "opencode",
-        True,
-    )
+    told = (found["test"].description, found["test"].style, found["test"].fork)
+    assert told == ("Run tests", "opencode", True)
     assert (found["git/push"].description, found["test"].for_model) == ("Push it", False)
     assert files.body(found["test"]).text == "Run $1, then\n$2 // all"
     assert [re.sub("^.*opencode.jsonc?: ", "", line) for line in files.notes] == [

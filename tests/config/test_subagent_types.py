@@ -308,9 +308,8 @@ def test_two_of_one_name_in_one_folder_are_told(folders: ConfigFolders) -> None:
         )
     kinds, notes = load(folders)
     assert kinds["same"].description == "a"
-    assert notes == (
-        "~/repo/.claude/agents/b.md: 'same' is in ~/repo/.claude/agents/a.md too: left out.",
-    )
+    found = ("~/repo/.claude/agents/b.md: 'same' is in ~/repo/.claude/agents/a.md too: left out.",)
+    assert notes == found
 
 
 def test_A5_agents_on_the_command_line(folders: ConfigFolders) -> None:
@@ -318,12 +317,8 @@ def test_A5_agents_on_the_command_line(folders: ConfigFolders) -> None:
         {"r": {"description": "d", "prompt": "You review.", "tools": ["Read"], "model": "haiku"}}
     )
     kind = load(folders, given=given)[0]["r"]
-    assert (kind.system, kind.tools, kind.model, kind.source) == (
-        "You review.",
-        ("Read",),
-        "haiku",
-        "--agents r",
-    )
+    found = (kind.system, kind.tools, kind.model, kind.source)
+    assert found == ("You review.", ("Read",), "haiku", "--agents r")
     assert load(folders, given='{"r": {"prompt": "x"}}')[1][0].startswith(
         "--agents r: has no description"
     )

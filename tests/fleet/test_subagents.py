@@ -386,8 +386,5 @@ def test_rules_of_paths_hold_in_the_copy(rule: str, moved: str) -> None:
     base = "/link/sub" if "link" in rule else "/r/top/sub"
     tree = Worktree("/state/trees/one", "longrein/one", "0" * 40, "/r/top", "sub")
     rules = Rules((rule,), (rule,), (rule,), base=base, home="/r")
-    assert moved_rules(rules, tree) == {
-        "allow": [moved],
-        "ask": [rule, moved],
-        "deny": [rule, moved],
-    }
+    found = moved_rules(rules, tree)
+    assert found == {"allow": [moved], "ask": [rule, moved], "deny": [rule, moved]}

@@ -60,9 +60,8 @@ def test_a_server_offers_what_it_says_it_can() -> None:
     answers = {"prompts/list": {"prompts": [prompt]}}
     found = msgspec.structs.replace(offered(answers, can={}), protocol="")
     assert found == Offer(title="fault 1")
-    assert offered(answers, can={"tools": {}}).tools == (
-        ListedTool("echo", "", {"type": "object"}),
-    )
+    told = offered(answers, can={"tools": {}}).tools
+    assert told == (ListedTool("echo", "", {"type": "object"}),)
     greet = ListedPrompt("greet", "", (("who", True), ("how", False)))
     found = offered(answers, can={"prompts": {}})
     assert (found.tools, found.prompts, found.resources) == ((), (greet,), False)
@@ -402,9 +401,8 @@ async def test_a_connection_that_is_closed_ends_its_program() -> None:
         pass
     assert host.servers[0].exit is not None
     assert (host.notices, host.changes, len(host.started)) == ([], 1, 1)
-    assert await failure(made.call_tool("echo", {}, None, 30)) == (
-        "it is not connected: no answer yet"
-    )
+    found = await failure(made.call_tool("echo", {}, None, 30))
+    assert found == "it is not connected: no answer yet"
 
 
 # --- Ways to reach a server -----------------------------------------------------------------------
@@ -577,6 +575,5 @@ def test_a_helper_of_headers_prints_an_object_of_texts(output: bytes) -> None:
     server = msgspec.structs.replace(
         SERVER, transport="http", url="http://127.0.0.1:1/", headers_helper="print"
     )
-    assert problem(Host(ScriptedServer, run_line=run_line), server) == (
-        "its headersHelper has not printed a JSON object of texts"
-    )
+    found = problem(Host(ScriptedServer, run_line=run_line), server)
+    assert found == "its headersHelper has not printed a JSON object of texts"

@@ -39,9 +39,8 @@ def test_a4_1_a_tool_of_a_server_decides(cli: CliHarness) -> None:
     )
     assert cli.run("-p", "go", BYPASS).code == 0
     assert cli.results() == [("denied", "Denied: a hook refused this call: by MCP")]
-    assert [(one.hook, one.decision) for one in of(cli, HookAnswered)] == [
-        ("mcp__files__read_text_file", "deny")
-    ]
+    found = [(one.hook, one.decision) for one in of(cli, HookAnswered)]
+    assert found == [("mcp__files__read_text_file", "deny")]
 
 
 @pytest.mark.parametrize(("server", "tool", "flags", "said"), [

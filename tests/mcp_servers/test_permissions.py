@@ -13,7 +13,6 @@ from longrein.permissions import Rules
 from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
 from tests.mcp_servers.harness import fault, late, prefixes, serve
 
-SAYS_NO = "Nobody is here to approve this"
 RULES: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("no rule", (), False),
     ("the server", ("--allowedTools", "mcp__s"), True),

@@ -116,11 +116,8 @@ def test_the_providers_that_are_found_without_a_file() -> None:
         "vllm": "http://127.0.0.1:8000/v1",
     }
     openai = known_provider("openai")
-    assert (openai.wire, openai.keys, openai.url_keys) == (
-        "openai-responses",
-        ("OPENAI_API_KEY",),
-        ("OPENAI_BASE_URL",),
-    )
+    found = (openai.wire, openai.keys, openai.url_keys)
+    assert found == ("openai-responses", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL",))
     assert known_provider("nobody") is None
     for provider in known_providers():
         options = ModelOptions(

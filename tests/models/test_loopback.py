@@ -87,17 +87,12 @@ async def test_a_conversation_with_everything_in_it(wire: str) -> None:
         else:
             assert isinstance(ends[2], Reply)
             assert ends[2].parts == (ToolCall("", "Read", None, '{"path": '),)
-        assert [reply.stop for reply in replies if reply is not ends[2]] == [
-            "calls",
-            "calls",
-            "end",
-        ]
+        found = [reply.stop for reply in replies if reply is not ends[2]]
+        assert found == ["calls", "calls", "end"]
         assert replies[0].parts[0] == Thinking("I look first.") or wire == "openai-chat"
         calls = [part for part in replies[0].parts if isinstance(part, ToolCall)]
-        assert [(call.name, call.arguments) for call in calls] == [
-            ("Read", {"path": "a"}),
-            ("Read", {}),
-        ]
+        found = [(call.name, call.arguments) for call in calls]
+        assert found == [("Read", {"path": "a"}), ("Read", {})]
         assert replies[-1].parts == (Text("Done 你好."),)
         assert replies[-1].usage.context_tokens > 0
         assert server.unused() == []
@@ -171,8 +166,6 @@ async def test_R019_faults_that_a_reply_survives(wire: str, fault: Fault) -> Non
         first, second = await turns(model, wire, server, [item(1, Text("go"), "user")], [])
         assert isinstance(first, Reply)
         assert isinstance(second, Reply)
-        assert [part.arguments for part in first.parts if isinstance(part, ToolCall)] == [
-            {"path": "a"},
-            {"path": "b"},
-        ]
+        found = [part.arguments for part in first.parts if isinstance(part, ToolCall)]
+        assert found == [{"path": "a"}, {"path": "b"}]
         await model.aclose()

@@ -249,10 +249,8 @@ async def test_events_under_the_name_of_json_or_with_status_201_are_events(wire:
 async def test_an_answer_of_gemini_that_said_why_it_stopped_is_whole_however_its_connection_ends(
     end: str,
 ) -> None:
-    assert (
-        text_of((await told("gemini", Answer(STREAMS["text"]["gemini"], end=end)))[0])
-        == "Hello 你好"
-    )
+    found = text_of((await told("gemini", Answer(STREAMS["text"]["gemini"], end=end)))[0])
+    assert found == "Hello 你好"
 
 
 @pytest.mark.anyio

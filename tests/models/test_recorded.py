@@ -187,9 +187,8 @@ def cut_for(reason: str) -> dict[str, Any]:
 ])  # fmt: skip
 def test_the_status_of_a_completed_response_counts(end: dict[str, Any], expected: str) -> None:
     found = read("openai-responses", response(item(0, TEXT_ITEM), **end))[1]
-    assert (
-        found.stop if isinstance(found, Reply) else f"{found.kind}: {found.message}"
-    ) == expected
+    told = found.stop if isinstance(found, Reply) else f"{found.kind}: {found.message}"
+    assert told == expected
     assert (found.parts if isinstance(found, Reply) else found.partial) == (Text("so far"),)
 
 
@@ -233,6 +232,16 @@ REASONED = {
     "encrypted_content": "E",
 }
 PARTS: tuple[AnyPart, ...] = (Thinking("hm"), Text("so far"), LOOK)
+SEARCHED = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": "x"}}
+READING = {"name": "Read", "arguments": '{"path":"a"}'}
+CHAT_MESSAGE = {
+    "role": "assistant",
+    "reasoning_content": "hm",
+    "content": "so far",
+    "tool_calls": [{"id": "c", "function": READING}],
+}
+FIRST_PARTS = [{"text": "hm", "thought": True}, {"text": "so far"}]
+LAST_PARTS = [{"functionCall": {"name": "Read", "args": {"path": "a"}}}]
 WHOLE: dict[str, Any] = {
     "anthropic": {
         "type": "message",
@@ -242,7 +251,7 @@ WHOLE: dict[str, Any] = {
         "content": [
             THOUGHT,
             {"type": "text", "text": "so far"},
-            {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": "x"}},
+            SEARCHED,
             {"type": "tool_use", "id": "t", "name": "Read", "input": {"path": "a"}},
         ],
         "stop_reason": "tool_use",
@@ -251,19 +260,7 @@ WHOLE: dict[str, Any] = {
     "openai-chat": {
         "object": "chat.completion",
         "model": "x-1",
-        "choices": [
-            {
-                "message": {
-                    "role": "assistant",
-                    "reasoning_content": "hm",
-                    "content": "so far",
-                    "tool_calls": [
-                        {"id": "c", "function": {"name": "Read", "arguments": '{"path":"a"}'}}
-                    ],
-                },
-                "finish_reason": None,
-            }
-        ],
+        "choices": [{"message": CHAT_MESSAGE, "finish_reason": None}],
         "usage": {"prompt_tokens": 10, "completion_tokens": 20},
     },
     "openai-responses": {
@@ -275,20 +272,9 @@ WHOLE: dict[str, Any] = {
         "usage": {"input_tokens": 10, "output_tokens": 20},
     },
     "gemini": [
+        {"candidates": [{"content": {"parts": FIRST_PARTS}}]},
         {
-            "candidates": [
-                {"content": {"parts": [{"text": "hm", "thought": True}, {"text": "so far"}]}}
-            ]
-        },
-        {
-            "candidates": [
-                {
-                    "content": {
-                        "parts": [{"functionCall": {"name": "Read", "args": {"path": "a"}}}]
-                    },
-                    "finishReason": "STOP",
-                }
-            ],
+            "candidates": [{"content": {"parts": LAST_PARTS}, "finishReason": "STOP"}],
             "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 20},
             "modelVersion": "x-1",
         },
@@ -309,12 +295,8 @@ async def test_an_answer_that_is_one_piece_of_json_is_the_same_reply(wire: str, 
         reply = (await answer_of(model, ASKED))[-1]
         await model.aclose()
     assert isinstance(reply, Reply), reply
-    assert (reply.parts, reply.stop, reply.usage, reply.model) == (
-        PARTS,
-        "calls",
-        Usage(10, 0, 0, 20),
-        "x-1",
-    )
+    found = (reply.parts, reply.stop, reply.usage, reply.model)
+    assert found == (PARTS, "calls", Usage(10, 0, 0, 20), "x-1")
     raw = {
         "anthropic": json.dumps(THOUGHT, separators=(",", ":")),
         "openai-responses": json.dumps(REASONED),

@@ -80,15 +80,12 @@ def test_a_whole_reply(case: str, wire: str) -> None:
         }[wire]
     assert (reply.parts, reply.stop, reply.usage) == (parts, stop, usage)
     assert reply.model in ("claude-x-1", "gpt-x-1", "gemini-x-1")
-    assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == "".join(
-        p.text for p in parts if isinstance(p, Text)
-    )
-    assert "".join(d.text for d in deltas if isinstance(d, ThinkingDelta)) == "".join(
-        p.text for p in parts if isinstance(p, Thinking)
-    )
-    assert [d.name for d in deltas if isinstance(d, CallDelta) and d.name] == [
-        p.name for p in parts if isinstance(p, ToolCall)
-    ]
+    found = "".join(d.text for d in deltas if isinstance(d, TextDelta))
+    assert found == "".join(p.text for p in parts if isinstance(p, Text))
+    found = "".join(d.text for d in deltas if isinstance(d, ThinkingDelta))
+    assert found == "".join(p.text for p in parts if isinstance(p, Thinking))
+    found = [d.name for d in deltas if isinstance(d, CallDelta) and d.name]
+    assert found == [p.name for p in parts if isinstance(p, ToolCall)]
 
 
 SIGNED = '{"type":"thinking","thinking":"hm","signature":"S1"}'
@@ -340,9 +337,8 @@ def test_half_a_surrogate_pair_and_bytes_that_are_no_utf_8_cost_a_character_and_
 
 def test_garbage_in_place_of_an_event_is_a_failure_that_says_so() -> None:
     _, failure = read("anthropic", b"data: <html>sorry</html>\n\n")
-    assert failure == Failure(
-        "server", "the provider sent what is not its protocol: <html>sorry</html>"
-    )
+    found = Failure("server", "the provider sent what is not its protocol: <html>sorry</html>")
+    assert failure == found
 
 
 # --- reasoning between tags in the text ----------------------------------------------------------

@@ -292,69 +292,40 @@ def test_text_after_a_call_and_two_replies_in_a_row_keep_the_chat_order() -> Non
 
 def test_heads_of_the_four_wires() -> None:
     schema = READ.schema
+    tool = {"name": "Read", "description": "Read a file."}
+    common = {"model": "test-model", "stream": True}
+    kept = {"cache_control": {"type": "ephemeral"}}
     hi = item(1, Text("hi"), "user")
     assert sent("anthropic", hi, marks=(0,)) == {
+        **common,
         "max_tokens": 1000,
-        "model": "test-model",
-        "stream": True,
-        "system": [
-            {"type": "text", "text": "You are longrein.", "cache_control": {"type": "ephemeral"}}
-        ],
-        "tools": [{"name": "Read", "description": "Read a file.", "input_schema": schema}],
-        "messages": [
-            {
-                "role": "user",
-                "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}],
-            }
-        ],
+        "system": [{"type": "text", "text": "You are longrein.", **kept}],
+        "tools": [{**tool, "input_schema": schema}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", **kept}]}],
     }
+    system = {"role": "system", "content": "You are longrein."}
     assert sent("openai-chat", hi, marks=(0,)) == {
+        **common,
         "max_tokens": 1000,
-        "model": "test-model",
-        "stream": True,
         "stream_options": {"include_usage": True},
-        "tools": [
-            {
-                "type": "function",
-                "function": {"name": "Read", "description": "Read a file.", "parameters": schema},
-            }
-        ],
-        "messages": [
-            {"role": "system", "content": "You are longrein."},
-            {"role": "user", "content": "hi"},
-        ],
+        "tools": [{"type": "function", "function": {**tool, "parameters": schema}}],
+        "messages": [system, {"role": "user", "content": "hi"}],
     }
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
     assert sent("openai-responses", hi, marks=(0,)) == {
+        **common,
         "max_output_tokens": 1000,
-        "model": "test-model",
-        "stream": True,
         "store": False,
         "prompt_cache_key": "s-1",
         "include": ["reasoning.encrypted_content"],
         "instructions": "You are longrein.",
-        "tools": [
-            {
-                "type": "function",
-                "name": "Read",
-                "description": "Read a file.",
-                "parameters": schema,
-                "strict": False,
-            }
-        ],
-        "input": [
-            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
-        ],
+        "tools": [{"type": "function", **tool, "parameters": schema, "strict": False}],
+        "input": [said],
     }
     assert sent("gemini", hi, marks=(0,)) == {
         "generationConfig": {"maxOutputTokens": 1000, "thinkingConfig": {"includeThoughts": True}},
         "systemInstruction": {"parts": [{"text": "You are longrein."}]},
-        "tools": [
-            {
-                "functionDeclarations": [
-                    {"name": "Read", "description": "Read a file.", "parametersJsonSchema": schema}
-                ]
-            }
-        ],
+        "tools": [{"functionDeclarations": [{**tool, "parametersJsonSchema": schema}]}],
         "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
     }
 
@@ -431,9 +402,8 @@ def test_a_text_the_user_attached_goes_whole_and_a_long_result_by_its_ends(wire:
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-responses", "gemini"])
 def test_a_pdf_goes_as_it_is_where_the_wire_takes_one(wire: str) -> None:
-    assert "JVBERi0xLjc=" in texts(
-        wire, item(2, Document("pdf1", "application/pdf", 8, "a.pdf"), "user")
-    )
+    found = texts(wire, item(2, Document("pdf1", "application/pdf", 8, "a.pdf"), "user"))
+    assert "JVBERi0xLjc=" in found
 
 
 @pytest.mark.parametrize(

@@ -124,17 +124,15 @@ async def test_it_complains_of_what_it_does_not_expect_and_of_a_script_that_is_o
 ) -> None:
     model = scripted(tmp_path)
     wrong = await end(model, request(item(1, Text("sing"), "user")))
-    assert wrong == Failure(
-        "invalid", "turn 1 of the script expects 'fix', but what was said is 'sing'"
-    )
+    found = Failure("invalid", "turn 1 of the script expects 'fix', but what was said is 'sing'")
+    assert wrong == found
     reply = Reply((Text("Done."),), "end", Usage(), (ProviderBlock(0, "scripted", "script", "2"),))
     over = await end(
         model,
         request(item(1, Text("fix"), "user"), *replied(2, reply), item(3, Text("more"), "user")),
     )
-    assert over == Failure(
-        "invalid", "the script has no turn 4: it has ended and the session goes on"
-    )
+    found = Failure("invalid", "the script has no turn 4: it has ended and the session goes on")
+    assert over == found
 
 
 @pytest.mark.anyio
@@ -160,11 +158,8 @@ async def test_faults_come_as_often_as_told_and_then_the_turn(tmp_path: Path) ->
     deltas = await answer_of(
         model, request(*asked.items, *replied(2, ends[2]), item(3, Text("go"), "user"))
     )
-    assert deltas == [
-        TextDelta("a lon"),
-        TextDelta("g tex"),
-        Failure("truncated", "scripted fault"),
-    ]
+    found = [TextDelta("a lon"), TextDelta("g tex"), Failure("truncated", "scripted fault")]
+    assert deltas == found
 
 
 @pytest.mark.anyio

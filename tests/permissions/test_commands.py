@@ -697,9 +697,8 @@ def test_why_it_asks(command: str, reason: str) -> None:
 
 def test_a_denial_tells_the_model_what_to_do() -> None:
     answer = verdict(bash("rm x"), deny="Bash(rm *)")
-    assert (
-        answer.reason == "the user's rule Bash(rm *) forbids this; do not look for a way around it"
-    )
+    found = answer.reason
+    assert found == "the user's rule Bash(rm *) forbids this; do not look for a way around it"
     assert answer.rule == "Bash(rm *)"
 
 
@@ -790,8 +789,7 @@ def test_S024_the_offered_rules_cover_that_command_and_nothing_beside_it(command
 ])  # fmt: skip
 def test_I13_the_rule_for_exactly_this_command_covers_no_other(command: str, exact: str) -> None:
     asked = verdict(bash(command))
-    assert asked.kind == "ask"
-    assert asked.exact == exact
+    assert (asked.kind, asked.exact) == ("ask", exact)
     if exact:
         assert verdict(bash(command), allow=exact).kind == "allow"
         assert verdict(bash(f"{command} more"), allow=exact).kind == "ask"

@@ -77,9 +77,8 @@ def test_exit_code_2_refuses_with_the_text_of_the_hook(event: str) -> None:
     (-9, "x" * 600, f"exit code -9: {'x' * 500}"),
 ])  # fmt: skip
 def test_another_exit_code_is_a_problem_alone(code: int, stderr: str, problem: str) -> None:
-    assert read_answer("PreToolUse", code, '{"decision": "deny"}', stderr) == HookAnswer(
-        problem=problem
-    )
+    found = read_answer("PreToolUse", code, '{"decision": "deny"}', stderr)
+    assert found == HookAnswer(problem=problem)
 
 
 @pytest.mark.parametrize(
@@ -217,9 +216,8 @@ def test_of_several_answers_the_strictest_counts() -> None:
 def test_texts_of_several_answers_are_joined_and_the_last_change_counts() -> None:
     first = HookAnswer("allow", "", "c", "m", "p", {"a": 1}, "x")
     second = HookAnswer("allow", "", "d", "m", "", {"a": 2}, ["y"])
-    assert merge_answers([first, second, HookAnswer()]) == HookAnswer(
-        "allow", "", "c\nd", "m", "p", {"a": 2}, ["y"]
-    )
+    found = merge_answers([first, second, HookAnswer()])
+    assert found == HookAnswer("allow", "", "c\nd", "m", "p", {"a": 2}, ["y"])
     for decision in ("deny", "stop"):
         assert merge_answers([first, HookAnswer(decision)]).updated_input is None
     assert merge_answers([first, HookAnswer("block")]).updated_input == {"a": 1}

@@ -118,10 +118,8 @@ def test_S038_S040_protected_even_in_auto_edit_even_with_a_rule(path: str) -> No
 
 
 def test_why_a_protected_path_asks() -> None:
-    assert (
-        verdict(write(".GIT/x")).reason
-        == ".git is protected: what stands there runs or is obeyed later"
-    )
+    found = verdict(write(".GIT/x")).reason
+    assert found == ".git is protected: what stands there runs or is obeyed later"
 
 
 @pytest.mark.parametrize(

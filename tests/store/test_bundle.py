@@ -71,13 +71,8 @@ async def test_a_session_moves_whole(tmp_path: Path) -> None:
     path = bundle(tmp_path / "old", tmp_path / "b.zip")
     assert is_bundle(str(path))
     report = read_bundle(str(tmp_path / "new"), str(path), ["/there", "/more"])
-    assert (report.session, report.cwd, report.entries, report.subagents, report.blobs) == (
-        ID,
-        "/work",
-        20,
-        3,
-        3,
-    )
+    found = (report.session, report.cwd, report.entries, report.subagents, report.blobs)
+    assert found == (ID, "/work", 20, 3, 3)
     for number in (1, 2, 3, 4):
         was, now = (exported(tmp_path / state, number).split(b"\n") for state in ("old", "new"))
         differ = [new for old, new in zip(was, now, strict=True) if old != new]

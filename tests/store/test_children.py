@@ -305,16 +305,12 @@ def test_what_a_task_and_a_subagent_left_is_recalled_by_the_entry_that_ends_it()
     blob = "ab" * 32
     assert first(TaskEnded("b1", "done", 0, output=blob)) == ("output of task b1, done", blob)
     assert first(TaskEnded("b1", "failed", 1, tail="boom")) == ("output of task b1, failed", "boom")
-    assert first(SubagentStarted(CHILD, "explore", task="look")) == (
-        "task of a subagent (explore)",
-        "look",
-    )
+    found = first(SubagentStarted(CHILD, "explore", task="look"))
+    assert found == ("task of a subagent (explore)", "look")
     assert first(SubagentEnded(CHILD, "done", "seen")) == ("report of a subagent", "seen")
     assert first(SubagentEnded(CHILD, "limit", "half")) == ("report of a subagent, limit", "half")
-    assert first(GoalChanged(Goal(3, "Ship it", body="All green."))) == (
-        "goal 3, pending",
-        "Ship it\n\nAll green.",
-    )
+    found = first(GoalChanged(Goal(3, "Ship it", body="All green.")))
+    assert found == ("goal 3, pending", "Ship it\n\nAll green.")
 
 
 # --- Adopted files --------------------------------------------------------------------------------

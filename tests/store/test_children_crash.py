@@ -110,9 +110,8 @@ def check_family(log: SessionLog, found: list[Entry]) -> None:
         own = [e for e in child.entries if e.seq >= child.reader.first]
         task = text_in(own[1])
         assert task.startswith("x") or log.read_blob(task) == b"%d" % one.seq * 10
-        assert len(own) == 2 + any(
-            isinstance(e.event, ToolEnded) for e in found[one.seq : one.seq + 1]
-        )
+        told = len(own)
+        assert told == 2 + any(isinstance(e.event, ToolEnded) for e in found[one.seq : one.seq + 1])
         assert [message.body for message in child.inbox] == (
             [] if one.seq % 2 else [b"%d" % one.seq]
         )
@@ -121,9 +120,8 @@ def check_family(log: SessionLog, found: list[Entry]) -> None:
     ]
     known = Counter(one.event.child for one in found if isinstance(one.event, SubagentStarted))
     # a child whose message was stored just before the kill is listed, but has no entry yet
-    assert {
-        s for s in stored if log.child(s).entries and log.child(s).reader.opening_entry()
-    } == set(known)
+    told = {s for s in stored if log.child(s).entries and log.child(s).reader.opening_entry()}
+    assert told == set(known)
 
 
 async def test_a_joint_write_that_does_not_fit_writes_neither_side(tmp_path: Path) -> None:

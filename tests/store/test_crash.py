@@ -241,9 +241,8 @@ async def test_a_first_write_that_failed_still_gives_the_session_its_title(tmp_p
             await add(log, entries(1, 2))
 
     crash(story)
-    assert [(info.title, info.cwd, info.entries) for info in list_sessions(str(tmp_path))] == [
-        ("hello", "/work", 2)
-    ]
+    found = [(info.title, info.cwd, info.entries) for info in list_sessions(str(tmp_path))]
+    assert found == [("hello", "/work", 2)]
 
 
 @pytest.mark.parametrize(("failing", "acknowledged"), [(5, 0), (6, 1), (8, 3)])

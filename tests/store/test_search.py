@@ -178,12 +178,10 @@ async def test_texts_in_blobs_are_found_wherever_they_lie(tmp_path: Path) -> Non
     wide = log.put_blob("nadel im heuhaufen".encode("utf-16-le"))
     await append(log, ToolEnded("c1.0", "Bash", "ok", (Document(wide, "text/plain", 5, "wide"),)))
     await log.close()
-    assert [row.split()[0] for row in found(tmp_path, "tiny_needle")] == [
-        f"r2:{body[:500].count(chr(10)) + 1}"
-    ]
-    assert [row.split()[0] for row in found(tmp_path, "last_needle")] == [
-        f"r3:{cut.count(chr(10)) + 1}"
-    ]
+    told = [row.split()[0] for row in found(tmp_path, "tiny_needle")]
+    assert told == [f"r2:{body[:500].count(chr(10)) + 1}"]
+    told = [row.split()[0] for row in found(tmp_path, "last_needle")]
+    assert told == [f"r3:{cut.count(chr(10)) + 1}"]
     assert [row.split(":")[0] for row in found(tmp_path, "斜め横断の言葉")] == ["r3"]
     assert [row.split(":")[0] for row in found(tmp_path, "heuhaufen")] == ["r5"]
 

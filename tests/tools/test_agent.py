@@ -227,9 +227,8 @@ async def test_one_task_several_times(harness: ToolHarness) -> None:
 async def test_E16_a_finished_one_is_asked_again(harness: ToolHarness, label: str) -> None:
     port = Port()
     await call(harness, port, prompt="And why?", resume=label)
-    assert port.jobs == [
-        SubagentTask("Look into it", "And why?", "general", "", "empty", again="a398")
-    ]
+    found = port.jobs
+    assert found == [SubagentTask("Look into it", "And why?", "general", "", "empty", again="a398")]
 
 
 async def test_in_the_background_by_wish_or_by_type(harness: ToolHarness) -> None:
@@ -283,10 +282,8 @@ async def test_what_is_refused_before_anything_starts(
 
 async def test_where_none_can_be_started(harness: ToolHarness) -> None:
     outcome = await call(harness, None, prompt="p")
-    assert (
-        text_of(outcome.parts)
-        == "[no-subagents] No subagent can be started here; do the work yourself."
-    )
+    found = text_of(outcome.parts)
+    assert found == "[no-subagents] No subagent can be started here; do the work yourself."
 
 
 # --- what is told of reports ----------------------------------------------------------------------
@@ -361,9 +358,8 @@ async def test_the_status_of_the_call(
 async def test_E18_reports_stand_in_the_order_of_the_tasks(harness: ToolHarness) -> None:
     tasks = [{"description": f"task {n}", "prompt": "p"} for n in range(5)]
     said = await told(harness, Port(), tasks=tasks)
-    assert [line for line in said.split("\n") if line.startswith("[")] == [
-        f'[{n + 1}] a{10 + n} general "task {n}": done' for n in range(5)
-    ]
+    found = [line for line in said.split("\n") if line.startswith("[")]
+    assert found == [f'[{n + 1}] a{10 + n} general "task {n}": done' for n in range(5)]
 
 
 async def test_S079_a_report_cannot_pass_for_a_word_of_the_harness(harness: ToolHarness) -> None:
@@ -388,10 +384,8 @@ async def test_many_long_reports_share_the_room_and_say_where_the_rest_is(
     )
     assert len(said.encode()) < 33_000
     assert said.count("| line 0\n") == said.count("| line 2999") == 10
-    assert (
-        said.count('characters of the report are not shown here; all of it: Recall("a10/r57"))')
-        == 10
-    )
+    found = said.count('characters of the report are not shown here; all of it: Recall("a10/r57"))')
+    assert found == 10
 
 
 async def test_E19_the_text_of_a_synthesis_is_the_result_and_the_reports_stay_reachable(

@@ -256,9 +256,8 @@ async def test_a_file_that_no_rewind_could_restore_is_moved_but_not_removed(harn
     harness.file("a.py", CODE)
     await harness.call("Read", file_path="a.py")
     assert (await call(harness, "*** Delete File: a.py")).startswith("[not-kept] ")
-    assert (
-        await call(harness, "*** Update File: a.py", "*** Move to: b.py") == "Moved a.py to b.py."
-    )
+    found = await call(harness, "*** Update File: a.py", "*** Move to: b.py")
+    assert found == "Moved a.py to b.py."
     assert (harness.root / "b.py").read_text() == CODE
 
 

@@ -39,20 +39,16 @@ def test_E5_sixty_foreign_tools_cost_at_most_two_thousand_tokens() -> None:
     assert cost(SPECS) > 9_000, "in full"
     told = offer_tools((*LISTED, *FOREIGN), USABLE)
     assert cost(told.listed) - cost(OWN) <= 2_000
-    assert [spec.name for spec in told.listed] == [
-        *(spec.name for spec in OWN),
-        "ToolSearch",
-        "CallTool",
-    ]
+    found = [spec.name for spec in told.listed]
+    assert found == [*(spec.name for spec in OWN), "ToolSearch", "CallTool"]
     assert told.deferred == SPECS
 
 
 def test_E5_each_of_sixty_names_can_be_read_from_the_catalogue() -> None:
     lines = catalogue(SPECS).splitlines()
     assert lines[0] == "They are, by server (full name mcp__SERVER__TOOL):"
-    assert lines[1:] == [
-        f"- {server}: {', '.join(names.split())}" for server, names in SERVERS.items()
-    ]
+    found = lines[1:]
+    assert found == [f"- {server}: {', '.join(names.split())}" for server, names in SERVERS.items()]
 
 
 def test_E5_a_thousand_tools_still_fit_and_the_catalogue_says_what_it_leaves_out() -> None:
@@ -101,11 +97,8 @@ def test_E5_a_tool_may_ask_to_be_deferred_whatever_its_name() -> None:
 
 def test_E5_there_is_nothing_to_search_where_nothing_is_foreign() -> None:
     assert list(tools_by_name(LISTED)) == [spec.name for spec in OWN]
-    assert list(tools_by_name((*LISTED, FOREIGN[0])))[-3:] == [
-        "mcp__github__create_issue",
-        "ToolSearch",
-        "CallTool",
-    ]
+    found = list(tools_by_name((*LISTED, FOREIGN[0])))[-3:]
+    assert found == ["mcp__github__create_issue", "ToolSearch", "CallTool"]
 
 
 # --- what is found --------------------------------------------------------------------------------
@@ -226,9 +219,8 @@ def test_E5_arguments_that_do_not_fit_are_refused_with_the_schema() -> None:
     told = bad_arguments_message(FOREIGN[0], "[bad-arguments] …", SPECS)
     schema = msgspec.json.encode(FOREIGN[0].spec.schema).decode()
     assert told == f"[bad-arguments] …\nThe arguments of mcp__github__create_issue: {schema}"
-    assert (
-        bad_arguments_message(builtin_tools()[0], "[bad-arguments] …", SPECS) == "[bad-arguments] …"
-    )
+    found = bad_arguments_message(builtin_tools()[0], "[bad-arguments] …", SPECS)
+    assert found == "[bad-arguments] …"
 
 
 # --- what is said of it ---------------------------------------------------------------------------

@@ -111,10 +111,8 @@ def test_the_name_of_a_tool(name: str, pattern: str) -> None:
 
 
 def test_descriptions_are_cut() -> None:
-    assert (
-        len(tool_spec("s", ListedTool("a", "x" * 10_000, {}), "n").description)
-        == DESCRIPTION_CHARS_MAX
-    )
+    found = len(tool_spec("s", ListedTool("a", "x" * 10_000, {}), "n").description)
+    assert found == DESCRIPTION_CHARS_MAX
 
 
 EMPTY = {"type": "object", "properties": {}, "required": []}

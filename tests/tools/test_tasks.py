@@ -43,6 +43,5 @@ def test_a_command_that_goes_on(why: str, state: str, printed: str, text: str) -
     look = (
         "A note tells its end; until then TaskOutput shows what it prints and TaskStop(b1) ends it."
     )
-    assert background_message(
-        BackgroundedCommand(TaskView("b1", state, "x"), why), printed, 120.0
-    ) == text.format(look=look)
+    found = background_message(BackgroundedCommand(TaskView("b1", state, "x"), why), printed, 120.0)
+    assert found == text.format(look=look)

@@ -25,8 +25,7 @@ async def refused(harness: Any, name: str, old: str, new: str, expected: str, **
     before = path.read_bytes() if path.is_file() else None
     text = await harness.call("Edit", file_path=name, old_string=old, new_string=new, **more)
     assert text.replace(str(harness.root), "ROOT") == expected
-    assert harness.last.status == "failed"
-    assert harness.last.facts == ()
+    assert (harness.last.status, harness.last.facts) == ("failed", ())
     assert (path.read_bytes() if path.is_file() else None) == before
 
 
@@ -120,9 +119,8 @@ async def test_E22_changed_since_read(harness: Any) -> None:
         "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it again "
         f"first, or go by this, which is all that somebody else changed:\n{diff}"
     )
-    assert await harness.call(
-        "Edit", file_path="a.py", old_string="def f", new_string="def h"
-    ) == expected.replace("ROOT", str(harness.root))
+    found = await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
+    assert found == expected.replace("ROOT", str(harness.root))
     assert path.read_text() == CODE.replace("1", "2")
     digest = harness.workspace.hash(str(path))
     assert harness.last.facts == (FileSeen(str(path), digest, digest),)
@@ -160,9 +158,8 @@ async def test_E22_changed_elsewhere_is_merged_and_told(harness: Any) -> None:
         "4\t\n 5\t\n 6\tdef h():\n 7\t    return 1\n+8\t# end"
     )
     digest = harness.workspace.hash(str(path))
-    assert harness.last.facts == (
-        FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),
-    )
+    found = harness.last.facts
+    assert found == (FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),)
     assert path.read_text() == "import os\n" + CODE.replace("g():", "h():") + "# end\n"
 
 
@@ -252,10 +249,8 @@ async def test_changed_between_check_and_exchange(
     monkeypatch.setattr(replacing, "exchange", late)
     text = await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
     assert path.read_text() == (merged or theirs)
-    assert ("both changes stand" in text, text.startswith("[changed]")) == (
-        bool(merged),
-        not merged,
-    )
+    found = ("both changes stand" in text, text.startswith("[changed]"))
+    assert found == (bool(merged), not merged)
     (fact,) = harness.last.facts
     assert harness.blobs.read_blob(fact.over if merged else fact.blob) == theirs.encode()
 
@@ -297,12 +292,10 @@ async def test_several_edits_in_a_row_need_one_read(harness: Any) -> None:
         "Edit", file_path="a.py", old_string="return 1", new_string="return 3", replace_all=True
     )
     fact = harness.last.facts[0]
-    assert fact == FileChanged(
-        str(path), harness.workspace.hash(str(path)), "agent", fact.hash, before
-    )
-    assert harness.blobs.read_blob(fact.blob).decode() == CODE.replace("def f", "def h").replace(
-        "1", "3"
-    )
+    found = FileChanged(str(path), harness.workspace.hash(str(path)), "agent", fact.hash, before)
+    assert fact == found
+    found = harness.blobs.read_blob(fact.blob).decode()
+    assert found == CODE.replace("def f", "def h").replace("1", "3")
 
 
 @given(data=st.data())

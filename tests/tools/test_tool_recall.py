@@ -263,12 +263,10 @@ async def test_one_very_long_line(harness: Any) -> None:
         text == "[r1: result of Bash, characters 9999-10000 of 10000 of line 2 (6 bytes); "
         f'{more}"3-")]\n中中'
     )
-    assert await harness.call("Recall", handle="r1", lines="2:10001-") == (
-        "[past-end] line 2 of r1 has only 10,000 characters."
-    )
-    assert (
-        await harness.call("Recall", handle="r1", lines="9:1-") == "[past-end] r1 has only 3 lines."
-    )
+    found = await harness.call("Recall", handle="r1", lines="2:10001-")
+    assert found == "[past-end] line 2 of r1 has only 10,000 characters."
+    found = await harness.call("Recall", handle="r1", lines="9:1-")
+    assert found == "[past-end] r1 has only 3 lines."
 
 
 class Pieces:
@@ -322,15 +320,11 @@ async def test_a_picture_that_was_read_comes_back_by_its_path(
 async def test_images_come_back_as_images(harness: Any) -> None:
     image = Image("b" * 64, "image/png", 1200, 4, 3)
     harness.add(UserSpoke((Text("look"), image)))
-    assert (
-        await harness.call("Recall", handle="r1.2")
-        == "[r1.2: the user's words, image/png, 1200 bytes]"
-    )
+    found = await harness.call("Recall", handle="r1.2")
+    assert found == "[r1.2: the user's words, image/png, 1200 bytes]"
     assert harness.last.parts[1] == image
-    assert (
-        await harness.call("Recall", handle="r1")
-        == "[r1: the user's words, all of it: 1 line]\nlook"
-    )
+    found = await harness.call("Recall", handle="r1")
+    assert found == "[r1: the user's words, all of it: 1 line]\nlook"
     assert harness.last.parts[2] == image
 
 
@@ -370,10 +364,8 @@ async def test_todos(harness: Any) -> None:
         {"content": "Mend", "status": "in_progress", "activeForm": "Mending"},
         {"content": "Test", "status": "pending"},
     ]
-    assert (
-        await harness.call("TodoWrite", todos=todos)
-        == "Todo list set: 1 done, 1 in progress, 1 to do."
-    )
+    found = await harness.call("TodoWrite", todos=todos)
+    assert found == "Todo list set: 1 done, 1 in progress, 1 to do."
     assert harness.last.facts == (
         TodoSet((Todo("Look", "completed"), Todo("Mend", "in_progress", "Mending"), Todo("Test"))),
     )
@@ -398,7 +390,6 @@ async def test_todos(harness: Any) -> None:
 
 
 async def test_compact(harness: Any) -> None:
-    assert await harness.call("Compact", focus="the parser") == (
-        "The conversation is compacted before the next request."
-    )
+    found = await harness.call("Compact", focus="the parser")
+    assert found == "The conversation is compacted before the next request."
     assert harness.last.facts == (Reminded("compact", "", "Compact", "the parser"),)

@@ -255,9 +255,8 @@ def test_the_model_is_told_only_what_says_something() -> None:
         "enum"
     ]  # and are asked for all the same
     foreign = ToolSpec("mcp__a__b", "What its server says.", whole)
-    assert offer_tools(
-        [msgspec.structs.replace(builtin_tools()[0], spec=foreign)], 100_000
-    ).listed == (foreign,)
+    found = offer_tools([msgspec.structs.replace(builtin_tools()[0], spec=foreign)], 100_000).listed
+    assert found == (foreign,)
 
 
 SAID_BY_THEIR_NAMES = (
@@ -355,10 +354,8 @@ def test_R014_malformed_json() -> None:
         ("3", "they are a number"),
         ("", "Input data was truncated"),
     ]:
-        assert (
-            malformed_arguments_message("Read", received)
-            == f"[bad-json] The arguments of Read are not a JSON object: {why}. {end}"
-        )
+        found = malformed_arguments_message("Read", received)
+        assert found == f"[bad-json] The arguments of Read are not a JSON object: {why}. {end}"
 
 
 @pytest.mark.parametrize(

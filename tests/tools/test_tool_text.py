@@ -82,7 +82,5 @@ def test_docstrings() -> None:
     ) == ("One.\n\nTwo three.", {"a": "First.", "b": "Second: more."})
     assert read_docstring("a: is said.", ["a"]) == ("", {"a": "is said."})
     assert read_docstring("", []) == ("", {})
-    assert read_docstring("One.\n\nnote: this is no parameter.", ["a"]) == (
-        "One.\n\nnote: this is no parameter.",
-        {},
-    )
+    found = read_docstring("One.\n\nnote: this is no parameter.", ["a"])
+    assert found == ("One.\n\nnote: this is no parameter.", {})

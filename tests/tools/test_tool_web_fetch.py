@@ -206,9 +206,8 @@ async def test_S063_a_listed_host_is_listed_with_its_port_only(
     harness: ToolHarness, site: Site
 ) -> None:
     harness.limit(web_private_hosts=("localhost:1", "*.localhost"))
-    assert "the setting `tools.web_private_hosts` allows such hosts" in await refused(
-        harness, site.url("/")
-    )
+    found = await refused(harness, site.url("/"))
+    assert "the setting `tools.web_private_hosts` allows such hosts" in found
     assert site.seen == []
 
 

@@ -38,9 +38,8 @@ async def test_existing_file_must_have_been_read(harness: Any) -> None:
     await harness.call("Read", file_path="a.txt")
     text = await harness.call("Write", file_path="a.txt", content="mine\n")
     assert text == f"Replaced {path} (1 line, 5 bytes)."
-    assert await harness.call("Write", file_path="a.txt", content="mine\n") == (
-        f"{path} has exactly this content already; nothing was written."
-    )
+    found = await harness.call("Write", file_path="a.txt", content="mine\n")
+    assert found == f"{path} has exactly this content already; nothing was written."
     assert harness.last.facts == ()
 
 
@@ -164,9 +163,8 @@ async def test_a_whole_content_is_merged_with_what_somebody_else_changed_elsewhe
     )
     assert path.read_text() == "1\ntwo\nthree\nIV\n"
     digest = harness.workspace.hash(str(path))
-    assert harness.last.facts == (
-        FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),
-    )
+    found = harness.last.facts
+    assert found == (FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),)
     assert harness.blobs.read_blob(theirs) == b"one\ntwo\nthree\nIV\n"
 
 

@@ -50,12 +50,8 @@ async def test_R063_how_a_command_ends_is_told_exactly(
 ) -> None:
     (harness.folder / "plain").write_text("x")
     ended = await harness.run(command)
-    assert (ended.code, ended.signal, ended.cause, harness.printed.decode()) == (
-        code,
-        by,
-        "exit",
-        printed,
-    )
+    found = (ended.code, ended.signal, ended.cause, harness.printed.decode())
+    assert found == (code, by, "exit", printed)
 
 
 async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_tell(
@@ -183,9 +179,8 @@ async def test_an_interrupt_is_at_once_and_the_kill_goes_on_behind_it(
     await harness.until(b"ready\nready\nready\n")
     for one in running:
         one.cancel()
-    assert [type(end) for end in await asyncio.gather(*running, return_exceptions=True)] == [
-        asyncio.CancelledError
-    ] * 3
+    found = [type(end) for end in await asyncio.gather(*running, return_exceptions=True)]
+    assert found == [asyncio.CancelledError] * 3
     assert harness.survivors(), "they ignore TERM"
     async with asyncio.timeout(HANG_S):
         while harness.survivors():  # noqa: ASYNC110 - other processes end

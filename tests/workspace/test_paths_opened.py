@@ -275,12 +275,8 @@ def test_a_file_below_many_folders_is_used_like_any_other(world: Path, deep: str
     root = str(world / "root")
     write(f"{deep}/file", b"one\n", expect="")
     place = resolve_path(f"{DEEP}file", root, [root], "")
-    assert (place.real, place.inside, place.kind, place.size_bytes) == (
-        f"{deep}/file",
-        True,
-        "file",
-        4,
-    )
+    found = (place.real, place.inside, place.kind, place.size_bytes)
+    assert found == (f"{deep}/file", True, "file", 4)
     assert read(place.real) == b"one\n"
     then = stamp(place.real)
     assert then.hash == content_hash(place.real) == sha256(b"one\n").hexdigest()

@@ -250,11 +250,8 @@ def test_links_of_the_user_stay_and_what_they_lead_to_is_protected(rung: str, ui
             "notes": os.path.exists(project.root / "notes"),
         }
 
-    assert as_user(uid, rung, attempt) == {
-        "links": ["shared", "notes"],
-        "there": False,
-        "notes": False,
-    }
+    found = as_user(uid, rung, attempt)
+    assert found == {"links": ["shared", "notes"], "there": False, "notes": False}
 
 
 def test_what_cannot_be_moved_stops_further_commands(monkeypatch: pytest.MonkeyPatch) -> None:

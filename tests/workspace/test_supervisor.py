@@ -174,12 +174,8 @@ async def test_B1_B7_a_kept_command_ends_as_it_ended(
 ) -> None:
     await harness.keep("b1", command)
     ended = await harness.over("b1")
-    assert (ended.state, ended.code, ended.cause, harness.output("b1")) == (
-        state,
-        code,
-        cause,
-        printed,
-    )
+    found = (ended.state, ended.code, ended.cause, harness.output("b1"))
+    assert found == (state, code, cause, printed)
     assert ended.size_bytes == len(printed)
     assert harness.news == ["b1"]
     whole = harness.spawner.whole("b1")
@@ -336,17 +332,12 @@ async def test_after_its_supervisor_died_the_next_command_gets_a_new_one(
     os.kill(parent_of(running.pid), signal.SIGKILL)
     ended = await started.ended()
     assert (ended.code, ended.signal, ended.cause) == (None, "", "lost")
-    assert (
-        ended.message
-        == "the supervisor of processes ended, and what it had started was ended with it"
-    )
+    found = ended.message
+    assert found == "the supervisor of processes ended, and what it had started was ended with it"
     assert (await (await harness.start("exit 6")).ended()).code == 6
     lost = await harness.over("", "b1")
-    assert (lost.state, lost.code, lost.cause) == (
-        "lost",
-        None,
-        "its supervisor ended while it ran",
-    )
+    told = (lost.state, lost.code, lost.cause)
+    assert told == ("lost", None, "its supervisor ended while it ran")
     assert harness.news == ["", "b1"]
     assert [one.state for one in await harness.spawner.adopt()] == ["lost"]
     assert tagged(harness.tag, "LONGREIN_SESSION") == []
@@ -485,10 +476,8 @@ async def test_an_exit_in_order_lets_kept_tasks_go_on_and_ends_the_others(
     )
     assert is_supervised(str(harness.folder))
     adopted = await harness.reopen().adopt()
-    assert [(one.task, one.state, one.cause) for one in adopted] == [
-        ("b1", "running", ""),
-        ("b2", "killed", "longrein is gone"),
-    ]
+    found = [(one.task, one.state, one.cause) for one in adopted]
+    assert found == [("b1", "running", ""), ("b2", "killed", "longrein is gone")]
     (harness.folder / "go").touch()
     ended = await harness.over("b1")
     assert (ended.state, ended.code, harness.output("b1")) == ("failed", 6, b"late\n")
@@ -774,10 +763,8 @@ async def test_a_task_of_a_stopped_supervisor_is_ended_and_told(
     frozen()
     await harness.spawner.stop("b1", "stopped by the user")
     over = await harness.over("b1")
-    assert (over.state, over.cause) == (
-        "lost",
-        "stopped by the user; its supervisor did not answer",
-    )
+    found = (over.state, over.cause)
+    assert found == ("lost", "stopped by the user; its supervisor did not answer")
     assert task.pid not in processes()
     wake(harness)
 

@@ -118,11 +118,8 @@ async def test_s18_a_worktree_lies_in_the_state_folder_on_a_branch_of_its_own(
 ) -> None:
     before = seen(repo)
     tree = await trees.make(cwd=repo / "sub")
-    assert (tree.path, tree.branch, tree.root) == (
-        f"{trees.state}/a398-1f3e",
-        "longrein/a398-1f3e",
-        str(repo),
-    )
+    found = (tree.path, tree.branch, tree.root)
+    assert found == (f"{trees.state}/a398-1f3e", "longrein/a398-1f3e", str(repo))
     assert tree.cwd == f"{trees.state}/a398-1f3e/sub"
     assert tree.mapped(f"{repo}/sub/b.txt") == f"{trees.state}/a398-1f3e/sub/b.txt"
     assert tree.mapped("/etc/hosts") == "/etc/hosts"
@@ -229,19 +226,16 @@ async def test_R086_the_users_own_worktrees_links_and_odd_names_work(
     linked = await trees.make("a1", str(repo.parent / "wörk\ntree here"))
     assert linked.root == str(repo.parent / "wörk\ntree here")
     (repo.parent / "link").symlink_to(repo)
-    assert (
-        await trees.make("a2", str(repo.parent / "link" / "sub"))
-    ).cwd == f"{trees.state}/a2/sub"
+    found = (await trees.make("a2", str(repo.parent / "link" / "sub"))).cwd
+    assert found == f"{trees.state}/a2/sub"
 
 
 async def test_without_git_it_says_so(trees: Trees, repo: Path) -> None:
     space = open_workspace(
         [str(repo)], spawner=trees.harness.spawner, environment={"PATH": "/nonexistent"}
     )
-    assert (
-        await make_worktree(space, str(repo), trees.state, "a1")
-        == "git is not installed, so there are no worktrees"
-    )
+    found = await make_worktree(space, str(repo), trees.state, "a1")
+    assert found == "git is not installed, so there are no worktrees"
 
 
 async def test_what_a_crash_left_half_made_is_made_anew(trees: Trees, repo: Path) -> None:
@@ -344,9 +338,8 @@ async def test_s18_a_changed_one_is_kept_its_rest_committed_and_the_report_says_
         "worktrees merge a398-1f3e"
     )
     assert seen(repo)[:2] == before
-    assert git(tree.path, "log", "-1", "--format=%an %s") == (
-        "longrein What was left uncommitted in longrein/a398-1f3e\n"
-    )
+    found = git(tree.path, "log", "-1", "--format=%an %s")
+    assert found == "longrein What was left uncommitted in longrein/a398-1f3e\n"
     git(repo, "merge", "--squash", "longrein/a398-1f3e")
     assert (repo / "new.txt").read_text() == "new\n"
 
@@ -375,9 +368,8 @@ async def test_a_clash_with_later_commits_is_said_at_once(trees: Trees, repo: Pa
 async def test_s18_what_holds_work_is_not_removed(trees: Trees, repo: Path) -> None:
     tree = await trees.make()
     edit(tree.path, "a.txt", 1, "changed")
-    assert await trees.remove(tree, unmerged=True) == (
-        f"{tree.path} was not removed, it holds work (uncommitted: a.txt)"
-    )
+    found = await trees.remove(tree, unmerged=True)
+    assert found == f"{tree.path} was not removed, it holds work (uncommitted: a.txt)"
     git(tree.path, "commit", "-qam", "work")
     assert await trees.remove(tree) == "longrein/a398-1f3e holds commits that were not merged"
     assert Path(tree.path, "a.txt").exists()
@@ -429,11 +421,8 @@ async def test_s18_a_merge_comes_into_a_dirty_folder_as_uncommitted_changes(
     assert merged.done, merged.text
     assert merged.files == (f"{repo}/a.txt", f"{repo}/sub/b.txt", f"{repo}/tool.sh")
     lines = (repo / "a.txt").read_text().splitlines()
-    assert (lines[1], lines[3], lines[27]) == (
-        "ours, not committed",
-        "ours, not even staged",
-        "theirs",
-    )
+    found = (lines[1], lines[3], lines[27])
+    assert found == ("ours, not committed", "ours, not even staged", "theirs")
     assert os.access(repo / "tool.sh", os.X_OK)
     assert not (repo / "sub" / "b.txt").exists()
     assert (git(repo, "diff", "--cached"), git(repo, "rev-parse", "HEAD")) == (staged, head)

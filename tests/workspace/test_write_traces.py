@@ -135,9 +135,8 @@ async def test_a_command_counts_at_two_questions_and_one_outside_the_sandbox_at_
 async def test_threads_signals_and_many_processes_write_as_without_a_trace(traced: Traced) -> None:
     (traced.root / "busy.py").write_text(BUSY)
     assert (await traced.run("python3 busy.py")).code == 0
-    assert sorted(path.name for path in (traced.root / "out").iterdir()) == sorted(
-        map(str, range(400))
-    )
+    found = sorted(path.name for path in (traced.root / "out").iterdir())
+    assert found == sorted(map(str, range(400)))
     assert await traced.written("out/0", "out/399", "a") == ["out/0", "out/399"]
 
 
