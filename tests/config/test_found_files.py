@@ -43,8 +43,7 @@ def test_each_kind_is_found_and_says_whether_it_is_used(
 
 TOOLS = {
     "claude": "CLAUDE.md .claude/settings.json .claude/agents .claude/skills .claude/commands "
-    ".mcp.json "
-    "~/.claude/CLAUDE.md ~/.claude/settings.json ~/.claude/output-styles",
+    ".mcp.json ~/.claude/CLAUDE.md ~/.claude/settings.json ~/.claude/output-styles",
     "codex": "AGENTS.md .codex/config.toml .codex/hooks.json ~/.codex/AGENTS.md ~/.codex/prompts "
     "~/.codex/config.toml",
     "gemini": "GEMINI.md .gemini/settings.json .gemini/commands ~/.gemini/GEMINI.md "
@@ -136,25 +135,20 @@ def test_a_stronger_instruction_file_shadows_the_others(folders: ConfigFolders) 
 
 def test_files_of_a_folder_without_trust_are_told_by_doctor_alone(folders: ConfigFolders) -> None:
     put(folders.cwd, "CLAUDE.md")
-    assert (
-        "not used (this folder is not trusted: `longrein trust` changes that)"
-        in lines(folders, trusted=False)[0]
-    )
+    found = lines(folders, trusted=False)[0]
+    assert "not used (this folder is not trusted: `longrein trust` changes that)" in found
     assert note(folders, trusted=False) == ""  # the line about trust names them
 
 
-@pytest.mark.parametrize(
-    ("text", "ignored"),
-    [
-        (HOOKS, "hooks and deny rules"),
-        (PLAIN, ""),
-        ("[]", ""),
-        ("{", ""),
-        ("{" * 100_000, ""),
-        ('{"hooks": ' + "[" * 5_000 + "]" * 5_000 + "}", ""),
-        ('{"permissions": 3, "hooks": {"Stop": []}}', "hooks"),
-    ],
-)
+@pytest.mark.parametrize(("text", "ignored"), [
+    (HOOKS, "hooks and deny rules"),
+    (PLAIN, ""),
+    ("[]", ""),
+    ("{", ""),
+    ("{" * 100_000, ""),
+    ('{"hooks": ' + "[" * 5_000 + "]" * 5_000 + "}", ""),
+    ('{"permissions": 3, "hooks": {"Stop": []}}', "hooks"),
+])  # fmt: skip
 def test_a_headless_run_says_only_what_matters(
     folders: ConfigFolders, text: str, ignored: str
 ) -> None:

@@ -33,30 +33,25 @@ def hooks_of(event: str = "PreToolUse", matcher: Any = "", **handler: Any) -> di
 # --- Matchers -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("matcher", "yes", "no"),
-    [
-        ("Bash", "Bash", "BashOutput bash"),
-        ("Edit|Write", "Edit Write", "MultiEdit"),
-        ("Edit, Write", "Edit Write", "MultiEdit"),
-        ("mcp__.*", "mcp__mem__add", "Bash"),
-        ("mcp__mem.*", "mcp__mem__add mcp__memory__x", "mcp__other__x"),
-        ("*", "Bash Edit", ""),
-        ("", "Bash Edit", ""),
-        ("mcp__mem__add", "mcp__mem__add", "mcp__mem__add2"),
-        ("^(Edit|Write)$", "Edit Write", "MultiEdit"),
-        ("Notebook.*", "NotebookEdit", "Bash"),
-        ("|", "", "Bash"),
-    ],
-)
+@pytest.mark.parametrize(("matcher", "yes", "no"), [
+    ("Bash", "Bash", "BashOutput bash"),
+    ("Edit|Write", "Edit Write", "MultiEdit"),
+    ("Edit, Write", "Edit Write", "MultiEdit"),
+    ("mcp__.*", "mcp__mem__add", "Bash"),
+    ("mcp__mem.*", "mcp__mem__add mcp__memory__x", "mcp__other__x"),
+    ("*", "Bash Edit", ""),
+    ("", "Bash Edit", ""),
+    ("mcp__mem__add", "mcp__mem__add", "mcp__mem__add2"),
+    ("^(Edit|Write)$", "Edit Write", "MultiEdit"),
+    ("Notebook.*", "NotebookEdit", "Bash"),
+    ("|", "", "Bash"),
+])  # fmt: skip
 def test_a18_7_matchers(matcher: str, yes: str, no: str) -> None:
     hook = Hook("PreToolUse", "true", "x", matcher)
-    assert [matches(hook, "PreToolUse", (name,)) for name in yes.split()] == [True] * len(
-        yes.split()
-    )
-    assert [matches(hook, "PreToolUse", (name,)) for name in no.split()] == [False] * len(
-        no.split()
-    )
+    found = [matches(hook, "PreToolUse", (name,)) for name in yes.split()]
+    assert found == [True] * len(yes.split())
+    found = [matches(hook, "PreToolUse", (name,)) for name in no.split()]
+    assert found == [False] * len(no.split())
     assert not matches(hook, "PostToolUse", ("Bash",))
 
 
@@ -67,45 +62,37 @@ def test_events_without_a_matcher_ignore_it() -> None:
 # --- Files that are wrong -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("table", "runs", "said"),
-    [
-        ([], 0, "hooks is no object"),
-        ({"PreTolUse": []}, 0, "PreTolUse do not run: is no event"),
-        ({"FileChanged": []}, 0, "longrein has no such event yet"),
-        ({"PreToolUse": "x"}, 0, "has no list `hooks`"),
-        ({"PreToolUse": [{"command": "true"}]}, 0, "has no list `hooks`"),
-        ({"PreToolUse": [{"hooks": ["true"]}]}, 0, "is no object"),
-        (hooks_of(matcher="("), 0, "no regular expression"),
-        (hooks_of(matcher=7), 0, "has no list `hooks`"),
-        (hooks_of(type="wasm"), 0, "'wasm', which longrein does not run"),
-        (hooks_of(type="prompt"), 0, "names no prompt"),
-        (hooks_of(type="agent", prompt=[1]), 0, "names no prompt"),
-        (hooks_of(type="mcp_tool", server="s"), 0, "names no tool"),
-        (hooks_of(type="mcp_tool", tool="t"), 0, "names no server"),
-        (hooks_of(type="mcp_tool", server="s", tool="t", input="x"), 1, ""),
-        (hooks_of(type=["x"]), 0, "which longrein does not run"),
-        (hooks_of(command=""), 0, "names no command"),
-        (hooks_of(command=None), 0, "names no command"),
-        (hooks_of(type="http", url="ftp://x"), 0, "is no address"),
-        (hooks_of(type="http"), 0, "names no url"),
-        (hooks_of(timeout="soon"), 1, "is no number of seconds"),
-        (hooks_of(timeout=-1), 1, "is no number of seconds"),
-        (hooks_of(**{"if": "Bash("}), 1, "it runs for every PreToolUse"),
-        (hooks_of("Stop", **{"if": "Bash(rm *)"}), 1, "for events of tools only"),
-        (
-            {
-                "PreToolUse": [
-                    {"hooks": [{"type": "command", "command": f"h{n}"} for n in range(300)]}
-                ]
-            },
-            200,
-            "first 200",
-        ),
-        (None, 0, ""),
-        (hooks_of(), 1, ""),
-    ],
-)
+MANY = {"PreToolUse": [{"hooks": [{"type": "command", "command": f"h{n}"} for n in range(300)]}]}
+
+
+@pytest.mark.parametrize(("table", "runs", "said"), [
+    ([], 0, "hooks is no object"),
+    ({"PreTolUse": []}, 0, "PreTolUse do not run: is no event"),
+    ({"FileChanged": []}, 0, "longrein has no such event yet"),
+    ({"PreToolUse": "x"}, 0, "has no list `hooks`"),
+    ({"PreToolUse": [{"command": "true"}]}, 0, "has no list `hooks`"),
+    ({"PreToolUse": [{"hooks": ["true"]}]}, 0, "is no object"),
+    (hooks_of(matcher="("), 0, "no regular expression"),
+    (hooks_of(matcher=7), 0, "has no list `hooks`"),
+    (hooks_of(type="wasm"), 0, "'wasm', which longrein does not run"),
+    (hooks_of(type="prompt"), 0, "names no prompt"),
+    (hooks_of(type="agent", prompt=[1]), 0, "names no prompt"),
+    (hooks_of(type="mcp_tool", server="s"), 0, "names no tool"),
+    (hooks_of(type="mcp_tool", tool="t"), 0, "names no server"),
+    (hooks_of(type="mcp_tool", server="s", tool="t", input="x"), 1, ""),
+    (hooks_of(type=["x"]), 0, "which longrein does not run"),
+    (hooks_of(command=""), 0, "names no command"),
+    (hooks_of(command=None), 0, "names no command"),
+    (hooks_of(type="http", url="ftp://x"), 0, "is no address"),
+    (hooks_of(type="http"), 0, "names no url"),
+    (hooks_of(timeout="soon"), 1, "is no number of seconds"),
+    (hooks_of(timeout=-1), 1, "is no number of seconds"),
+    (hooks_of(**{"if": "Bash("}), 1, "it runs for every PreToolUse"),
+    (hooks_of("Stop", **{"if": "Bash(rm *)"}), 1, "for events of tools only"),
+    (MANY, 200, "first 200"),
+    (None, 0, ""),
+    (hooks_of(), 1, ""),
+])  # fmt: skip
 def test_a_broken_table_says_what_does_not_run(table: Any, runs: int, said: str) -> None:
     found, notes = parse_hooks(table, FILE, "/nonexistent")
     assert len(found) == runs
@@ -186,11 +173,8 @@ def test_all_sources_are_read_and_a_project_only_after_trust(place: Place) -> No
     assert names(place.load(is_trusted=False).hooks) == ["own"] * 3
     place.trust()
     loaded = place.load()
-    assert (names(loaded.hooks), loaded.changed, loaded.notes) == (
-        ["own"] * 3 + ["project"] * 4,
-        (),
-        (),
-    )
+    found = (names(loaded.hooks), loaded.changed, loaded.notes)
+    assert found == (["own"] * 3 + ["project"] * 4, (), ())
     assert names(place.load(read_others=False).hooks).count("own") == 1
 
 
@@ -204,22 +188,19 @@ def test_a_changed_hook_of_a_project_asks_again(place: Place) -> None:
     assert place.load().changed == ()
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        "check.sh",
-        '"$CLAUDE_PROJECT_DIR"/check.sh --all',
-        "${CLAUDE_PROJECT_DIR}/check.sh",
-        "cp new check.sh && sh check.sh",
-        "sh check.sh >> check.sh",
-        "for a in 1; do . ./check.sh; done > log",
-        "unknown 'check.sh' > log",
-        "echo >> check.sh; cd . && ./check.sh",
-        "tee -a check.sh </dev/null; sh check\\.sh",
-        "cp x check.sh >/dev/null; X=check; sh $X.sh",
-        "echo >> check.sh; sh che*.sh",
-    ],
-)
+@pytest.mark.parametrize("written", [
+    "check.sh",
+    '"$CLAUDE_PROJECT_DIR"/check.sh --all',
+    "${CLAUDE_PROJECT_DIR}/check.sh",
+    "cp new check.sh && sh check.sh",
+    "sh check.sh >> check.sh",
+    "for a in 1; do . ./check.sh; done > log",
+    "unknown 'check.sh' > log",
+    "echo >> check.sh; cd . && ./check.sh",
+    "tee -a check.sh </dev/null; sh check\\.sh",
+    "cp x check.sh >/dev/null; X=check; sh $X.sh",
+    "echo >> check.sh; sh che*.sh",
+])  # fmt: skip
 def test_a_changed_script_of_a_hook_asks_again(place: Place, written: str) -> None:
     script = place.project / "check.sh"
     script.write_text("exit 0")
@@ -230,16 +211,13 @@ def test_a_changed_script_of_a_hook_asks_again(place: Place, written: str) -> No
     assert [hook.name for hook in place.load().changed] == [written]
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        "jq -r .tool_name >> hooks.log",
-        'jq -r .tool_name >> "$CLAUDE_PROJECT_DIR/hooks.log"',
-        "jq . | tee -a ./hooks.log",
-        "./unknown 2> hooks.log",
-        "while read line; do date > hooks.log; done",
-    ],
-)
+@pytest.mark.parametrize("written", [
+    "jq -r .tool_name >> hooks.log",
+    'jq -r .tool_name >> "$CLAUDE_PROJECT_DIR/hooks.log"',
+    "jq . | tee -a ./hooks.log",
+    "./unknown 2> hooks.log",
+    "while read line; do date > hooks.log; done",
+])  # fmt: skip
 def test_what_a_hook_writes_is_no_script_of_it(place: Place, written: str) -> None:
     log = place.project / "hooks.log"
     log.write_text("")

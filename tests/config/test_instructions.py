@@ -57,10 +57,8 @@ def test_A18_1_root_then_the_override_nearer_to_the_work(tmp_path: Path) -> None
         "Instructions from ~/repo/AGENTS.md:\n\nroot",
         "Instructions from ~/repo/pkg/AGENTS.override.md:\n\noverride",
     )
-    assert [s.path for s in found.sources] == [
-        f"{tmp_path}/repo/AGENTS.md",
-        f"{tmp_path}/repo/pkg/AGENTS.override.md",
-    ]
+    told = [s.path for s in found.sources]
+    assert told == [f"{tmp_path}/repo/AGENTS.md", f"{tmp_path}/repo/pkg/AGENTS.override.md"]
     assert found.sources[0].hash == hashlib.sha256(b"root").hexdigest()
     assert found.notes == ()
 
@@ -112,13 +110,10 @@ def test_A1_which_files_are_taken_and_in_which_order(
     assert bodies(load(tmp_path, tree)) == texts
 
 
-@pytest.mark.parametrize(
-    ("settings", "texts"),
-    [
-        (Settings(other_agents=OtherAgentOptions(read=False)), ["p", "r"]),
-        (Settings(context=InstructionOptions(("AGENTS.md",))), ["c"]),
-    ],
-)
+@pytest.mark.parametrize(("settings", "texts"), [
+    (Settings(other_agents=OtherAgentOptions(read=False)), ["p", "r"]),
+    (Settings(context=InstructionOptions(("AGENTS.md",))), ["c"]),
+])  # fmt: skip
 def test_what_is_read_of_other_agents_is_set(
     tmp_path: Path, settings: Settings, texts: list[str]
 ) -> None:
@@ -131,10 +126,8 @@ def test_instructions_for_other_agents_take_no_room_from_nearer_ones(tmp_path: P
     found = load(tmp_path, {".claude/CLAUDE.md": "long\n" * 9_000, "repo/AGENTS.md": "near"})
     assert bodies(found)[0].startswith("long\n")
     assert bodies(found)[1] == "near"
-    assert [source.path for source in found.sources] == [
-        f"{tmp_path}/.claude/CLAUDE.md",
-        f"{tmp_path}/repo/AGENTS.md",
-    ]
+    told = [source.path for source in found.sources]
+    assert told == [f"{tmp_path}/.claude/CLAUDE.md", f"{tmp_path}/repo/AGENTS.md"]
     assert found.notes == (
         "~/.claude/CLAUDE.md was cut: instruction files may hold 32768 bytes together.",
     )
@@ -165,18 +158,15 @@ def test_rules_of_a_project_lead_nowhere_else(tmp_path: Path) -> None:
     plant(tmp_path, {"away/r.md": "secret", "repo/.claude/": ""})
     (tmp_path / "repo/.claude/rules").symlink_to(tmp_path / "away")
     found = load(tmp_path, {})
-    assert (found.texts, found.notes) == (
-        (),
-        ("~/repo/.claude/rules leads out of the project: left out.",),
-    )
+    told = (found.texts, found.notes)
+    assert told == ((), ("~/repo/.claude/rules leads out of the project: left out.",))
     assert instruction_files(str(tmp_path / "repo"), str(tmp_path), PLAIN) == []
 
 
 def test_without_a_root_only_the_present_folder_counts(tmp_path: Path) -> None:
     plant(tmp_path, {"x/AGENTS.md": "above", "x/y/AGENTS.md": "here"})
-    assert bodies(load_instructions(f"{tmp_path}/x/y", str(tmp_path), {}, Settings(), trusted)) == [
-        "here"
-    ]
+    found = bodies(load_instructions(f"{tmp_path}/x/y", str(tmp_path), {}, Settings(), trusted))
+    assert found == ["here"]
 
 
 def test_names_come_from_the_settings(tmp_path: Path) -> None:
@@ -201,9 +191,8 @@ def test_A18_1_too_much_is_cut_with_a_visible_warning(tmp_path: Path) -> None:
         "~/repo/AGENTS.md was cut: instruction files may hold 32768 bytes together.",
         "~/repo/sub/AGENTS.md was left out: instruction files may hold 32768 bytes together.",
     )
-    assert [source.hash for source in found.sources] == [
-        hashlib.sha256(b"line of text\n" * 4000).hexdigest()
-    ]
+    told = [source.hash for source in found.sources]
+    assert told == [hashlib.sha256(b"line of text\n" * 4000).hexdigest()]
 
 
 @pytest.mark.parametrize(
@@ -266,9 +255,8 @@ def test_S033_nothing_outside_the_project_comes_in(tmp_path: Path, name: str) ->
     found = load(tmp_path, {"repo/AGENTS.md": f"@{name}"})
     assert bodies(found) == [f"@{name}"]
     shown = {"link": "~/repo/link"}.get(name, "~/secret")
-    assert found.notes == (
-        f"{shown} leads out of the project (imported by ~/repo/AGENTS.md): left out.",
-    )
+    told = found.notes
+    assert told == (f"{shown} leads out of the project (imported by ~/repo/AGENTS.md): left out.",)
 
 
 def test_S033_an_instruction_file_that_is_a_link_out_is_left_out(tmp_path: Path) -> None:
@@ -334,13 +322,10 @@ def test_nested_files_come_when_their_folder_is_touched_and_only_once(tmp_path: 
     first = nested_instructions(f"{root}/a/b", root, known, home, Settings(), trusted)
     assert bodies(first) == ["a", "b"]
     known |= {source.path for source in first.sources}
-    assert (
-        nested_instructions(f"{root}/a/b", root, known, home, Settings(), trusted) == Instructions()
-    )
-    assert (
-        nested_instructions(f"{tmp_path}/repo-evil", root, (), home, Settings(), trusted)
-        == Instructions()
-    )
+    found = nested_instructions(f"{root}/a/b", root, known, home, Settings(), trusted)
+    assert found == Instructions()
+    found = nested_instructions(f"{tmp_path}/repo-evil", root, (), home, Settings(), trusted)
+    assert found == Instructions()
     assert nested_instructions(root, root, known, home, Settings(), trusted) == Instructions()
 
 
@@ -363,13 +348,8 @@ def test_the_environment_is_a_text_of_values() -> None:
         branch="main",
         shell="bash",
     ) == (
-        "Environment:\n"
-        "Current folder: /w\n"
-        "Further folders of the session: /x\n"
-        "Git branch at the start: main\n"
-        "Platform: Linux\n"
-        "Shell of Bash: bash\n"
-        "Day the session started: 2026-11-21"
+        "Environment:\nCurrent folder: /w\nFurther folders of the session: /x\nGit branch at the "
+        "start: main\nPlatform: Linux\nShell of Bash: bash\nDay the session started: 2026-11-21"
     )
 
 

@@ -36,89 +36,46 @@ def read(raw: Any, name: str = "s") -> McpServer:
 
 def check(raw: Any, **fields: Any) -> None:
     found = read(raw)
-    assert {name: getattr(found, name) for name in ("problem", *fields)} == {
-        "problem": "",
-        **fields,
-    }
+    told = {name: getattr(found, name) for name in ("problem", *fields)}
+    assert told == {"problem": "", **fields}
 
 
+OAUTH = {"clientId": "c", "callbackPort": 7777, "scopes": "a b"}
+CODEX = {
+    "url": "https://x",
+    "bearer_token_env_var": "TOKEN",
+    "startup_timeout_sec": 5,
+    "tool_timeout_sec": 7,
+    "enabled_tools": ["a"],
+    "enabled": True,
+}
+OF_BUN = {"command": ("bun", "x"), "env": (("A", "t0ken"),), "startup_s": 5.0, "call_s": 0.0}
+OF_CODEX = {"headers": (("Authorization", "Bearer t0ken"),), "startup_s": 5.0, "call_s": 7.0}
+NPX = {"command": "npx", "args": ["-y", "x"], "env": {"A": "${TOKEN}"}}
+OF_NPX = {"command": ("npx", "-y", "x"), "env": (("A", "t0ken"),), "transport": "stdio"}
+PORT = {"type": "http", "url": "http://${HOST}:${PORT:-8080}/"}
+BUN = {"command": ["bun", "x"], "environment": {"A": "{env:TOKEN}"}, "timeout": 5000}
+KIMI = {"command": "x", "startupTimeoutMs": 2000, "toolTimeoutMs": 100}
+HTTP = {"transport": "http"}
+SSE = {"transport": "sse"}
+X = {"command": "x"}
+URL = {"url": "https://x"}
 ENTRIES: tuple[tuple[str, Any, dict[str, Any]], ...] = (
-    (
-        "claude",
-        {"command": "npx", "args": ["-y", "x"], "env": {"A": "${TOKEN}"}},
-        {"command": ("npx", "-y", "x"), "env": (("A", "t0ken"),), "transport": "stdio"},
-    ),
-    (
-        "default",
-        {"type": "http", "url": "http://${HOST}:${PORT:-8080}/"},
-        {"url": "http://h:8080/", "transport": "http"},
-    ),
-    ("alias", {"type": "streamable-http", "url": "https://x"}, {"transport": "http"}),
-    (
-        "sse",
-        {"type": "sse", "url": "https://x", "headers": {"A": "b"}},
-        {"transport": "sse", "headers": (("A", "b"),)},
-    ),
-    ("no type", {"url": "https://x"}, {"transport": "http"}),
-    (
-        "timeout",
-        {"command": "x", "timeout": 1500, "alwaysLoad": True},
-        {"call_s": 1.5, "always_listed": True},
-    ),
-    ("timeout beyond a float", {"command": "x", "timeout": 10**400}, {"call_s": 0.0}),
-    ("timeout below 0", {"command": "x", "timeout": -1}, {"call_s": 0.0}),
-    (
-        "oauth",
-        {
-            "type": "http",
-            "url": "https://x",
-            "oauth": {"clientId": "c", "callbackPort": 7777, "scopes": "a b"},
-        },
-        {"oauth": OAuthOptions("c", 7777, "a b")},
-    ),
-    (
-        "codex",
-        {
-            "url": "https://x",
-            "bearer_token_env_var": "TOKEN",
-            "startup_timeout_sec": 5,
-            "tool_timeout_sec": 7,
-            "enabled_tools": ["a"],
-            "enabled": True,
-        },
-        {
-            "headers": (("Authorization", "Bearer t0ken"),),
-            "startup_s": 5.0,
-            "call_s": 7.0,
-            "only_tools": ("a",),
-        },
-    ),
-    (
-        "opencode",
-        {
-            "type": "local",
-            "command": ["bun", "x"],
-            "environment": {"A": "{env:TOKEN}"},
-            "timeout": 5000,
-        },
-        {"command": ("bun", "x"), "env": (("A", "t0ken"),), "startup_s": 5.0, "call_s": 0.0},
-    ),
-    (
-        "opencode remote",
-        {"type": "remote", "url": "https://x", "enabled": False},
-        {"transport": "http", "disabled": True},
-    ),
-    (
-        "gemini",
-        {"httpUrl": "https://x", "excludeTools": ["b"]},
-        {"transport": "http", "without_tools": ("b",)},
-    ),
-    ("crush", {"type": "stdio", "command": "x", "disabled": True}, {"disabled": True}),
-    (
-        "kimi",
-        {"command": "x", "startupTimeoutMs": 2000, "toolTimeoutMs": 100},
-        {"startup_s": 2.0, "call_s": 0.1},
-    ),
+    ("claude", NPX, OF_NPX),
+    ("default", PORT, {**HTTP, "url": "http://h:8080/"}),
+    ("alias", {"type": "streamable-http", **URL}, HTTP),
+    ("sse", {"type": "sse", **URL, "headers": {"A": "b"}}, {**SSE, "headers": (("A", "b"),)}),
+    ("no type", URL, HTTP),
+    ("timeout", {**X, "timeout": 1500, "alwaysLoad": True}, {"call_s": 1.5, "always_listed": True}),
+    ("timeout beyond a float", {**X, "timeout": 10**400}, {"call_s": 0.0}),
+    ("timeout below 0", {**X, "timeout": -1}, {"call_s": 0.0}),
+    ("oauth", {"type": "http", **URL, "oauth": OAUTH}, {"oauth": OAuthOptions("c", 7777, "a b")}),
+    ("codex", CODEX, {**OF_CODEX, "only_tools": ("a",)}),
+    ("opencode", {"type": "local", **BUN}, OF_BUN),
+    ("opencode remote", {"type": "remote", **URL, "enabled": False}, {**HTTP, "disabled": True}),
+    ("gemini", {"httpUrl": "https://x", "excludeTools": ["b"]}, {**HTTP, "without_tools": ("b",)}),
+    ("crush", {"type": "stdio", **X, "disabled": True}, {"disabled": True}),
+    ("kimi", KIMI, {"startup_s": 2.0, "call_s": 0.1}),
 )
 
 
@@ -202,9 +159,8 @@ def test_the_nearest_scope_replaces_a_server_as_a_whole(person: Person) -> None:
         ).servers
     }
     assert (found["a"].scope, found["a"].env, found["b"].command) == ("flag", (), ("project",))
-    assert person.names(given=['{"mcpServers":{"z":{"command":"f"}}}'], strict=True) == {
-        "z": "flag"
-    }
+    told = person.names(given=['{"mcpServers":{"z":{"command":"f"}}}'], strict=True)
+    assert told == {"z": "flag"}
 
 
 def test_a_project_server_waits_for_trust_and_for_approval_of_its_very_entry(
@@ -397,15 +353,12 @@ def test_the_nearest_file_of_a_project_decides_about_a_server(person: Person) ->
     assert told()[1] == []
 
 
-@pytest.mark.parametrize(
-    ("tools", "told"),
-    [
-        (0, "no tools"),
-        (1, "1 tools (a__0)"),
-        (20, f"20 tools ({', '.join(f'a__{i}' for i in range(20))})"),
-        (21, f"21 tools ({', '.join(f'a__{i}' for i in range(20))} and 1 more)"),
-    ],
-)
+@pytest.mark.parametrize(("tools", "told"), [
+    (0, "no tools"),
+    (1, "1 tools (a__0)"),
+    (20, f"20 tools ({', '.join(f'a__{i}' for i in range(20))})"),
+    (21, f"21 tools ({', '.join(f'a__{i}' for i in range(20))} and 1 more)"),
+])  # fmt: skip
 def test_a_connected_server_is_told_in_a_line(tools: int, told: str) -> None:
     names = tuple(f"mcp__s__a__{i}" for i in range(tools))
     view = ServerView("s", "connected", "", "x", "user", names, title="Shop", protocol="1")
@@ -440,10 +393,7 @@ class Desk:
         project = str(self.person.project)
         trusted = TrustedFolders().with_folder(project, str(self.person.home))
         place = read_run_context(
-            options,
-            self.environ,
-            folder=project,
-            trusted=trusted if trust else TrustedFolders(),
+            options, self.environ, folder=project, trusted=trusted if trust else TrustedFolders()
         )
         code = mcp(place, words, **flags)
         out, err = self._capfd.readouterr()
@@ -492,14 +442,10 @@ def test_servers_are_listed_with_their_state(desk: Desk) -> None:
     untrusted = desk.run("list", trust=False)[1].splitlines()
     assert untrusted[5].endswith("  [this folder is not trusted: longrein trust]")
     rows = json.loads(desk.run("list", json=True)[1])
-    assert [(row["name"], row["sandbox"], row["problem"]) for row in rows[:3]] == [
-        ("a", "network", ""),
-        ("web", "", ""),
-        ("off", "network", "disabled"),
-    ]
-    assert set(rows[0]) == {
-        *("name", "transport", "address", "scope", "source", "sandbox", "problem")
-    }
+    found = [(row["name"], row["sandbox"], row["problem"]) for row in rows[:3]]
+    assert found == [("a", "network", ""), ("web", "", ""), ("off", "network", "disabled")]
+    found = set(rows[0])
+    assert found == {*("name", "transport", "address", "scope", "source", "sandbox", "problem")}
 
 
 def test_a_server_is_shown_without_its_secrets(desk: Desk) -> None:
@@ -558,34 +504,31 @@ def test_a_server_is_added_to_the_file_of_its_scope(desk: Desk) -> None:
     assert "v" in desk.stored(own)
 
 
-@pytest.mark.parametrize(
-    ("words", "flags", "told"),
-    [
-        (("fly",), {}, "longrein mcp: there is no 'fly'; there are list, get, add,"),
-        (("list", "x"), {}, "longrein mcp list does not know what to do with 'x'"),
-        (("get",), {}, "which server? longrein mcp get NAME; there are a"),
-        (("get", "a", "b"), {}, "which server? longrein mcp get NAME; there are a"),
-        (("get", "x"), {}, "there is no MCP server 'x'; there are a"),
-        (("add", "x"), {}, "longrein mcp add NAME -- COMMAND…, or longrein mcp add --transport"),
-        (("add", "x", "https://x/", "y"), {}, "longrein mcp add does not know what to do with 'y'"),
-        (("add", "x", "y"), {"env": ["A"]}, "--env 'A': write NAME=VALUE"),
-        (("add", "x", "http://y"), {"header": ["A"]}, "--header 'A': write NAME:VALUE"),
-        (("add", "a__b", "x"), {}, "the name 'a__b' may hold letters, digits, - and single _"),
-        (("add", "x", "y"), {"transport": "http"}, "MCP server x: a server of type http needs"),
-        (("add-json", "x"), {}, "longrein mcp add-json NAME"),
-        (("add-json", "x", "{"), {}, "the entry is not valid JSON: "),
-        (("add-json", "x", "[]"), {}, "MCP server x: its entry is not an object"),
-        (("remove",), {}, "longrein mcp remove NAME"),
-        (("remove", "x"), {}, "there is no MCP server 'x' in scope local or project or user"),
-        (("remove", "a"), {"scope": "project"}, "there is no MCP server 'a' in scope project; it"),
-        (("approve", "x"), {}, "the project has no MCP server 'x'; it has p"),
-        (("approve",), {"sandbox": "off"}, "which server? longrein mcp approve NAME --sandbox off"),
-        (("approve",), {"trust": False}, "{project} is not trusted: longrein trust"),
-        (("reset-project-choices", "x"), {}, "longrein mcp reset-project-choices does not know"),
-        (("login", "a"), {}, "MCP server a: a stdio server needs no login"),
-        (("login", "p"), {}, "MCP server p: not approved: longrein mcp approve"),
-    ],
-)
+@pytest.mark.parametrize(("words", "flags", "told"), [
+    (("fly",), {}, "longrein mcp: there is no 'fly'; there are list, get, add,"),
+    (("list", "x"), {}, "longrein mcp list does not know what to do with 'x'"),
+    (("get",), {}, "which server? longrein mcp get NAME; there are a"),
+    (("get", "a", "b"), {}, "which server? longrein mcp get NAME; there are a"),
+    (("get", "x"), {}, "there is no MCP server 'x'; there are a"),
+    (("add", "x"), {}, "longrein mcp add NAME -- COMMAND…, or longrein mcp add --transport"),
+    (("add", "x", "https://x/", "y"), {}, "longrein mcp add does not know what to do with 'y'"),
+    (("add", "x", "y"), {"env": ["A"]}, "--env 'A': write NAME=VALUE"),
+    (("add", "x", "http://y"), {"header": ["A"]}, "--header 'A': write NAME:VALUE"),
+    (("add", "a__b", "x"), {}, "the name 'a__b' may hold letters, digits, - and single _"),
+    (("add", "x", "y"), {"transport": "http"}, "MCP server x: a server of type http needs"),
+    (("add-json", "x"), {}, "longrein mcp add-json NAME"),
+    (("add-json", "x", "{"), {}, "the entry is not valid JSON: "),
+    (("add-json", "x", "[]"), {}, "MCP server x: its entry is not an object"),
+    (("remove",), {}, "longrein mcp remove NAME"),
+    (("remove", "x"), {}, "there is no MCP server 'x' in scope local or project or user"),
+    (("remove", "a"), {"scope": "project"}, "there is no MCP server 'a' in scope project; it"),
+    (("approve", "x"), {}, "the project has no MCP server 'x'; it has p"),
+    (("approve",), {"sandbox": "off"}, "which server? longrein mcp approve NAME --sandbox off"),
+    (("approve",), {"trust": False}, "{project} is not trusted: longrein trust"),
+    (("reset-project-choices", "x"), {}, "longrein mcp reset-project-choices does not know"),
+    (("login", "a"), {}, "MCP server a: a stdio server needs no login"),
+    (("login", "p"), {}, "MCP server p: not approved: longrein mcp approve"),
+])  # fmt: skip
 def test_what_cannot_be_done_is_said(
     desk: Desk, words: tuple[str, ...], flags: dict[str, Any], told: str
 ) -> None:

@@ -15,6 +15,7 @@ from longrein.events import ModelUnknown, SettingsError
 from longrein.frontends.provider_keys import ignored_key
 from longrein.models import ModelOptions, known_providers, look_up
 from tests.config.conftest import ConfigFolders
+from tests.tables import read_rows
 
 KEY = "sk-test-0123456789"
 MOCK = '[providers.mock]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1/"\n'
@@ -52,11 +53,8 @@ def test_a_local_server_is_found_on_its_usual_port(folders: ConfigFolders) -> No
         return ("qwen3:8b", "other") if ":1234" in url else ()
 
     options = choose_model(folders.load(), {}, probe)
-    assert (options.provider, options.model, options.wire) == (
-        "lmstudio",
-        "qwen3:8b",
-        "openai-chat",
-    )
+    found = (options.provider, options.model, options.wire)
+    assert found == ("lmstudio", "qwen3:8b", "openai-chat")
     assert (options.base_url, options.api_key) == ("http://127.0.0.1:1234/v1", "")
     assert asked == ["http://127.0.0.1:11434/v1", "http://127.0.0.1:1234/v1"]
 
@@ -94,22 +92,19 @@ def test_a_provider_of_the_users_own(folders: ConfigFolders) -> None:
     assert (plain.api_key, plain.idle_timeout_s, plain.content_timeout_s) == ("", 120.0, 900.0)
 
 
-@pytest.mark.parametrize(
-    ("url", "is_local"),
-    [
-        ("http://127.0.0.1:9/v1", True),
-        ("http://localhost:9/v1", True),
-        ("http://[::1]:9/v1", True),
-        ("http://10.0.3.7/v1", True),
-        ("http://172.20.0.2:8000/v1", True),
-        ("http://192.168.1.20:8000/v1", True),
-        ("http://[fd12:3456::1]:8000/v1", True),
-        ("http://172.32.0.2/v1", False),
-        ("http://10.evil.test/v1", False),
-        ("https://api.example.test/v1", False),
-        ("http://8.8.8.8/v1", False),
-    ],
-)
+@pytest.mark.parametrize(("url", "is_local"), [
+    ("http://127.0.0.1:9/v1", True),
+    ("http://localhost:9/v1", True),
+    ("http://[::1]:9/v1", True),
+    ("http://10.0.3.7/v1", True),
+    ("http://172.20.0.2:8000/v1", True),
+    ("http://192.168.1.20:8000/v1", True),
+    ("http://[fd12:3456::1]:8000/v1", True),
+    ("http://172.32.0.2/v1", False),
+    ("http://10.evil.test/v1", False),
+    ("https://api.example.test/v1", False),
+    ("http://8.8.8.8/v1", False),
+])  # fmt: skip
 def test_a_model_without_prices_at_an_address_of_the_users_own_is_local(
     folders: ConfigFolders, url: str, is_local: bool
 ) -> None:
@@ -118,7 +113,6 @@ def test_a_model_without_prices_at_an_address_of_the_users_own_is_local(
     assert (budget is not None and budget.is_local) == is_local
     priced = provider + '[models."mock/small"]\nprice_input = 1\nprice_output = 2\n'
     budget = found(folders, {}, priced, "mock/small").budget
-    assert budget is not None
     assert not budget.is_local
     assert budget.price is not None
 
@@ -140,13 +134,10 @@ def test_figures_of_the_settings_stand_over_those_of_the_table(folders: ConfigFo
         name,
     )
     assert options.budget
-    assert (options.budget.window_tokens, options.budget.max_output_tokens) == (
-        1000,
-        table.max_output_tokens,
-    )
-    assert options.budget.price == Price(
-        table.price.input, 1.5, table.price.cache_read, table.price.cache_write
-    )
+    seen = (options.budget.window_tokens, options.budget.max_output_tokens)
+    assert seen == (1000, table.max_output_tokens)
+    told = options.budget.price
+    assert told == Price(table.price.input, 1.5, table.price.cache_read, table.price.cache_write)
     assert options.effort == "low"
     assert found(folders, environ, f'[models."{name}"]\neffort = "low"', name).budget is None
 
@@ -163,26 +154,14 @@ def test_cache_prices_that_the_settings_do_not_give_are_the_usual_ones(
     assert options.budget.price == Price(4.0, 20.0, 4.0), "no cache, where that is said"
 
 
+OPENAI_AT = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://h.de/v1/"}
+LOCAL = "http://127.0.0.1:5/v1"
+ANTHROPIC_AT = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://h"}
 ADDRESSES = [
     ({"OPENAI_API_KEY": KEY}, "openai/x", "openai-responses", "https://api.openai.com/v1"),
-    (
-        {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://h.de/v1/"},
-        "openai/x",
-        "openai-chat",
-        "https://h.de/v1",
-    ),
-    (
-        {"OPENAI_BASE_URL": "http://127.0.0.1:5/v1"},
-        "openai/x",
-        "openai-chat",
-        "http://127.0.0.1:5/v1",
-    ),
-    (
-        {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://h"},
-        "anthropic/x",
-        "anthropic",
-        "http://h",
-    ),
+    (OPENAI_AT, "openai/x", "openai-chat", "https://h.de/v1"),
+    ({"OPENAI_BASE_URL": LOCAL}, "openai/x", "openai-chat", LOCAL),
+    (ANTHROPIC_AT, "anthropic/x", "anthropic", "http://h"),
     ({"OLLAMA_HOST": "0.0.0.0:9"}, "ollama/x", "openai-chat", "http://127.0.0.1:9/v1"),
     ({"OLLAMA_HOST": "http://box:9/"}, "ollama/x", "openai-chat", "http://box:9/v1"),
 ]
@@ -262,18 +241,14 @@ def test_an_unknown_provider_names_the_known_ones_and_the_nearest(folders: Confi
         found(folders, {"LONGREIN_MODEL": "zzz/x"})
 
 
-LACKING = [
-    ('base_url = "http://x"', ":2: provider a has no wire: add it under [providers.a]"),
-    ('wire = "gemini"', ":2: provider a has no base_url: add it under [providers.a]"),
-    (
-        'wire = "gemini"\nbase_url = "x.com"',
-        ":3: the base_url of a must start with http:// or https://, not 'x.com'",
-    ),
-    (
-        'wire = "gemini"\nbase_url = "http://x"\n[models."a/m"]\nprice_input = 1',
-        ':5: models."a/m" needs both price_input and price_output',
-    ),
-]
+LACKING = read_rows("""
+base_url = "http://x" => :2: provider a has no wire: add it under [providers.a]
+wire = "gemini" => :2: provider a has no base_url: add it under [providers.a]
+wire = "gemini"⏎base_url = "x.com" =>
+    :3: the base_url of a must start with http:// or https://, not 'x.com'
+wire = "gemini"⏎base_url = "http://x"⏎[models."a/m"]⏎price_input = 1 =>
+    :5: models."a/m" needs both price_input and price_output
+""")
 
 
 @pytest.mark.parametrize(("text", "line"), LACKING)
@@ -321,22 +296,19 @@ SET = {"GEMINI_API_KEY": KEY}
 OTHER_SET = {"GOOGLE_API_KEY": KEY}
 
 
-@pytest.mark.parametrize(
-    ("environ", "is_kept", "is_preferred", "source", "ignored"),
-    [
-        ({}, False, False, "none", ""),
-        (SET, False, False, "GEMINI_API_KEY", ""),
-        (OTHER_SET, False, False, "GOOGLE_API_KEY", ""),
-        ({**SET, **OTHER_SET}, False, False, "GEMINI_API_KEY", ""),
-        ({"GEMINI_API_KEY": " ", **OTHER_SET}, False, True, "GOOGLE_API_KEY", ""),
-        ({}, True, False, "FILE", ""),
-        ({"GEMINI_API_KEY": " "}, True, False, "FILE", ""),
-        (SET, True, False, "GEMINI_API_KEY", "is set and comes before the key kept in FILE"),
-        (OTHER_SET, True, False, "GOOGLE_API_KEY", "is set and comes before the key kept in FILE"),
-        (SET, True, True, "FILE", "GEMINI_API_KEY is set too, and not used until longrein ends"),
-        (OTHER_SET, True, True, "FILE", "GOOGLE_API_KEY is set too, and not used"),
-    ],
-)
+@pytest.mark.parametrize(("environ", "is_kept", "is_preferred", "source", "ignored"), [
+    ({}, False, False, "none", ""),
+    (SET, False, False, "GEMINI_API_KEY", ""),
+    (OTHER_SET, False, False, "GOOGLE_API_KEY", ""),
+    ({**SET, **OTHER_SET}, False, False, "GEMINI_API_KEY", ""),
+    ({"GEMINI_API_KEY": " ", **OTHER_SET}, False, True, "GOOGLE_API_KEY", ""),
+    ({}, True, False, "FILE", ""),
+    ({"GEMINI_API_KEY": " "}, True, False, "FILE", ""),
+    (SET, True, False, "GEMINI_API_KEY", "is set and comes before the key kept in FILE"),
+    (OTHER_SET, True, False, "GOOGLE_API_KEY", "is set and comes before the key kept in FILE"),
+    (SET, True, True, "FILE", "GEMINI_API_KEY is set too, and not used until longrein ends"),
+    (OTHER_SET, True, True, "FILE", "GOOGLE_API_KEY is set too, and not used"),
+])  # fmt: skip
 def test_which_key_is_used_and_where_it_comes_from(
     folders: ConfigFolders,
     environ: Mapping[str, str],

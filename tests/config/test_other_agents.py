@@ -59,16 +59,10 @@ def test_the_users_own_file_counts_below_longreins_own(files: Files) -> None:
     files.write("~/.claude/settings.json", WHOLE)
     settings = files.load()
     permissions = settings.permissions
-    assert (permissions.allow, permissions.ask, permissions.deny) == (
-        ("Bash(git *)",),
-        ("Bash(git push *)",),
-        ("Read(./.env)",),
-    )
-    assert (settings.permission_mode, settings.variables, settings.model) == (
-        "acceptEdits",
-        (("FOO", "bar"),),
-        "",
-    )
+    found = (permissions.allow, permissions.ask, permissions.deny)
+    assert found == (("Bash(git *)",), ("Bash(git push *)",), ("Read(./.env)",))
+    found = (settings.permission_mode, settings.variables, settings.model)
+    assert found == ("acceptEdits", (("FOO", "bar"),), "")
     assert settings.origin["permissions.deny"] == "~/.claude/settings.json"
     files.write("~/.config/longrein/config.toml", "permission_mode = 'plan'\n")
     assert files.load().permission_mode == "plan"
@@ -87,15 +81,10 @@ def test_a_project_only_narrows(files: Files) -> None:
     files.write(".claude/settings.json", WHOLE)
     assert files.load(trusted=False).permissions == Settings().permissions
     settings = files.load()
-    assert (settings.permissions.allow, settings.permission_mode, settings.variables) == (
-        (),
-        "default",
-        (),
-    )
-    assert (settings.permissions.ask, settings.permissions.deny) == (
-        ("Bash(git push *)",),
-        ("Read(./.env)",),
-    )
+    found = (settings.permissions.allow, settings.permission_mode, settings.variables)
+    assert found == ((), "default", ())
+    found = (settings.permissions.ask, settings.permissions.deny)
+    assert found == (("Bash(git push *)",), ("Read(./.env)",))
     assert len(settings.notes) == 1
     assert "permissions.allow, permissions.defaultMode, env, model not used" in settings.notes[0]
 
@@ -182,44 +171,24 @@ OPENCODE = {
     "permission": {"edit": "ask", "bash": {"git *": "allow", "rm *": "deny"}},
     "mcp": {"x": {"type": "local", "command": ["npx", "y"]}, "off": {"enabled": False}},
 }
+CLAUDE = {**WHOLE, "hooks": {"PreToolUse": [{"hooks": []}], "FileChanged": []}, "statusLine": {}}
+GIT = {"permissions.allow": ("Bash(git *)",)}
+OF_CLAUDE = {**GIT, "permission_mode": "acceptEdits", "env.keep": ("FOO",)}
+NOT_OF_CLAUDE = ["hooks of FileChanged", "model opus", "statusLine", "values of FOO"]
+OF_CODEX = {"model": "openai/gpt-5", "permission_mode": "default", "sandbox.network": ("*",)}
+OF_GEMINI = {**GIT, "model": "gemini/gemini-2.5-pro"}
+OF_OPENCODE = {
+    **GIT,
+    "model": "anthropic/claude-sonnet-4-5",
+    "permissions.ask": ("Edit",),
+    "permissions.deny": ("Bash(rm *)",),
+}
+OPENCODE_FILE = "~/.config/opencode/opencode.json"
 IMPORTS = [
-    (
-        "claude",
-        "~/.claude/settings.json",
-        {**WHOLE, "hooks": {"PreToolUse": [{"hooks": []}], "FileChanged": []}, "statusLine": {}},
-        {
-            "permission_mode": "acceptEdits",
-            "permissions.allow": ("Bash(git *)",),
-            "env.keep": ("FOO",),
-        },
-        ["hooks of FileChanged", "model opus", "statusLine", "values of FOO"],
-    ),
-    (
-        "codex",
-        "~/.codex/config.toml",
-        CODEX,
-        {"model": "openai/gpt-5", "permission_mode": "default", "sandbox.network": ("*",)},
-        ["notify"],
-    ),
-    (
-        "gemini",
-        "~/.gemini/settings.json",
-        GEMINI,
-        {"model": "gemini/gemini-2.5-pro", "permissions.allow": ("Bash(git *)",)},
-        ["rule nope", "ui"],
-    ),
-    (
-        "opencode",
-        "~/.config/opencode/opencode.json",
-        OPENCODE,
-        {
-            "model": "anthropic/claude-sonnet-4-5",
-            "permissions.allow": ("Bash(git *)",),
-            "permissions.ask": ("Edit",),
-            "permissions.deny": ("Bash(rm *)",),
-        },
-        ["MCP server off"],
-    ),
+    ("claude", "~/.claude/settings.json", CLAUDE, OF_CLAUDE, NOT_OF_CLAUDE),
+    ("codex", "~/.codex/config.toml", CODEX, OF_CODEX, ["notify"]),
+    ("gemini", "~/.gemini/settings.json", GEMINI, OF_GEMINI, ["rule nope", "ui"]),
+    ("opencode", OPENCODE_FILE, OPENCODE, OF_OPENCODE, ["MCP server off"]),
 ]
 
 

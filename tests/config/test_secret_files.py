@@ -30,23 +30,20 @@ def test_other_spellings_of_a_name(name: str) -> None:
     assert has_secret_name(name)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("DB_PASSWORD=hunter22x", True),
-        ("  export API_KEY=abcdef123456", True),
-        ('"client_secret": "k3j4h5k3j4h5"', True),
-        ("postgres://admin:hunter2@db/x", True),
-        (f"a ghp_{'a' * 36} b", True),
-        ("-----BEGIN RSA PRIVATE KEY-----\nx", True),
-        ("Set API_KEY=<your key> before", False),
-        ("API_KEY=your-key-here", False),
-        ("export TOKEN=$OTHER_TOKEN", False),
-        ("The password is in the vault. Token: ask Ann.", False),
-        ("see https://example.com/a:b@c", False),
-        ("PATH=/usr/bin:/bin", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("DB_PASSWORD=hunter22x", True),
+    ("  export API_KEY=abcdef123456", True),
+    ('"client_secret": "k3j4h5k3j4h5"', True),
+    ("postgres://admin:hunter2@db/x", True),
+    (f"a ghp_{'a' * 36} b", True),
+    ("-----BEGIN RSA PRIVATE KEY-----\nx", True),
+    ("Set API_KEY=<your key> before", False),
+    ("API_KEY=your-key-here", False),
+    ("export TOKEN=$OTHER_TOKEN", False),
+    ("The password is in the vault. Token: ask Ann.", False),
+    ("see https://example.com/a:b@c", False),
+    ("PATH=/usr/bin:/bin", False),
+])  # fmt: skip
 def test_texts_with_and_without_secrets(text: str, expected: bool) -> None:
     assert has_secrets(f"# Title\n\n{text}\n") is expected
 

@@ -49,14 +49,10 @@ def test_the_nearest_layer_wins_and_each_value_knows_where_it_came_from(
     }
     settings = folders.load(environ, model="a/flag", permission_mode="")
     assert (settings.model, settings.origin["model"]) == ("a/flag", "--model")
-    assert (settings.fallback_model, settings.origin["fallback_model"]) == (
-        "a/environment",
-        "LONGREIN_FALLBACK_MODEL",
-    )
-    assert (settings.compact_model, settings.origin["compact_model"]) == (
-        "a/project",
-        f"{PROJECT}:4",
-    )
+    found = (settings.fallback_model, settings.origin["fallback_model"])
+    assert found == ("a/environment", "LONGREIN_FALLBACK_MODEL")
+    found = (settings.compact_model, settings.origin["compact_model"])
+    assert found == ("a/project", f"{PROJECT}:4")
     assert (settings.profile, settings.origin["profile"]) == ("seed", f"{USER}:3")
     assert settings.limits.parallel_max == 10  # of the seed profile
 
@@ -106,13 +102,11 @@ keep = ["AWS_*"]
 patterns = ["acme-[0-9]+"]
 env = ["ACME"]
 """).load()
-    assert settings.permissions == PermissionRules(
-        ("Bash(npm test)",), ("Bash(git push *)",), ("Read(.env)",)
-    )
+    found = settings.permissions
+    assert found == PermissionRules(("Bash(npm test)",), ("Bash(git push *)",), ("Read(.env)",))
     assert settings.providers["mock"].headers == (("Accept", "x"), ("X-Team", "blue"))
-    assert settings.models["mock/small"] == ModelSettings(
-        200_000, 8192, 1, 2.5, -1.0, -1.0, 60, "high"
-    )
+    found = settings.models["mock/small"]
+    assert found == ModelSettings(200_000, 8192, 1, 2.5, -1.0, -1.0, 60, "high")
     assert settings.tools == ToolOptions(bash_timeout_s=5.5, read_lines_max=10)
     assert settings.limits == Limits(3, 1.5, 4)
     assert settings.context == InstructionOptions(("TEAM.md",), 100)
@@ -134,33 +128,24 @@ def test_lists_of_rules_add_up_over_the_layers(folders: ConfigFolders) -> None:
 
 # --- what a project may not do: S048, S052, S058 --------------------------------------------------
 
+NOT_OF_A_PROJECT = "cannot be set by a project"
+ONLY_NARROWED = "can only be narrowed by a project"
+ANTHROPIC = "[providers.anthropic]\n"
 IGNORED = [
     # S048
-    (
-        '[providers.anthropic]\nbase_url = "http://evil"',
-        "providers.anthropic.base_url cannot be set by a project",
-        2,
-    ),
-    (
-        '[providers.anthropic]\napi_key_env = "AWS_KEY"',
-        "providers.anthropic.api_key_env cannot be set by a project",
-        2,
-    ),
-    ('[providers.x.headers]\nA = "b"', "providers.x.headers cannot be set by a project", 1),
+    (f'{ANTHROPIC}base_url = "http://evil"', f"providers.anthropic.base_url {NOT_OF_A_PROJECT}", 2),
+    (f'{ANTHROPIC}api_key_env = "KEY"', f"providers.anthropic.api_key_env {NOT_OF_A_PROJECT}", 2),
+    ('[providers.x.headers]\nA = "b"', f"providers.x.headers {NOT_OF_A_PROJECT}", 1),
     # S052
-    (
-        'permission_mode = "bypassPermissions"',
-        "permission_mode can only be narrowed by a project",
-        1,
-    ),
-    ('permission_mode = "acceptEdits"', "permission_mode can only be narrowed by a project", 1),
-    ('[permissions]\nallow = ["*"]', "permissions.allow cannot be set by a project", 2),
-    ('[env]\nkeep = ["*"]', "env.keep cannot be set by a project", 2),
-    ('[models."a/b"]\nprice_input = 0', 'models."a/b".price_input cannot be set by a project', 2),
-    ("[limits]\nmax_turns = 9", "limits.max_turns can only be narrowed by a project", 2),
-    ("[limits]\nmax_turns = 0", "limits.max_turns can only be narrowed by a project", 2),
-    ("[limits]\nmax_budget_usd = 99", "limits.max_budget_usd can only be narrowed by a project", 2),
-    ("[limits]\nparallel_max = 64", "limits.parallel_max can only be narrowed by a project", 2),
+    ('permission_mode = "bypassPermissions"', f"permission_mode {ONLY_NARROWED}", 1),
+    ('permission_mode = "acceptEdits"', f"permission_mode {ONLY_NARROWED}", 1),
+    ('[permissions]\nallow = ["*"]', f"permissions.allow {NOT_OF_A_PROJECT}", 2),
+    ('[env]\nkeep = ["*"]', f"env.keep {NOT_OF_A_PROJECT}", 2),
+    ('[models."a/b"]\nprice_input = 0', f'models."a/b".price_input {NOT_OF_A_PROJECT}', 2),
+    ("[limits]\nmax_turns = 9", f"limits.max_turns {ONLY_NARROWED}", 2),
+    ("[limits]\nmax_turns = 0", f"limits.max_turns {ONLY_NARROWED}", 2),
+    ("[limits]\nmax_budget_usd = 99", f"limits.max_budget_usd {ONLY_NARROWED}", 2),
+    ("[limits]\nparallel_max = 64", f"limits.parallel_max {ONLY_NARROWED}", 2),
 ]
 
 
@@ -235,60 +220,31 @@ profile = "big" =>
 [permissions]⏎allow = "Edit" => :2: permissions.allow must be a list of texts, not "Edit"
 [permissions]⏎ask = [⏎"Bash(rm"] => :2: permissions.ask "Bash(rm": the closing bracket is missing
 [redact]⏎patterns = ["x*"] => :2: redact.patterns "x*": matches the empty text
+permission_mode = "yolo" =>
+    :1: permission_mode must be one of plan, dontAsk, default, acceptEdits, auto, \
+bypassPermissions, not "yolo"
+[providers.a]⏎wire = "x" =>
+    :2: providers.a.wire must be one of anthropic, openai-chat, openai-responses, gemini, \
+scripted, not "x"
+[permissions]⏎allow = ["Bash(a | b)"] =>
+    :2: permissions.allow "Bash(a | b)": a rule covers one command of a line, so it cannot hold `|`
+[redact]⏎patterns = ["("] => :2: redact.patterns "(": is no regular expression \
+(missing ), unterminated subpattern at position 0)
+[redact]⏎patterns = ["x{99999999999}"] => :2: redact.patterns "x{99999999999}": is no regular \
+expression (the repetition number is too large)
 """
 """A file, with ⏎ for the ends of lines => what is said of it, after the name of the file."""
+TOO_MANY_DIGITS = (
+    ":1: not TOML: exceeds the limit (4300 digits) for integer string conversion: value has 5000 "
+    "digits"
+)
+MISSPELT = ":3: permision_mode is not a setting: did you mean permission_mode?"
 WRONG = [
     *read_rows(MISTAKES),
     ("model = ", ":1: not TOML: invalid value"),
     ("[permissions\n", ":1: not TOML: expected ']' at the end of a table declaration"),
-    (
-        f"a = {'1' * 5_000}",
-        (
-            ":1: not TOML: exceeds the limit (4300 digits) for integer string conversion: value "
-            "has 5000 digits"
-        ),
-    ),
-    (
-        '\n\npermision_mode = "plan"',
-        ":3: permision_mode is not a setting: did you mean permission_mode?",
-    ),
-    (
-        'permission_mode = "yolo"',
-        (
-            ":1: permission_mode must be one of plan, dontAsk, default, acceptEdits, auto, "
-            'bypassPermissions, not "yolo"'
-        ),
-    ),
-    (
-        '[providers.a]\nwire = "x"',
-        (
-            ":2: providers.a.wire must be one of anthropic, openai-chat, openai-responses, gemini, "
-            'scripted, not "x"'
-        ),
-    ),
-    (
-        '[permissions]\nallow = ["Bash(a | b)"]',
-        (
-            ':2: permissions.allow "Bash(a | b)": a rule covers one command of a line, so it '
-            "cannot "
-            "hold `|`"
-        ),
-    ),
-    (
-        '[redact]\npatterns = ["("]',
-        (
-            ':2: redact.patterns "(": is no regular expression (missing ), unterminated '
-            "subpattern at "
-            "position 0)"
-        ),
-    ),
-    (
-        '[redact]\npatterns = ["x{99999999999}"]',
-        (
-            ':2: redact.patterns "x{99999999999}": is no regular expression (the repetition number '
-            "is too large)"
-        ),
-    ),
+    (f"a = {'1' * 5_000}", TOO_MANY_DIGITS),
+    ('\n\npermision_mode = "plan"', MISSPELT),
     ("model\x00", ":1: not TOML: expected '=' after a key in a key/value pair"),
     ("a\n\udcff", ":2: not UTF-8 text: save the file as UTF-8"),
     ("#" * 1_000_001, ": larger than 1 MB, that is no settings file: mend or remove it"),
@@ -395,28 +351,19 @@ def test_a_rule_of_the_command_line_for_a_tool_that_nobody_knows_is_told(
     )
 
 
-@pytest.mark.parametrize(
-    ("environ", "notes"),
-    [
-        (
-            {"LONGREIN_MODLE": "a/b"},
-            ("LONGREIN_MODLE is not a setting: did you mean LONGREIN_MODEL? It was ignored.",),
-        ),
-        (
-            {"LONGREIN_ZZZZZZZZZZZZ": "1"},
-            ("LONGREIN_ZZZZZZZZZZZZ is not a setting. It was ignored.",),
-        ),
-        (
-            {"LONGREIN_COMMAND": "/1.2/", "LONGREIN_SESSION": "y", "LONGREIN_DEPTH": "2"},
-            (),
-        ),  # of commands
-        ({"LONGREIN_STATE_DIR": "/x", "LONGREIN_SUBAGENT_MODEL": "x/y"}, ()),
-    ],
-)
+OF_COMMANDS = {"LONGREIN_COMMAND": "/1.2/", "LONGREIN_SESSION": "y", "LONGREIN_DEPTH": "2"}
+
+
+@pytest.mark.parametrize(("environ", "notes"), [
+    ({"LONGREIN_MODLE": "a/b"}, "LONGREIN_MODLE is not a setting: did you mean LONGREIN_MODEL?"),
+    ({"LONGREIN_ZZZZZZZZZZZZ": "1"}, "LONGREIN_ZZZZZZZZZZZZ is not a setting."),
+    (OF_COMMANDS, ""),
+    ({"LONGREIN_STATE_DIR": "/x", "LONGREIN_SUBAGENT_MODEL": "x/y"}, ""),
+])  # fmt: skip
 def test_an_unknown_variable_is_told(
-    folders: ConfigFolders, environ: dict[str, str], notes: tuple[str, ...]
+    folders: ConfigFolders, environ: dict[str, str], notes: str
 ) -> None:
-    assert folders.load(environ).notes == notes
+    assert folders.load(environ).notes == ((f"{notes} It was ignored.",) if notes else ())
 
 
 PLACES = [
@@ -435,32 +382,19 @@ def test_where_state_lies(environ: dict[str, str], path: str) -> None:
 
 # --- always allow ---------------------------------------------------------------------------------
 
+LIST = '[permissions]\nallow = [\n  "Read", # see ]\n  "Bash(a \\"b\\")",  # two\n'
+DENY = '[permissions]\ndeny = ["Write"]\n'
 ALWAYS = [
     ("", '[permissions]\nallow = ["Edit"]\n'),
     ('model = "a/b"\n', 'model = "a/b"\n\n[permissions]\nallow = ["Edit"]\n'),
     ('model = "a/b"', 'model = "a/b"\n[permissions]\nallow = ["Edit"]\n'),
     ("[permissions] # mine\n", '[permissions] # mine\nallow = ["Edit"]\n'),
     ("[permissions]\nallow = []\n", '[permissions]\nallow = ["Edit"]\n'),
-    (
-        '[permissions]\nallow = ["Read"]\n[env]\n',
-        '[permissions]\nallow = ["Read", "Edit"]\n[env]\n',
-    ),
+    ('[permissions]\nallow = ["R"]\n[env]\n', '[permissions]\nallow = ["R", "Edit"]\n[env]\n'),
     ('[permissions]\nallow = ["Read",]\n', '[permissions]\nallow = ["Read", "Edit"]\n'),
-    (
-        (
-            '[permissions]\nallow = [\n  "Read", # see ]\n  "Bash(a \\"b\\")",  # two\n]\ndeny = '
-            '["Write"]\n'
-        ),
-        (
-            '[permissions]\nallow = [\n  "Read", # see ]\n  "Bash(a \\"b\\")",  # two\n  '
-            '"Edit",\n]\ndeny = ["Write"]\n'
-        ),
-    ),
-    (
-        '[permissions]\nallow = [\n  "Read"\n]\n',
-        '[permissions]\nallow = [\n  "Read",\n  "Edit"\n]\n',
-    ),
-    ('[permissions]\ndeny = ["Write"]\n', '[permissions]\ndeny = ["Write"]\nallow = ["Edit"]\n'),
+    (f'{LIST}]\ndeny = ["Write"]\n', f'{LIST}  "Edit",\n]\ndeny = ["Write"]\n'),
+    ("permissions.allow = [\n  'R'\n]\n", "permissions.allow = [\n  'R',\n  \"Edit\"\n]\n"),
+    (DENY, f'{DENY}allow = ["Edit"]\n'),
     ('permissions.allow = ["Read"]\n', 'permissions.allow = ["Read", "Edit"]\n'),
     ("permissions = { allow = [] }\n", 'permissions = { allow = ["Edit"] }\n'),
     ('[permissions]\nallow = ["Edit"]\n', '[permissions]\nallow = ["Edit"]\n'),

@@ -67,9 +67,8 @@ def one(folders: ConfigFolders, text: str | bytes, name: str = "a") -> tuple[Ski
 def test_A2_skills_of_every_agent_are_found(folders: ConfigFolders, name: str) -> None:
     base = folders.home if name.startswith("~/") else folders.cwd
     skill(base / name.removeprefix("~/"), "deep/er/a")
-    assert "deep/er/a".rpartition("/")[2] in {
-        Path(one.path).parent.name for one in load(folders)[0].values()
-    }
+    found = "deep/er/a".rpartition("/")[2]
+    assert found in {Path(one.path).parent.name for one in load(folders)[0].values()}
     assert bool(load(folders, trusted=False)[0]) is name.startswith("~/")
 
 
@@ -85,46 +84,32 @@ def test_A18_3_the_project_wins_with_a_warning(folders: ConfigFolders) -> None:
     assert load(folders, trusted=False)[0]["a"].description == "of the user"
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "note"),
-    [
-        ("---\nname: a\ndescription: Use when: the user asks\n---\nx", "a", ""),
-        (
-            "---\nname: other\ndescription: x\n---\nx",
-            "other",
-            "'other' is not that of its folder, a; it is used",
-        ),
-        ("---\ndescription: x\n---\nx", "a", "has no name: the name of its folder, a, counts"),
-        (f"---\nname: {'n' * 70}\ndescription: x\n---\nx", "n" * 70, "1 to 64"),
-        ("---\nname: My Skill\ndescription: x\n---\nx", "My-Skill", "is not made of small letters"),
-        ("---\nname: a\ndescription: x\nallowed-tools: Bash(ls\n---\n", "a", "is no rule"),
-        (
-            "---\nname: a\ndescription: x\nuser-invocable: maybe\n---\n",
-            "a",
-            "neither true nor false",
-        ),
-        (
-            "---\nname: a\ndescription: x\nmodel: opus\nhooks: {Stop: []}\n---\n",
-            "a",
-            "Not obeyed here",
-        ),
-        ("---\nname: a\n---\nx", None, "has no description, which says when to use it: left out"),
-        ("no head", None, "has no description"),
-        ("", None, "has no description"),
-        ("---\nname: a\ndescription: x\n", None, "has a head that is no YAML (line 1: "),
-        ("---\n- a\n- b\n---\n", None, "has a head that is no YAML"),
-        ("---\nname: &x a\n---\n", None, "has a head that is no YAML"),
-        (b"---\nname: a\ndescription: \xff\n---\n", None, "is not UTF-8 text"),
-        (b"---\nname: a\ndescription: x\n---\n\0\1", None, "is a binary file, not text"),
-        (b"x" * 300_000, None, "larger than 256 kB"),
-        ("---\nname: <b>\ndescription: x\n---\n", None, "cannot be typed"),
-        (
-            "---\nname: a\ndescription: x\nshell: powershell\n---\n",
-            None,
-            "its commands are for powershell",
-        ),
-    ],
-)
+def head(fields: str) -> str:
+    """A skill with the description x and these fields."""
+    return f"---\ndescription: x\n{fields}\n---\nx"
+
+
+@pytest.mark.parametrize(("text", "name", "note"), [
+    ("---\nname: a\ndescription: Use when: the user asks\n---\nx", "a", ""),
+    (head("name: other"), "other", "'other' is not that of its folder, a; it is used"),
+    ("---\ndescription: x\n---\nx", "a", "has no name: the name of its folder, a, counts"),
+    (head(f"name: {'n' * 70}"), "n" * 70, "1 to 64"),
+    (head("name: My Skill"), "My-Skill", "is not made of small letters"),
+    (head("name: a\nallowed-tools: Bash(ls"), "a", "is no rule"),
+    (head("name: a\nuser-invocable: maybe"), "a", "neither true nor false"),
+    (head("name: a\nmodel: opus\nhooks: {Stop: []}"), "a", "Not obeyed here"),
+    ("---\nname: a\n---\nx", None, "has no description, which says when to use it: left out"),
+    ("no head", None, "has no description"),
+    ("", None, "has no description"),
+    ("---\nname: a\ndescription: x\n", None, "has a head that is no YAML (line 1: "),
+    ("---\n- a\n- b\n---\n", None, "has a head that is no YAML"),
+    ("---\nname: &x a\n---\n", None, "has a head that is no YAML"),
+    (b"---\nname: a\ndescription: \xff\n---\n", None, "is not UTF-8 text"),
+    (b"---\nname: a\ndescription: x\n---\n\0\1", None, "is a binary file, not text"),
+    (b"x" * 300_000, None, "larger than 256 kB"),
+    (head("name: <b>"), None, "cannot be typed"),
+    (head("name: a\nshell: powershell"), None, "its commands are for powershell"),
+])  # fmt: skip
 def test_A18_3_lenient_reading(
     folders: ConfigFolders, text: str | bytes, name: str | None, note: str
 ) -> None:
@@ -147,15 +132,10 @@ def test_A2_fields_of_claude_code(folders: ConfigFolders) -> None:
     assert found.description == "x often"
     assert found.argument_hint in ("[pr] [level]", "[pr]")
     assert found.argument_names == ("pr", "level")
-    assert (found.for_model, found.for_user, found.fork, found.agent) == (
-        False,
-        True,
-        True,
-        "Explore",
-    )
+    told = (found.for_model, found.for_user, found.fork, found.agent)
+    assert told == (False, True, True, "Explore")
     assert found.allowed_tools == ("Read", "Bash(git add:*)", "Bash(git commit -m *)")
-    assert found.disallowed_tools == ("Write",)
-    assert found.paths == ("src/**", "*.sql")
+    assert (found.disallowed_tools, found.paths) == (("Write",), ("src/**", "*.sql"))
 
 
 RULES = "allowed-tools: Bash(*), WebFetch\n"
@@ -291,15 +271,12 @@ def test_A3_commands_of_every_agent_are_found(
     assert not notes
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "note"),
-    [
-        ("a.md", "---\n: [\n---\nx", "has a head that is no YAML"),
-        ("a.md", "---\ndescription: x\n---\n", "has no text"),
-        ("a.md", b"\x7fELF\0\0", "is a binary file"),
-        ("a.md", b"\xff\xfe", "is not UTF-8 text"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "note"), [
+    ("a.md", "---\n: [\n---\nx", "has a head that is no YAML"),
+    ("a.md", "---\ndescription: x\n---\n", "has no text"),
+    ("a.md", b"\x7fELF\0\0", "is a binary file"),
+    ("a.md", b"\xff\xfe", "is not UTF-8 text"),
+])  # fmt: skip
 def test_A3_a_bad_command_is_one_line(
     folders: ConfigFolders, name: str, text: str | bytes, note: str
 ) -> None:
@@ -325,25 +302,19 @@ OPENCODE = r"""{
 }"""  # noqa: E501
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "opencode.json",
-        "opencode.jsonc",
-        ".opencode/opencode.json",
-        "~/.config/opencode/opencode.json",
-    ],
-)
+@pytest.mark.parametrize("name", [
+    "opencode.json",
+    "opencode.jsonc",
+    ".opencode/opencode.json",
+    "~/.config/opencode/opencode.json",
+])  # fmt: skip
 def test_A3_commands_in_the_settings_of_opencode(folders: ConfigFolders, name: str) -> None:
     path = put(folders.home if name[0] == "~" else folders.cwd, name.removeprefix("~/"), OPENCODE)
     files = library(folders)
     found = {one.name: one for one in files.all()}
     assert list(found) == ["git/push", "test"]
-    assert (found["test"].description, found["test"].style, found["test"].fork) == (
-        "Run tests",
-        "opencode",
-        True,
-    )
+    told = (found["test"].description, found["test"].style, found["test"].fork)
+    assert told == ("Run tests", "opencode", True)
     assert (found["git/push"].description, found["test"].for_model) == ("Push it", False)
     assert files.body(found["test"]).text == "Run $1, then\n$2 // all"
     assert [re.sub("^.*opencode.jsonc?: ", "", line) for line in files.notes] == [

@@ -85,6 +85,10 @@ def test_A18_11_all_the_usual_ways_of_writing_one(folders: ConfigFolders) -> Non
     )
 
 
+STEPS = "steps: 7\ntools:\n  write: false\n  bash: false"
+DENIES = "permission:\n  edit: deny\n  bash:\n    '*': deny\n    x: allow"
+GEMINI_HEAD = "kind: local\nmax_turns: 9\ntools:\n  - read_file\n  - grep_search\n  - mcp_*"
+CODER = {"tools": ("Read", "Bash"), "spawns": ("coder",)}
 FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("tools: [Read, 'Grep', \"Glob\"]", {"tools": ("Read", "Grep", "Glob")}, ""),
     ("tools: '*'", {"tools": None}, ""),
@@ -92,22 +96,14 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("tools: [Read, Task]", {"tools": ("Read",), "spawns": ("*",)}, ""),
     ("tools: [mcp__github, mcp__x__y]", {"tools": ("mcp__github__*", "mcp__x__y")}, ""),
     ("tools: Read, Bash(git *)", {"tools": ("Read",)}, "'Bash(git *)' narrows a tool"),
-    (
-        "tools: Read, Telepathy",
-        {"tools": ("Read", "Telepathy")},
-        "that are not here: Telepathy (x).",
-    ),
+    ("tools: Read, Telepathy", {"tools": ("Read", "Telepathy")}, "not here: Telepathy (x)."),
     ("disallowedTools: Bash, Edit", {"tools": None, "without": ("Bash", "Edit")}, ""),
     ("disallowedTools:\n- Agent", {"spawns": ()}, ""),
     ("model: inherit", {"model": ""}, ""),
     ("model: haiku", {"model": "haiku"}, ""),
     ("permissionMode: plan", {"mode": "plan"}, ""),
     ("permissionMode: dontAsk", {"mode": "dontAsk"}, ""),
-    (
-        "permissionMode: sometimes",
-        {"mode": "default"},
-        "permissionMode 'sometimes' is not known here",
-    ),
+    ("permissionMode: hm", {"mode": "default"}, "permissionMode 'hm' is not known here"),
     ("maxTurns: 12", {"turns_max": 12}, ""),
     ("maxTurns: many", {"turns_max": 0}, "maxTurns 'many' is no number from 1 to 1000"),
     ("maxTurns: -3", {"turns_max": 0}, "maxTurns -3 is no number"),
@@ -118,41 +114,21 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("background: true", {"background": True}, ""),
     ('background: "true"', {"background": True}, ""),
     ("background: 'False'", {"background": False}, ""),
-    (
-        "background: maybe",
-        {"background": False},
-        "background 'maybe' is neither true nor false: it counts as false.",
-    ),
+    ("background: maybe", {"background": False}, "neither true nor false: it counts as false."),
     ("background: 1", {"background": False}, "background 1 is neither true nor false"),
     ("tools:\n  '*': 'false'\n  read: \"true\"", {"tools": ("Read",)}, ""),
     ("isolation: worktree", {"worktree": True}, ""),
     ("isolation: remote", {"worktree": False}, "isolation 'remote' is not known here"),
     # --- opencode
-    (
-        "steps: 7\ntools:\n  write: false\n  bash: false",
-        {"without": ("Write", "Bash"), "turns_max": 7},
-        "",
-    ),
+    (STEPS, {"without": ("Write", "Bash"), "turns_max": 7}, ""),
     ("tools:\n  '*': false\n  read: true", {"tools": ("Read",)}, ""),
-    (
-        "permission:\n  edit: deny\n  bash:\n    '*': deny\n    x: allow",
-        {"without": ("Edit", "Bash", "Write", "apply_patch")},
-        "",
-    ),
+    (DENIES, {"without": ("Edit", "Bash", "Write", "apply_patch")}, ""),
     ("mode: subagent\ntemperature: 0.1\ntop_p: 0.9\nhidden: true", {}, ""),
     # --- gemini
-    (
-        "kind: local\nmax_turns: 9\ntools:\n  - read_file\n  - grep_search\n  - mcp_*",
-        {"turns_max": 9},
-        "",
-    ),
+    (GEMINI_HEAD, {"turns_max": 9}, ""),
     ("tools: ['*']\ntimeout_mins: 5\ndisplay_name: X", {"tools": None}, ""),
     # --- kimi
-    (
-        "tools: [ReadFile, Shell]\nsubagents:\n  - coder",
-        {"tools": ("Read", "Bash"), "spawns": ("coder",)},
-        "",
-    ),
+    ("tools: [ReadFile, Shell]\nsubagents:\n  - coder", CODER, ""),
 ]
 
 
@@ -168,22 +144,10 @@ def test_A5_fields(folders: ConfigFolders, head: str, wanted: dict[str, Any], sa
 LEFT_OUT: list[tuple[str | bytes, str]] = [
     ("no head at all", "has no description"),
     ("---\nname: x\ndescription: ''\n---\n", "has no description"),
-    (
-        "---\nname: x\ndescription: d\n",
-        "line 1: the head that begins here is not closed by a line of ---",
-    ),
-    (
-        "---\nname: x\ndescription: d\nwhat is this\n---\n",
-        "while scanning a simple key: could not find expected ':'",
-    ),
-    (
-        '---\nname: x\ndescription: "d\n---\n',
-        "line 3: while scanning a quoted scalar: found unexpected end",
-    ),
-    (
-        "---\ntools: [Read\ndescription: d\n---\n",
-        "line 3: while parsing a flow sequence: did not find expected ','",
-    ),
+    ("---\nname: x\ndescription: d\n", "line 1: the head that begins here is not closed by a line"),
+    ("---\nname: x\ndescription: d\nwhat is this\n---\n", "a simple key: could not find expected"),
+    ('---\nname: x\ndescription: "d\n---\n', "line 3: while scanning a quoted scalar: found"),
+    ("---\ntools: [Read\ndescription: d\n---\n", "line 3: while parsing a flow sequence: did not"),
     ("---\n- a\n- b\n---\n", "line 2: the head is not fields with names"),
     ("---\nname: &x y\ndescription: d\n---\n", "line 2: an alias, anchor or tag is not read here"),
     ("---\nname: x\n   description: d\nmore: 1\n---\n", ""),
@@ -247,7 +211,6 @@ def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(
 
 def test_S077_what_cannot_be_seen_is_written_out(folders: ConfigFolders) -> None:
     kind, notes = one(folders, "---\ndescription: d\u202e\n---\nbe\u200bhave \U000e0041")
-    assert kind is not None
     assert kind.description == "d\\u202e"
     assert kind.system.isprintable()
     assert "holds characters that cannot be seen" in notes[0]
@@ -255,7 +218,6 @@ def test_S077_what_cannot_be_seen_is_written_out(folders: ConfigFolders) -> None
 
 def test_a_long_description_is_cut_since_it_stands_in_every_request(folders: ConfigFolders) -> None:
     kind, _ = one(folders, "---\ndescription: " + r"word\n" * 500 + "\n---\n")
-    assert kind is not None
     assert (len(kind.description), kind.description[:9]) == (500, "word word")
 
 
@@ -346,9 +308,8 @@ def test_two_of_one_name_in_one_folder_are_told(folders: ConfigFolders) -> None:
         )
     kinds, notes = load(folders)
     assert kinds["same"].description == "a"
-    assert notes == (
-        "~/repo/.claude/agents/b.md: 'same' is in ~/repo/.claude/agents/a.md too: left out.",
-    )
+    found = ("~/repo/.claude/agents/b.md: 'same' is in ~/repo/.claude/agents/a.md too: left out.",)
+    assert notes == found
 
 
 def test_A5_agents_on_the_command_line(folders: ConfigFolders) -> None:
@@ -356,12 +317,8 @@ def test_A5_agents_on_the_command_line(folders: ConfigFolders) -> None:
         {"r": {"description": "d", "prompt": "You review.", "tools": ["Read"], "model": "haiku"}}
     )
     kind = load(folders, given=given)[0]["r"]
-    assert (kind.system, kind.tools, kind.model, kind.source) == (
-        "You review.",
-        ("Read",),
-        "haiku",
-        "--agents r",
-    )
+    found = (kind.system, kind.tools, kind.model, kind.source)
+    assert found == ("You review.", ("Read",), "haiku", "--agents r")
     assert load(folders, given='{"r": {"prompt": "x"}}')[1][0].startswith(
         "--agents r: has no description"
     )
@@ -467,47 +424,26 @@ window = 1000
 """
 PARENT = "anthropic/claude-opus-4-5"
 
+KEY = {"ANTHROPIC_API_KEY": "k"}
+OURS = {"LONGREIN_SUBAGENT_MODEL": "mock/a"}
+CLAUDES = "CLAUDE_CODE_SUBAGENT_MODEL"
 MODELS: list[tuple[str, str, dict[str, str], str, str]] = [
     # asked, parent, environment, gets, is told
     ("", PARENT, {}, "", ""),
     ("inherit", PARENT, {}, "", ""),
     ("haiku", "mock/large-1", {}, "mock/tiny-haiku-3", ""),
-    ("haiku", PARENT, {"ANTHROPIC_API_KEY": "k"}, "mock/tiny-haiku-3", ""),
-    ("sonnet", PARENT, {"ANTHROPIC_API_KEY": "k"}, "anthropic/claude-sonnet-5-5", ""),
-    ("claude-sonnet-4-5", PARENT, {"ANTHROPIC_API_KEY": "k"}, "anthropic/claude-sonnet-4-5", ""),
-    (
-        "sonnet",
-        "mock/large-1",
-        {},
-        "",
-        "no configured model is called 'sonnet'; it runs on the model of its parent",
-    ),
+    ("haiku", PARENT, KEY, "mock/tiny-haiku-3", ""),
+    ("sonnet", PARENT, KEY, "anthropic/claude-sonnet-5-5", ""),
+    ("claude-sonnet-4-5", PARENT, KEY, "anthropic/claude-sonnet-4-5", ""),
+    ("sonnet", "mock/large-1", {}, "", "is called 'sonnet'; it runs on the model of its parent"),
     ("haiku", "ollama/x", {}, "mock/tiny-haiku-3", ""),
     ("mock/other", PARENT, {}, "mock/other", ""),
     ("openai/gpt-9", PARENT, {}, "", "No key for openai"),
     ("nobody/x", PARENT, {}, "", "Unknown provider 'nobody'"),
-    (
-        "haiku",
-        PARENT,
-        {"LONGREIN_SUBAGENT_MODEL": "mock/a"},
-        "mock/a",
-        "haiku is not used: LONGREIN_SUBAGENT_MODEL says",
-    ),
-    ("", PARENT, {"CLAUDE_CODE_SUBAGENT_MODEL": "haiku"}, "mock/tiny-haiku-3", ""),
-    (
-        "",
-        PARENT,
-        {"LONGREIN_SUBAGENT_MODEL": "mock/a", "CLAUDE_CODE_SUBAGENT_MODEL": "mock/b"},
-        "mock/a",
-        "",
-    ),
-    (
-        "mock/a",
-        PARENT,
-        {"CLAUDE_CODE_SUBAGENT_MODEL": "inherit"},
-        "",
-        "CLAUDE_CODE_SUBAGENT_MODEL says inherit",
-    ),
+    ("haiku", PARENT, OURS, "mock/a", "haiku is not used: LONGREIN_SUBAGENT_MODEL says"),
+    ("", PARENT, {CLAUDES: "haiku"}, "mock/tiny-haiku-3", ""),
+    ("", PARENT, {**OURS, CLAUDES: "mock/b"}, "mock/a", ""),
+    ("mock/a", PARENT, {CLAUDES: "inherit"}, "", f"{CLAUDES} says inherit"),
 ]
 
 

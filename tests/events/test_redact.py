@@ -234,6 +234,9 @@ def test_every_beginning_has_an_example() -> None:
     }
 
 
+BLOB = "https://x.blob.core.windows.net/c?sv=1&sig="
+SLACK = "https://hooks.slack.com/services/"
+DISCORD = "https://discord.com/api/webhooks/123456789012/"
 PLACES = [
     ("postgres://app:s3cr3t-Pw@db.internal/x", f"postgres://app:{RED}@db.internal/x"),
     ("https://:tokentoken1@h/", f"https://:{RED}@h/"),
@@ -249,18 +252,9 @@ PLACES = [
     ("HEROKU_API_KEY=01234567-89ab-cdef-0123-456789abcdef", f"HEROKU_API_KEY={RED}"),
     (f"VERCEL_TOKEN='{A24}'", f"VERCEL_TOKEN='{RED}'"),
     (f"AccountKey={'aB3+' * 21}aB==;Endpoint", f"AccountKey={RED};Endpoint"),
-    (
-        f"https://x.blob.core.windows.net/c?sv=1&sig={'aB3%2B' * 8}",
-        f"https://x.blob.core.windows.net/c?sv=1&sig={RED}",
-    ),
-    (
-        f"https://hooks.slack.com/services/T0001/B0001/{A24}",
-        f"https://hooks.slack.com/services/{RED}",
-    ),
-    (
-        f"https://discord.com/api/webhooks/123456789012/{A40}",
-        f"https://discord.com/api/webhooks/123456789012/{RED}",
-    ),
+    (f"{BLOB}{'aB3%2B' * 8}", f"{BLOB}{RED}"),
+    (f"https://hooks.slack.com/services/T0001/B0001/{A24}", f"{SLACK}{RED}"),
+    (f"{DISCORD}{A40}", f"{DISCORD}{RED}"),
 ]
 
 

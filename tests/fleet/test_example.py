@@ -60,12 +60,9 @@ def test_the_python_of_the_page_runs(fleet: FleetHarness) -> None:
 
 def test_python_can_give_tasks_without_a_file(fleet: FleetHarness) -> None:
     code = (
-        "import asyncio, sys\n"
-        "from longrein.extensions.fleet import Task, run\n"
-        "async def main():\n"
-        "    async for result in run([Task('one', 'hello', sys.argv[1])]):\n"
-        "        print(result.outcome)\n"
-        "asyncio.run(main())"
+        "import asyncio, sys\nfrom longrein.extensions.fleet import Task, run\nasync def main():\n "
+        "   async for result in run([Task('one', 'hello', sys.argv[1])]):\n        "
+        "print(result.outcome)\nasyncio.run(main())"
     )
     command = [sys.executable, "-c", code, str(fleet.plain)]
     done = subprocess.run(

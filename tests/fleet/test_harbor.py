@@ -220,22 +220,19 @@ def test_tests_run_in_the_sandbox(fleet: FleetHarness) -> None:
     assert not outside.exists()
 
 
-@pytest.mark.parametrize(
-    ("files", "reward", "words"),
-    [
-        ({"reward.txt": " 1\n"}, 1.0, ""),
-        ({"reward.txt": "0", "reward.json": '{"reward": 1}'}, 1.0, ""),
-        ({"reward.json": '{"a": 1, "b": 0.5}'}, 0.5, ""),
-        ({"reward.json": "0.75"}, 0.75, ""),
-        ({}, None, "wrote no reward.txt"),
-        ({"reward.txt": ""}, None, "holds no reward"),
-        ({"reward.txt": "nan"}, None, "no finite reward"),
-        ({"reward.json": '{"reward": "1"}'}, None, "holds no reward"),
-        ({"reward.json": "{}"}, None, "holds no reward"),
-        ({"reward.json": '{"reward": 1e309}'}, None, "holds no reward"),
-        ({"reward.json": "[", "reward.txt": "1"}, None, "holds no reward"),
-    ],
-)
+@pytest.mark.parametrize(("files", "reward", "words"), [
+    ({"reward.txt": " 1\n"}, 1.0, ""),
+    ({"reward.txt": "0", "reward.json": '{"reward": 1}'}, 1.0, ""),
+    ({"reward.json": '{"a": 1, "b": 0.5}'}, 0.5, ""),
+    ({"reward.json": "0.75"}, 0.75, ""),
+    ({}, None, "wrote no reward.txt"),
+    ({"reward.txt": ""}, None, "holds no reward"),
+    ({"reward.txt": "nan"}, None, "no finite reward"),
+    ({"reward.json": '{"reward": "1"}'}, None, "holds no reward"),
+    ({"reward.json": "{}"}, None, "holds no reward"),
+    ({"reward.json": '{"reward": 1e309}'}, None, "holds no reward"),
+    ({"reward.json": "[", "reward.txt": "1"}, None, "holds no reward"),
+])  # fmt: skip
 def test_rewards_are_read_as_harbor_reads_them(
     tmp_path: Path, files: dict[str, str], reward: float | None, words: str
 ) -> None:
@@ -249,16 +246,13 @@ def test_rewards_are_read_as_harbor_reads_them(
     assert bool(words) == bool(problem)
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("cat /tests/a >/logs/verifier/b", "cat ROOT/tests/a >ROOT/logs/verifier/b"),
-        ('Path("/logs") / "/tests"', 'Path("ROOT/logs") / "ROOT/tests"'),
-        ("cd /tests; ls /tests.old /app/tests ./tests", None),
-        ("https://a.example/tests/1 $HOME/tests ${A}/logs ~/logs", None),
-        ("a\0/tests/b", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "wanted"), [
+    ("cat /tests/a >/logs/verifier/b", "cat ROOT/tests/a >ROOT/logs/verifier/b"),
+    ('Path("/logs") / "/tests"', 'Path("ROOT/logs") / "ROOT/tests"'),
+    ("cd /tests; ls /tests.old /app/tests ./tests", None),
+    ("https://a.example/tests/1 $HOME/tests ${A}/logs ~/logs", None),
+    ("a\0/tests/b", None),
+])  # fmt: skip
 def test_the_paths_of_the_container_are_replaced_in_the_tests(
     tmp_path: Path, text: str, wanted: str | None
 ) -> None:

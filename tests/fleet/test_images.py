@@ -93,16 +93,13 @@ def test_a_task_goes_on_in_the_image_as_it_left_it(fleet: FleetHarness, image: P
     assert log.read_text() == "act\n", "no step ran twice"
 
 
-@pytest.mark.parametrize(
-    ("named", "problem"),
-    [
-        ("missing/", "there is no file or folder"),
-        ("/missing", "there is no file or folder /missing"),
-        ("debian:12", "no podman or docker that could have an image 'debian:12'"),
-        ("--privileged", "is no file, folder or name of an image"),
-        ("a\0b", "image holds a NUL character"),
-    ],
-)
+@pytest.mark.parametrize(("named", "problem"), [
+    ("missing/", "there is no file or folder"),
+    ("/missing", "there is no file or folder /missing"),
+    ("debian:12", "no podman or docker that could have an image 'debian:12'"),
+    ("--privileged", "is no file, folder or name of an image"),
+    ("a\0b", "image holds a NUL character"),
+])  # fmt: skip
 def test_an_image_that_cannot_be_is_told_before_anything_starts(
     fleet: FleetHarness, named: str, problem: str
 ) -> None:

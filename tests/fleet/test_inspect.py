@@ -30,57 +30,29 @@ HOSTILE = "</script><script>alert(1)</script>\u202e"
 STARTED = TaskStarted("t", 1, "s1")
 FAILED = TaskEnded("t", "check failed", HOSTILE, "s1", 0.5, 100, 20, 3.5, 80, check_code=1)
 DONE = TaskEnded("t", "done", "", "s2", 0.25, 50, 10, 1.5, 40, reward=1.0)
+NO_ANSWER = TaskEnded("t", "agent failed", "x" * 9_000)
+
+
+def figures(outcome: str, **more: Any) -> dict[str, Any]:
+    return {"outcome": outcome, **more}
+
+
+FAILED_ONCE = figures("failed", cause="check failed", message=HOSTILE, attempts=1, session="s1")
 FAILED_FIGURES = {"usd": 0.5, "seconds": 3.5, "input": 100, "cache_read": 80, "output": 20}
+DONE_SECOND = figures("done", cause="done", attempts=2, session="s2", reward=1.0)
 DONE_FIGURES = {"usd": 0.75, "seconds": 1.5, "input": 50, "cache_read": 40, "output": 10}
+CUT_MESSAGE = figures("failed", cause="agent failed", message="x" * 499 + "…", attempts=1)
 
 
-@pytest.mark.parametrize(
-    ("events", "attempts", "expected"),
-    [
-        ([], 1, {"outcome": "waiting"}),
-        ([STARTED], 1, {"outcome": "running", "attempts": 1, "session": "s1"}),
-        (
-            [STARTED, FAILED],
-            1,
-            {
-                "outcome": "failed",
-                "cause": "check failed",
-                "message": HOSTILE,
-                "attempts": 1,
-                "session": "s1",
-                **FAILED_FIGURES,
-            },
-        ),
-        (
-            [STARTED, FAILED, TaskStarted("t", 2, "s2"), DONE],
-            2,
-            {
-                "outcome": "done",
-                "cause": "done",
-                "attempts": 2,
-                "session": "s2",
-                "reward": 1.0,
-                **DONE_FIGURES,
-            },
-        ),
-        (
-            [STARTED, FAILED, TaskRetried("t")],
-            1,
-            {"outcome": "waiting", "attempts": 1, "usd": 0.5},
-        ),
-        ([TaskEnded("t", "budget")], 1, {"outcome": "failed", "cause": "budget"}),
-        (
-            [STARTED, TaskEnded("t", "agent failed", "x" * 9_000)],
-            1,
-            {
-                "outcome": "failed",
-                "cause": "agent failed",
-                "message": "x" * 499 + "…",
-                "attempts": 1,
-            },
-        ),
-    ],
-)
+@pytest.mark.parametrize(("events", "attempts", "expected"), [
+    ([], 1, figures("waiting")),
+    ([STARTED], 1, figures("running", attempts=1, session="s1")),
+    ([STARTED, FAILED], 1, {**FAILED_ONCE, **FAILED_FIGURES}),
+    ([STARTED, FAILED, TaskStarted("t", 2, "s2"), DONE], 2, {**DONE_SECOND, **DONE_FIGURES}),
+    ([STARTED, FAILED, TaskRetried("t")], 1, figures("waiting", attempts=1, usd=0.5)),
+    ([TaskEnded("t", "budget")], 1, figures("failed", cause="budget")),
+    ([STARTED, NO_ANSWER], 1, CUT_MESSAGE),
+])  # fmt: skip
 def test_the_page_has_the_figures_of_the_results(
     events: list[AnyEvent], attempts: int, expected: dict[str, Any]
 ) -> None:
@@ -131,17 +103,14 @@ def test_the_page_of_a_fleet_is_written_into_its_folder(fleet: FleetHarness) -> 
     assert (done.code, inspected(out.read_text())) == (0, found)
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["nowhere"], "there is no fleet 'nowhere'"),
-        (["../x"], "is no name of a fleet"),
-        (["tasks", "--live", "--out", "x"], "--live writes no file: leave out --out"),
-        (["tasks", "--out", "tasks.jsonl"], "is there already; name another file with --out"),
-        (["tasks", "--json"], "longrein fleet inspect has no --json"),
-        ([], "write longrein fleet inspect NAME"),
-    ],
-)
+@pytest.mark.parametrize(("words", "told"), [
+    (["nowhere"], "there is no fleet 'nowhere'"),
+    (["../x"], "is no name of a fleet"),
+    (["tasks", "--live", "--out", "x"], "--live writes no file: leave out --out"),
+    (["tasks", "--out", "tasks.jsonl"], "is there already; name another file with --out"),
+    (["tasks", "--json"], "longrein fleet inspect has no --json"),
+    ([], "write longrein fleet inspect NAME"),
+])  # fmt: skip
 def test_what_cannot_be_inspected_is_told_in_a_line(
     fleet: FleetHarness, words: list[str], told: str
 ) -> None:

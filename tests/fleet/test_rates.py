@@ -6,11 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from longrein.agent.shared_rate_limit import (
-    Rates,
-    SharedRateLimit,
-    SharedRates,
-)
+from longrein.agent.shared_rate_limit import Rates, SharedRateLimit, SharedRates
 from longrein.app.run_context import use_store_at
 from longrein.events import AskFailed, Replied, Usage
 from longrein.store.session_folder import store_of

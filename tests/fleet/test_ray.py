@@ -148,12 +148,8 @@ def test_nodes_that_share_a_store_alone_hand_over_the_work_tree(
         assert f" b/{name}\n" in one["patch"]
     assert "random.txt" not in one["patch"], "what setup made is no change of the agent"
     attempt = fleet.cli.state / "fleets/tasks/tasks/one/1"
-    assert sorted(path.name for path in attempt.iterdir()) == [
-        "changes.patch",
-        "check.log",
-        "output.jsonl",
-        "setup.log",
-    ]
+    told = sorted(path.name for path in attempt.iterdir())
+    assert told == ["changes.patch", "check.log", "output.jsonl", "setup.log"]
 
 
 @needs_ray

@@ -106,14 +106,11 @@ def test_wilson_gives_the_published_intervals(
     assert (round(made.low, 4), round(made.high, 4)) == (low, high)
 
 
-@pytest.mark.parametrize(
-    ("both", "first", "second", "neither", "low", "high"),
-    [
-        (36, 12, 2, 0, -0.3404, -0.0569),  # Newcombe (1998), table II, with the sign turned
-        (1, 1, 7, 12, 0.0256, 0.5069),  # the data of Bentur et al. (2009)
-        (0, 0, 0, 10, -0.2775, 0.2775),  # both never: no correlation is known
-    ],
-)
+@pytest.mark.parametrize(("both", "first", "second", "neither", "low", "high"), [
+    (36, 12, 2, 0, -0.3404, -0.0569),  # Newcombe (1998), table II, with the sign turned
+    (1, 1, 7, 12, 0.0256, 0.5069),  # the data of Bentur et al. (2009)
+    (0, 0, 0, 10, -0.2775, 0.2775),  # both never: no correlation is known
+])  # fmt: skip
 def test_the_difference_of_paired_shares_has_the_published_intervals(
     both: int, first: int, second: int, neither: int, low: float, high: float
 ) -> None:
@@ -150,7 +147,6 @@ def test_tasks_that_still_run_are_left_out() -> None:
     first = [result("a", "done"), result("b", "running")]
     second = [result("a", "failed"), result("b", "done")]
     told = compare(("x", "y"), first, second)
-    assert told is not None
     assert (told.tasks, told.left_out) == (1, ("b",))
     assert told.solved.value == -1
     assert "[-$inf, +$inf]" in as_table(told), "one pair says nothing of the spread"

@@ -75,17 +75,14 @@ def test_everything_wrong_in_the_file_is_told_before_anything_starts(fleet: Flee
     assert fleet.cli.sessions == []
 
 
-@pytest.mark.parametrize(
-    ("task", "turns", "cause"),
-    [
-        ({"check": "false"}, [says("x")], "check failed"),
-        ({"setup": "exit 3"}, [says("x")], "setup failed"),
-        ({}, [fails(400, "bad request")], "agent failed"),
-        ({"limits": {"turns": 1}, "prompt": "write"}, [says("x")], "limit"),
-        ({"limits": {"seconds": 0.5}}, [says("x", delay_s=60)], "limit"),
-        ({"limits": {"usd": 0.000001}}, [says("x")], "limit"),
-    ],
-)
+@pytest.mark.parametrize(("task", "turns", "cause"), [
+    ({"check": "false"}, [says("x")], "check failed"),
+    ({"setup": "exit 3"}, [says("x")], "setup failed"),
+    ({}, [fails(400, "bad request")], "agent failed"),
+    ({"limits": {"turns": 1}, "prompt": "write"}, [says("x")], "limit"),
+    ({"limits": {"seconds": 0.5}}, [says("x", delay_s=60)], "limit"),
+    ({"limits": {"usd": 0.000001}}, [says("x")], "limit"),
+])  # fmt: skip
 def test_a_task_that_fails_says_the_cause_and_the_exit_code_is_1(
     fleet: FleetHarness, task: dict[str, object], turns: list[dict[str, object]], cause: str
 ) -> None:
@@ -207,8 +204,7 @@ def test_a_fleet_of_that_name_is_not_run_twice(fleet: FleetHarness) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["nope", "run", "status", "status nobody", "resume nobody", "logs tasks", "stop ../x"],
+    "words", ["nope", "run", "status", "status nobody", "resume nobody", "logs tasks", "stop ../x"]
 )
 def test_wrong_words_are_one_line_and_exit_code_2(fleet: FleetHarness, words: str) -> None:
     done = fleet.fleet(*words.split())

@@ -94,7 +94,6 @@ def test_any_prefix_of_the_events_is_a_valid_state_that_keeps_the_cap(
     events = asyncio.run(play(folder, seed))
     for count in range(1, len(events) + 1):
         state = state_of(events[:count])
-        assert state is not None
         assert state.budget.cap_usd is not None
         assert state.budget.spent_usd + state.budget.reserved_usd <= state.budget.cap_usd + 1e-6
         running = {one.task.id for one in state.running}

@@ -141,16 +141,12 @@ def test_its_report_and_its_changes_come_back(fleet: FleetHarness) -> None:
     assert text.count("it said so") > 1, "its log is in exports"
 
 
-@pytest.mark.parametrize(
-    ("act", "names", "message"),
-    [
-        ("echo x > kept/a; echo x > kept/b; touch $'\\xe9'", {"a", "?"}, ""),
-        ("git init -q in; touch in/a; echo x > a.txt", {"a.txt"}, "does not have a commit"),
-        (f"git init -q in; touch in/a; cd in; {COMMIT}; touch ../b", {"b"}, "repository inside"),
-        ("rm -r .git; echo x > a.txt", set(), "bad object"),
-    ],
-    ids=["ignored", "begun", "inner", "unknown"],
-)
+@pytest.mark.parametrize(("act", "names", "message"), [
+    ("echo x > kept/a; echo x > kept/b; touch $'\\xe9'", {"a", "?"}, ""),
+    ("git init -q in; touch in/a; echo x > a.txt", {"a.txt"}, "does not have a commit"),
+    (f"git init -q in; touch in/a; cd in; {COMMIT}; touch ../b", {"b"}, "repository inside"),
+    ("rm -r .git; echo x > a.txt", set(), "bad object"),
+], ids=["ignored", "begun", "inner", "unknown"])  # fmt: skip
 def test_no_change_is_lost(fleet: FleetHarness, act: str, names: set[str], message: str) -> None:
     """What git ignores comes back where it was committed. What no patch can tell stays."""
     parent = Parent(fleet)
@@ -233,33 +229,19 @@ def test_it_can_be_stopped(fleet: FleetHarness) -> None:
     assert parent.cli.wait_survivors() == []
 
 
-@pytest.mark.parametrize(
-    ("mode", "fields", "act", "status"),
-    [
-        ("default", {}, call("Write", file_path="b.txt", content="x"), "ok"),
-        ("plan", {}, call("Write", file_path="b.txt", content="x"), "denied"),
-        (
-            "default",
-            {"permissionMode": "plan"},
-            call("Write", file_path="b.txt", content="x"),
-            "denied",
-        ),
-        (
-            "default",
-            {"tools": "Read, Bash"},
-            call("Write", file_path="b.txt", content="x"),
-            "denied",
-        ),
-        (
-            "default",
-            {},
-            call("Edit", file_path="a.txt", old_string="second", new_string="x"),
-            "denied",
-        ),
-        ("default", {}, bash("rm gone.txt"), "ok"),
-        ("default", {}, bash("curl localhost"), "denied"),
-    ],
-)
+WRITE = call("Write", file_path="b.txt", content="x")
+EDIT = call("Edit", file_path="a.txt", old_string="second", new_string="x")
+
+
+@pytest.mark.parametrize(("mode", "fields", "act", "status"), [
+    ("default", {}, WRITE, "ok"),
+    ("plan", {}, WRITE, "denied"),
+    ("default", {"permissionMode": "plan"}, WRITE, "denied"),
+    ("default", {"tools": "Read, Bash"}, WRITE, "denied"),
+    ("default", {}, EDIT, "denied"),
+    ("default", {}, bash("rm gone.txt"), "ok"),
+    ("default", {}, bash("curl localhost"), "denied"),
+])  # fmt: skip
 def test_it_may_do_what_its_parent_may(
     fleet: FleetHarness, mode: str, fields: dict[str, Any], act: Turn, status: str
 ) -> None:
@@ -301,13 +283,10 @@ def test_what_it_may_spend_is_its_share(fleet: FleetHarness) -> None:
     assert parent.spent_usd <= 0.4
 
 
-@pytest.mark.parametrize(
-    ("fields", "more", "words"),
-    [
-        ({"location": "moon"}, {}, "no extension runs subagents at 'moon'"),
-        ({"prompt": "x" * 100_001}, {}, "have more than 100000 bytes"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "more", "words"), [
+    ({"location": "moon"}, {}, "no extension runs subagents at 'moon'"),
+    ({"prompt": "x" * 100_001}, {}, "have more than 100000 bytes"),
+])  # fmt: skip
 def test_one_that_cannot_run_says_why(
     fleet: FleetHarness, fields: dict[str, Any], more: dict[str, Any], words: str
 ) -> None:
@@ -380,38 +359,32 @@ def test_tasks_of_a_fleet_hold_no_place_that_their_subagents_need(
     assert fleet.cli.wait_survivors() == []
 
 
-@pytest.mark.parametrize(
-    ("rule", "moved"),
-    [
-        ("Bash", "Bash"),
-        ("Bash(cat /r/a)", "Bash(cat /r/a)"),
-        ("Read(//r/top/secret/**)", "Read(/secret/**)"),
-        ("Edit(//r/other/a)", "Edit(//r/other/a)"),
-        ("Edit(//r/topmost/a)", "Edit(//r/topmost/a)"),
-        ("Edit(~/top/a)", "Edit(/a)"),
-        ("Edit(~/b)", "Edit(~/b)"),
-        ("Edit(/a)", "Edit(/sub/a)"),
-        ("Edit(a/b)", "Edit(/sub/a/b)"),
-        ("Edit(./a)", "Edit(/sub/a)"),
-        ("Edit(*.md)", "Edit(/sub/**/*.md)"),
-        ("Edit(build/)", "Edit(/sub/**/build/)"),
-        ("Edit(//*/top/a)", "Edit(/a)"),
-        ("Edit(//**/sub/**)", "Edit(/**/sub/**)"),
-        ("Edit(//R/Top/a)", "Edit(/a)"),
-        ("Edit(//r)", "Edit(/**)"),
-        ("Edit(~/**)", "Edit(/**)"),
-        ("Edit (//r/top)", "Edit(/**)"),
-        ("Ed*(//r/top/a)", "Ed*(/a)"),
-        ("Edit(//link/a)", "Edit(/a)"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "moved"), [
+    ("Bash", "Bash"),
+    ("Bash(cat /r/a)", "Bash(cat /r/a)"),
+    ("Read(//r/top/secret/**)", "Read(/secret/**)"),
+    ("Edit(//r/other/a)", "Edit(//r/other/a)"),
+    ("Edit(//r/topmost/a)", "Edit(//r/topmost/a)"),
+    ("Edit(~/top/a)", "Edit(/a)"),
+    ("Edit(~/b)", "Edit(~/b)"),
+    ("Edit(/a)", "Edit(/sub/a)"),
+    ("Edit(a/b)", "Edit(/sub/a/b)"),
+    ("Edit(./a)", "Edit(/sub/a)"),
+    ("Edit(*.md)", "Edit(/sub/**/*.md)"),
+    ("Edit(build/)", "Edit(/sub/**/build/)"),
+    ("Edit(//*/top/a)", "Edit(/a)"),
+    ("Edit(//**/sub/**)", "Edit(/**/sub/**)"),
+    ("Edit(//R/Top/a)", "Edit(/a)"),
+    ("Edit(//r)", "Edit(/**)"),
+    ("Edit(~/**)", "Edit(/**)"),
+    ("Edit (//r/top)", "Edit(/**)"),
+    ("Ed*(//r/top/a)", "Ed*(/a)"),
+    ("Edit(//link/a)", "Edit(/a)"),
+])  # fmt: skip
 def test_rules_of_paths_hold_in_the_copy(rule: str, moved: str) -> None:
     """The session works in the folder `sub` of the repository, which it calls by a link, too."""
     base = "/link/sub" if "link" in rule else "/r/top/sub"
     tree = Worktree("/state/trees/one", "longrein/one", "0" * 40, "/r/top", "sub")
     rules = Rules((rule,), (rule,), (rule,), base=base, home="/r")
-    assert moved_rules(rules, tree) == {
-        "allow": [moved],
-        "ask": [rule, moved],
-        "deny": [rule, moved],
-    }
+    found = moved_rules(rules, tree)
+    assert found == {"allow": [moved], "ask": [rule, moved], "deny": [rule, moved]}

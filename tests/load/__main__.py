@@ -4,16 +4,7 @@ import os
 import subprocess
 import sys
 
-from tests.load import (
-    allow_rules,
-    builds,
-    harmless_verdicts,
-    kills,
-    mcp,
-    planted,
-    storm,
-    writers,
-)
+from tests.load import allow_rules, builds, harmless_verdicts, kills, mcp, planted, storm, writers
 from tests.tables import split_words
 
 SEEDED_TESTS = tuple(

@@ -55,9 +55,8 @@ class BuildResult(NamedTuple):
 _C = {"main.c": '#include <stdio.h>\nint main(void) { puts("hello"); return 0; }\n'}
 _PYTHON = {
     "pyproject.toml": '[build-system]\nrequires = ["setuptools"]\n'
-    'build-backend = "setuptools.build_meta"\n'
-    '[project]\nname = "tiny"\nversion = "1"\n'
-    '[tool.setuptools]\npackages = ["tiny"]\n',
+    'build-backend = "setuptools.build_meta"\n[project]\nname = "tiny"\nversion = '
+    '"1"\n[tool.setuptools]\npackages = ["tiny"]\n',
     "tiny/__init__.py": "def double(number: int) -> int:\n    return number * 2\n",
     "tests/test_tiny.py": "from tiny import double\n\n\n"
     "def test_double(tmp_path):\n    assert double(2) == 4\n"
@@ -150,10 +149,7 @@ BUILDS: Mapping[str, Build] = {
         },
     ),
     "python build": Build(
-        "pyproject-build",
-        "pyproject-build --no-isolation",
-        "dist/tiny-1-py3-none-any.whl",
-        _PYTHON,
+        "pyproject-build", "pyproject-build --no-isolation", "dist/tiny-1-py3-none-any.whl", _PYTHON
     ),
     "pip install -e": Build("python3", _OWN_VENV, "ran", _PYTHON),
     "pip wheel": Build(
@@ -202,10 +198,7 @@ BUILDS: Mapping[str, Build] = {
     "cargo build": Build("cargo", "cargo build --offline", "target/debug/tiny", _RUST),
     "cargo test": Build("cargo", "cargo test --offline", "target/debug/deps", _RUST),
     "javac": Build(
-        "javac java",
-        "javac -d out src/main/java/Main.java && java -cp out Main",
-        "ran",
-        _JAVA,
+        "javac java", "javac -d out src/main/java/Main.java && java -cp out Main", "ran", _JAVA
     ),
     "maven": Build(
         "mvn mh_make",
@@ -254,10 +247,7 @@ BUILDS: Mapping[str, Build] = {
         },
     ),
     "rake": Build(
-        "rake ruby",
-        "rake test",
-        "ran",
-        {"Rakefile": "task(:test) { File.write('ran', 'yes') }\n"},
+        "rake ruby", "rake test", "ran", {"Rakefile": "task(:test) { File.write('ran', 'yes') }\n"}
     ),
     "bundler": Build(
         "bundle ruby",

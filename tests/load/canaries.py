@@ -62,35 +62,21 @@ def script_of(secret: str) -> str:
 def turns() -> tuple[Loopback, ...]:
     """What the model does: it reads, prints, writes and says every secret."""
     said = " and ".join((*KNOWN, *TOKENS, f"postgres://app:{URL_PASSWORD}@db/x"))
+    printing = {"command": "sh print.sh; seq 1 40000; sh print.sh", "description": said}
+    todos = [{"content": said, "status": "pending", "activeForm": said}]
+    task = {"command": "while :; do sh print.sh; sleep 0.2; done", "run_in_background": True}
+    look = (Call("Read", {"file_path": ".env"}), Call("Bash", {"command": "sh print.sh"}))
     return (
-        Loopback(
-            calls=(Call("Read", {"file_path": ".env"}), Call("Bash", {"command": "sh print.sh"}))
-        ),
-        Loopback(
-            calls=(
-                Call(
-                    "Bash",
-                    {"command": "sh print.sh; seq 1 40000; sh print.sh", "description": said},
-                ),
-            )
-        ),
+        Loopback(calls=look),
+        Loopback(calls=(Call("Bash", printing),)),
         Loopback(
             thinking=f"I have seen {said}",
             text=f"The keys: {said}.",
             calls=(
                 Call("Write", {"file_path": "copy.env", "content": f"A={said}\n"}),
                 Call("Grep", {"pattern": "K", "path": ".env", "output_mode": "content"}),
-                Call(
-                    "TodoWrite",
-                    {"todos": [{"content": said, "status": "pending", "activeForm": said}]},
-                ),
-                Call(
-                    "Bash",
-                    {
-                        "command": "while :; do sh print.sh; sleep 0.2; done",
-                        "run_in_background": True,
-                    },
-                ),
+                Call("TodoWrite", {"todos": todos}),
+                Call("Bash", task),
             ),
         ),
         Loopback(calls=(Call("Bash", {"command": "touch ready; sleep 30"}),)),

@@ -75,8 +75,7 @@ WRITES: Mapping[str, str] = {
     "settings behind a link": "rm .codex; mkdir .codex; echo x > .codex/config.toml",
     "sessions": "echo x > {state}/sessions/new; rm -rf {state}/sessions",
     "kernel": "for file in /proc/sys/kernel/core_pattern /proc/sys/vm/drop_caches "
-    "/proc/sysrq-trigger "
-    "/sys/kernel/mm/ksm/run; do (: > $file) && echo ESCAPED; done",
+    "/proc/sysrq-trigger /sys/kernel/mm/ksm/run; do (: > $file) && echo ESCAPED; done",
     "unmount": "umount .git/config .git/hooks /tmp {home}; umount -l .env; echo x >> .git/config",
     "mount again": "mount -o remount,rw,bind .git/config; echo x >> .git/config",
 }
@@ -100,10 +99,8 @@ READS: Mapping[str, str] = {
     "memory": "cat /proc/{pid}/mem /proc/{pid}/maps /proc/1/environ",
     "by handle": CALL.format(
         body='b = ctypes.create_string_buffer(b"\\x80\\0\\0\\0" + b"\\0" * 200); m = '
-        "ctypes.c_int(); "
-        'f = l.open(b"/", 0); '
-        'print("ESCAPED" if l.name_to_handle_at(f, b"etc", b, ctypes.byref(m), 0) == 0 '
-        'and l.open_by_handle_at(f, b, 0) != -1 else "refused")'
+        'ctypes.c_int(); f = l.open(b"/", 0); print("ESCAPED" if l.name_to_handle_at(f, b"etc", b, '
+        'ctypes.byref(m), 0) == 0 and l.open_by_handle_at(f, b, 0) != -1 else "refused")'
     ),
 }
 """What may print no canary."""
@@ -420,12 +417,7 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
         before_it = msgspec.structs.replace(spec, command="true")
         await spawner.run(before_it, sink=CollectingSink(), timeout_s=LIMIT_S, output_bytes_max=1)
     spawner.prepare(spec)  # and bubblewrap's sandbox is made before its command
-    await spawner.run(
-        spec,
-        sink=output,
-        timeout_s=LIMIT_S,
-        output_bytes_max=1 << 22,
-    )
+    await spawner.run(spec, sink=output, timeout_s=LIMIT_S, output_bytes_max=1 << 22)
     await spawner.drain()
     await sandbox.close()
     sandbox.missing.end()

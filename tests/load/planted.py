@@ -30,14 +30,7 @@ from longrein.workspace.git_worktrees import BRANCHES, Worktree, list_worktrees
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError
 from tests.timeouts import HANG_S
-from tests.workspace.test_sandbox_planted import (
-    LEVELS,
-    USERS,
-    Project,
-    as_user,
-    make_removable,
-    no,
-)
+from tests.workspace.test_sandbox_planted import LEVELS, USERS, Project, as_user, make_removable, no
 
 SHRUNK_MAX = 4
 """Failing sequences of one kind that are shortened in a run."""

@@ -157,9 +157,8 @@ BUGS = (
     PlantedBug(
         "spool emptied before the end is on disk",
         "longrein.agent.background.session_tasks",
-        "            self.host.commit(flush=True).add_done_callback(\n"
-        "                lambda done: self._settled(done, settling)\n"
-        "            )\n",
+        "            self.host.commit(flush=True).add_done_callback(\n                lambda done: "
+        "self._settled(done, settling)\n            )\n",
         "            for task in settling:\n                self.pool.supervision.settle(task)\n",
         "each end of a task is kept",
     ),

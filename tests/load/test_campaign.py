@@ -20,10 +20,8 @@ def test_a_failed_seed_is_named_with_its_command(capsys: pytest.CaptureFixture[s
     words = ["--seeds", "3", "--seed", "4", "--parallel", "1"]
     assert run_campaign("simulate", even, arguments("", 10, 60).parse_args(words)) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == [
-        "seed 5: AssertionError: 5 is odd",
-        "  again: make simulate SEEDS=1 SEED=5",
-    ]
+    found = lines[:2]
+    assert found == ["seed 5: AssertionError: 5 is odd", "  again: make simulate SEEDS=1 SEED=5"]
     assert lines[2].startswith("simulate: 3 seeds, 1 failed, 5 halves, ")
 
 

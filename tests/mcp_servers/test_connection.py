@@ -60,9 +60,8 @@ def test_a_server_offers_what_it_says_it_can() -> None:
     answers = {"prompts/list": {"prompts": [prompt]}}
     found = msgspec.structs.replace(offered(answers, can={}), protocol="")
     assert found == Offer(title="fault 1")
-    assert offered(answers, can={"tools": {}}).tools == (
-        ListedTool("echo", "", {"type": "object"}),
-    )
+    told = offered(answers, can={"tools": {}}).tools
+    assert told == (ListedTool("echo", "", {"type": "object"}),)
     greet = ListedPrompt("greet", "", (("who", True), ("how", False)))
     found = offered(answers, can={"prompts": {}})
     assert (found.tools, found.prompts, found.resources) == ((), (greet,), False)
@@ -169,16 +168,13 @@ async def test_a_call_without_an_answer_is_cancelled_at_its_limit() -> None:
         assert len(host.started) == 1
 
 
-@pytest.mark.parametrize(
-    ("end", "told"),
-    [
-        (die(3, "first\nout of luck\n \n"), "the connection was lost during the call; it may"),
-        (lambda server, _: server.print("no json {"), "no answer within 0.01 s"),
-        (lambda server, _: server.print("{"), "the connection was lost during the call; it may"),
-        (lambda server, _: server.say(id=99, result={}), "no answer within 0.01 s"),
-        ({"content": 5}, "its answer is not valid: "),
-    ],
-)
+@pytest.mark.parametrize(("end", "told"), [
+    (die(3, "first\nout of luck\n \n"), "the connection was lost during the call; it may"),
+    (lambda server, _: server.print("no json {"), "no answer within 0.01 s"),
+    (lambda server, _: server.print("{"), "the connection was lost during the call; it may"),
+    (lambda server, _: server.say(id=99, result={}), "no answer within 0.01 s"),
+    ({"content": 5}, "its answer is not valid: "),
+])  # fmt: skip
 async def test_what_a_call_says_of_an_answer_that_is_none(end: Any, told: str) -> None:
     host = Host(lambda: ScriptedServer({"tools/call": end}))
     async with connection(host) as made:
@@ -253,15 +249,12 @@ async def test_a_prompt_is_asked_for_with_its_arguments() -> None:
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
-@pytest.mark.parametrize(
-    ("answer", "reply"),
-    [
-        (("accept", {"name": "Ada"}), {"action": "accept", "content": {"name": "Ada"}}),
-        (("decline", {"name": "Ada"}), {"action": "decline"}),
-        (("cancel", {}), {"action": "cancel"}),
-        (None, {"action": "decline"}),
-    ],
-)
+@pytest.mark.parametrize(("answer", "reply"), [
+    (("accept", {"name": "Ada"}), {"action": "accept", "content": {"name": "Ada"}}),
+    (("decline", {"name": "Ada"}), {"action": "decline"}),
+    (("cancel", {}), {"action": "cancel"}),
+    (None, {"action": "decline"}),
+])  # fmt: skip
 async def test_a_question_of_a_server_goes_to_the_user(answer: Any, reply: dict[str, Any]) -> None:
     asked: list[Any] = []
 
@@ -392,13 +385,10 @@ async def test_a_server_that_does_not_answer_in_time_has_failed() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("answer", "problem"),
-    [
-        (refuse(-32603, "broken"), "broken"),
-        ({"protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": {}}, "its answer is"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "problem"), [
+    (refuse(-32603, "broken"), "broken"),
+    ({"protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": {}}, "its answer is"),
+])  # fmt: skip
 async def test_why_a_server_does_not_connect(answer: Any, problem: str) -> None:
     host = Host(lambda: ScriptedServer({"initialize": answer}))
     async with connection(host) as made:
@@ -411,9 +401,8 @@ async def test_a_connection_that_is_closed_ends_its_program() -> None:
         pass
     assert host.servers[0].exit is not None
     assert (host.notices, host.changes, len(host.started)) == ([], 1, 1)
-    assert await failure(made.call_tool("echo", {}, None, 30)) == (
-        "it is not connected: no answer yet"
-    )
+    found = await failure(made.call_tool("echo", {}, None, 30))
+    assert found == "it is not connected: no answer yet"
 
 
 # --- Ways to reach a server -----------------------------------------------------------------------
@@ -431,14 +420,11 @@ def problem(host: Host, server: Any) -> str:
     return str(found[0])
 
 
-@pytest.mark.parametrize(
-    ("fields", "cwd", "env"),
-    [
-        ({}, "/work", {}),
-        ({"cwd": "/else"}, "/else", {}),
-        ({"env": (("A", "1"), ("PATH", "/own"))}, "/work", {"A": "1", "PATH": "/own"}),
-    ],
-)
+@pytest.mark.parametrize(("fields", "cwd", "env"), [
+    ({}, "/work", {}),
+    ({"cwd": "/else"}, "/else", {}),
+    ({"env": (("A", "1"), ("PATH", "/own"))}, "/work", {"A": "1", "PATH": "/own"}),
+])  # fmt: skip
 def test_a_program_is_started_with_its_folder_and_variables(
     fields: dict[str, Any], cwd: str, env: dict[str, str]
 ) -> None:
@@ -545,17 +531,14 @@ def pages_at() -> Iterator[str]:
     server.shutdown()
 
 
-@pytest.mark.parametrize(
-    ("status", "state", "told"),
-    [
-        (200, "connected", ""),
-        (401, "needs login", "it wants you to log in (HTTP 401)"),
-        (403, "needs login", "it wants you to log in (HTTP 403)"),
-        (400, "failed", "it answers with HTTP 400"),
-        (418, "failed", "it answers with HTTP 418"),
-        (500, "failed", "it answers with HTTP 500"),
-    ],
-)
+@pytest.mark.parametrize(("status", "state", "told"), [
+    (200, "connected", ""),
+    (401, "needs login", "it wants you to log in (HTTP 401)"),
+    (403, "needs login", "it wants you to log in (HTTP 403)"),
+    (400, "failed", "it answers with HTTP 400"),
+    (418, "failed", "it answers with HTTP 418"),
+    (500, "failed", "it answers with HTTP 500"),
+])  # fmt: skip
 async def test_a_server_over_http_is_told_by_its_status(
     pages_at: str, status: int, state: str, told: str
 ) -> None:
@@ -592,6 +575,5 @@ def test_a_helper_of_headers_prints_an_object_of_texts(output: bytes) -> None:
     server = msgspec.structs.replace(
         SERVER, transport="http", url="http://127.0.0.1:1/", headers_helper="print"
     )
-    assert problem(Host(ScriptedServer, run_line=run_line), server) == (
-        "its headersHelper has not printed a JSON object of texts"
-    )
+    found = problem(Host(ScriptedServer, run_line=run_line), server)
+    assert found == "its headersHelper has not printed a JSON object of texts"

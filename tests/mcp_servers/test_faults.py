@@ -8,22 +8,15 @@ from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
 from tests.mcp_servers.harness import fault, late, one_call, prefixes, serve
 from tests.timeouts import growing_limits
 
+FEW_MS = {"timeout": 400}
+LATE = r"\[mcp\] s: no answer within 0.4 s"
+STOPPED = r"\[mcp\] s: it has stopped \(exit code 3\): fatal: out of luck|connection was lost"
 CALLS = (
     ("good", {}, "ok", "echo hi"),
     ("noisy", {}, "ok", "echo hi"),
-    (
-        "dies",
-        {},
-        "failed",
-        r"\[mcp\] s: it has stopped \(exit code 3\): fatal: out of luck|connection was lost",
-    ),
-    (
-        "hangs",
-        {"timeout": 400},
-        "failed",
-        r"\[mcp\] s: no answer within 0.4 s; the call was cancelled",
-    ),
-    ("floods", {"timeout": 400}, "failed", r"\[mcp\] s: no answer within 0.4 s"),
+    ("dies", {}, "failed", STOPPED),
+    ("hangs", FEW_MS, "failed", f"{LATE}; the call was cancelled"),
+    ("floods", FEW_MS, "failed", LATE),
     ("huge", {}, "failed", r"\[mcp\] s: .*(more than 16 MB|connection was lost)"),
     ("garbage", {}, "failed", r"\[mcp\] s: .*(not valid JSON-RPC|connection was lost)"),
     ("slow", {}, "ok", "slow"),
@@ -40,23 +33,14 @@ def test_a_call_of_a_server_that_fails(
     assert re.search(says_, found[1]), found
 
 
+OTHER_VERSION = "it speaks version 1999-01-01 of the protocol, .*: update the server"
+NO_JSON = r"not connected yet: s \(it prints lines that are no JSON, such as 'not json'\)"
 STARTS = (
     ("dead", {}, r"MCP server s: it has stopped \(exit code 1\): cannot work here"),
     ("silent", {"startup_timeout_sec": 0.3}, "MCP server s: it has not answered within 0.3 s"),
     ("invalid", {}, r"MCP server s: its answer is not valid: .*inputSchema.properties.text"),
-    (
-        "version",
-        {},
-        "MCP server s: it speaks version 1999-01-01 of the protocol, .*: update the server",
-    ),
-    (
-        "no-json",
-        {},
-        (
-            r"MCP servers not connected yet: s \(it prints lines that are no JSON, such as 'not "
-            r"json'\)"
-        ),
-    ),
+    ("version", {}, f"MCP server s: {OTHER_VERSION}"),
+    ("no-json", {}, f"MCP servers {NO_JSON}"),
     ("echo", {}, "MCP server s: it repeats what it is sent: the command is no MCP server"),
 )
 

@@ -39,20 +39,16 @@ def test_a4_1_a_tool_of_a_server_decides(cli: CliHarness) -> None:
     )
     assert cli.run("-p", "go", BYPASS).code == 0
     assert cli.results() == [("denied", "Denied: a hook refused this call: by MCP")]
-    assert [(one.hook, one.decision) for one in of(cli, HookAnswered)] == [
-        ("mcp__files__read_text_file", "deny")
-    ]
+    found = [(one.hook, one.decision) for one in of(cli, HookAnswered)]
+    assert found == [("mcp__files__read_text_file", "deny")]
 
 
-@pytest.mark.parametrize(
-    ("server", "tool", "flags", "said"),
-    [
-        ("nobody", "echo", (), "there is no MCP server 'nobody'"),
-        ("s", "nothing", (), "the MCP server s has no such tool: it offers"),
-        ("s", "echo", ("--disallowedTools", "mcp__s__echo"), "the rule mcp__s__echo forbids it"),
-        ("dead", "echo", (), "the MCP server dead has no such tool"),
-    ],
-)
+@pytest.mark.parametrize(("server", "tool", "flags", "said"), [
+    ("nobody", "echo", (), "there is no MCP server 'nobody'"),
+    ("s", "nothing", (), "the MCP server s has no such tool: it offers"),
+    ("s", "echo", ("--disallowedTools", "mcp__s__echo"), "the rule mcp__s__echo forbids it"),
+    ("dead", "echo", (), "the MCP server dead has no such tool"),
+])  # fmt: skip
 def test_a_tool_that_cannot_be_called_is_one_line(
     cli: CliHarness, server: str, tool: str, flags: tuple[str, ...], said: str
 ) -> None:

@@ -13,7 +13,6 @@ from longrein.permissions import Rules
 from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
 from tests.mcp_servers.harness import fault, late, prefixes, serve
 
-SAYS_NO = "Nobody is here to approve this"
 RULES: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("no rule", (), False),
     ("the server", ("--allowedTools", "mcp__s"), True),
@@ -44,17 +43,14 @@ def test_a_call_of_a_servers_tool(
 
 
 @pytest.mark.parametrize("deferred", [False, True])
-@pytest.mark.parametrize(
-    ("deny", "stays", "gone"),
-    [
-        ("mcp__s", "Bash mcp__t__echo", "mcp__s__echo"),
-        ("mcp__s__echo", "Bash mcp__t__echo", "mcp__s__echo"),
-        ("mcp__*", "Bash", "mcp__s__echo mcp__t__echo"),
-        ("Bash", "Read mcp__s__echo mcp__t__echo", "Bash"),
-        ("Bash(*),KillShell", "Agent mcp__s__echo", "Bash TaskStop"),
-        ("Edit,Bash(rm *),Task(explore)", "Bash Agent mcp__s__echo", "Edit Write"),
-    ],
-)
+@pytest.mark.parametrize(("deny", "stays", "gone"), [
+    ("mcp__s", "Bash mcp__t__echo", "mcp__s__echo"),
+    ("mcp__s__echo", "Bash mcp__t__echo", "mcp__s__echo"),
+    ("mcp__*", "Bash", "mcp__s__echo mcp__t__echo"),
+    ("Bash", "Read mcp__s__echo mcp__t__echo", "Bash"),
+    ("Bash(*),KillShell", "Agent mcp__s__echo", "Bash TaskStop"),
+    ("Edit,Bash(rm *),Task(explore)", "Bash Agent mcp__s__echo", "Edit Write"),
+])  # fmt: skip
 def test_a_tool_that_a_rule_denies_altogether_is_not_offered(
     cli: CliHarness, deny: str, stays: str, gone: str, deferred: bool
 ) -> None:
@@ -135,10 +131,9 @@ def test_without_the_extra_one_line_says_how_to_install_it(cli: CliHarness, tmp_
     """A stand-in hides the package."""
     (tmp_path / "hide").mkdir()
     (tmp_path / "hide/sitecustomize.py").write_text(
-        "from importlib.machinery import PathFinder\n"
-        "found = PathFinder.find_spec\n"
-        "PathFinder.find_spec = lambda name, path=None, target=None: "
-        "None if name.split('.')[0] in ('mcp', 'mcp_types') else found(name, path, target)\n"
+        "from importlib.machinery import PathFinder\nfound = "
+        "PathFinder.find_spec\nPathFinder.find_spec = lambda name, path=None, target=None: None if "
+        "name.split('.')[0] in ('mcp', 'mcp_types') else found(name, path, target)\n"
     )
     serve(cli, s=fault("good"))
     cli.plays(calls(late("mcp__s__echo", text="x")), says("done"))

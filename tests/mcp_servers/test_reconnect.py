@@ -75,25 +75,15 @@ def test_the_sdk_is_not_imported_before_the_prompt(cli: CliHarness) -> None:
     serve(cli, **{f"s{n}": fault("good") for n in range(5)})
     cli.plays(says("done"))
     code = (
-        "import asyncio, sys\n"
-        "from longrein.app import App\n"
-        "from longrein.options import Options\n"
-        "from longrein.app.run_context import read_run_context\n"
-        "async def main():\n"
-        "    built = await App(read_run_context(Options()), print).open()\n"
-        "    walk = asyncio.ensure_future(built.session.run(once=False))\n"
-        "    for _ in range(20):\n"
-        "        await asyncio.sleep(0)\n"
-        "    early = [name for name in ('mcp', 'pydantic', 'httpx2', 'anyio') if name in "
-        "sys.modules]\n"
-        "    for _ in range(400):\n"
-        "        states = [state for _, state in built.deps.extension_parts[0].connections()]\n"
-        "        if states and 'connecting' not in states:\n"
-        "            break\n"
-        "        await asyncio.sleep(0.1)\n"
-        "    print(early, states)\n"
-        "    await built.session.close()\n"
-        "asyncio.run(main())\n"
+        "import asyncio, sys\nfrom longrein.app import App\nfrom longrein.options import "
+        "Options\nfrom longrein.app.run_context import read_run_context\nasync def main():\n    "
+        "built = await App(read_run_context(Options()), print).open()\n    walk = "
+        "asyncio.ensure_future(built.session.run(once=False))\n    for _ in range(20):\n        "
+        "await asyncio.sleep(0)\n    early = [name for name in ('mcp', 'pydantic', 'httpx2', "
+        "'anyio') if name in sys.modules]\n    for _ in range(400):\n        states = [state for "
+        "_, state in built.deps.extension_parts[0].connections()]\n        if states and "
+        "'connecting' not in states:\n            break\n        await asyncio.sleep(0.1)\n    "
+        "print(early, states)\n    await built.session.close()\nasyncio.run(main())\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

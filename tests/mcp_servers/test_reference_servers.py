@@ -99,12 +99,11 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
-@pytest.mark.parametrize(
-    ("address", "kind", "path"),
-    [("streamableHttp", "http", "/mcp"), ("streamableHttp", "", "/mcp"), ("sse", "sse", "/sse")],
-    indirect=["address"],
-    ids=["streamable HTTP", "HTTP without a type", "SSE"],
-)
+@pytest.mark.parametrize(("address", "kind", "path"), [
+    ("streamableHttp", "http", "/mcp"),
+    ("streamableHttp", "", "/mcp"),
+    ("sse", "sse", "/sse"),
+], indirect=["address"], ids=["streamable HTTP", "HTTP without a type", "SSE"])  # fmt: skip
 def test_a_reference_server_over_http(cli: CliHarness, address: str, kind: str, path: str) -> None:
     serve(
         cli,

@@ -238,10 +238,8 @@ async def test_a_tool_that_has_changed_since_its_call_was_allowed_is_not_run() -
         server.say(method="notifications/tools/list_changed")
         await until(lambda: place.registry["mcp__s__echo"] is not old["mcp__s__echo"])
         assert await call(place, "mcp__s__echo") == ("ok", "fine")
-        assert await call(place, "mcp__s__gone") == (
-            "failed",
-            "[mcp] s: the server does not offer this tool",
-        )
+        found = await call(place, "mcp__s__gone")
+        assert found == ("failed", "[mcp] s: the server does not offer this tool")
         changed = SimpleNamespace(registry=old)
         status, said = await call(changed, "mcp__s__echo")
         assert status == "failed"
@@ -249,14 +247,11 @@ async def test_a_tool_that_has_changed_since_its_call_was_allowed_is_not_run() -
         assert len(server.calls("tools/call")) == 1
 
 
-@pytest.mark.parametrize(
-    ("servers", "name", "told"),
-    [
-        ((SERVER,), "mcp__s__echo", "it is not connected: it cannot be started: no such file"),
-        ((OFF, SERVER), "mcp__off__echo", "it is disabled"),
-        ((WRONG, SERVER), "mcp__wrong__echo", "no command"),
-    ],
-)
+@pytest.mark.parametrize(("servers", "name", "told"), [
+    ((SERVER,), "mcp__s__echo", "it is not connected: it cannot be started: no such file"),
+    ((OFF, SERVER), "mcp__off__echo", "it is disabled"),
+    ((WRONG, SERVER), "mcp__wrong__echo", "no command"),
+])  # fmt: skip
 async def test_a_call_of_a_server_that_is_not_there(
     servers: tuple[McpServer, ...], name: str, told: str
 ) -> None:
@@ -440,9 +435,8 @@ async def test_a_prompt_takes_the_words_behind_its_command() -> None:
         assert await told(greet, "Ada", "right", "now") == f"{both}{end}"
         assert await told("mcp__s__plain", "x", "y") == f"{{}}{end}"
         assert await told(greet) == "/mcp__s__greet needs who: /mcp__s__greet WHO HOW"
-        assert await told("mcp__s__no") == (
-            "there is no prompt /mcp__s__no; there are /mcp__s__greet, /mcp__s__plain"
-        )
+        seen = await told("mcp__s__no")
+        assert seen == "there is no prompt /mcp__s__no; there are /mcp__s__greet, /mcp__s__plain"
         assert await told("mcp__x__no") == "there is no MCP server 'x'; there are s"
         server = place.host.servers[0]
         server.answers["prompts/get"] = {"messages": []}
@@ -493,10 +487,8 @@ async def test_a_resumed_session_keeps_the_tools_of_its_prefix() -> None:
         place.tools.want()
         assert await next_news(place) == [("s", "new: mcp__s__c; gone: mcp__s__b")]
     async with session(ScriptedServer, servers=(gone,), stored=stored) as place:
-        assert [one.spec.name for one in place.tools.offered] == [
-            "ListMcpResourcesTool",
-            "ReadMcpResourceTool",
-        ]
+        found = [one.spec.name for one in place.tools.offered]
+        assert found == ["ListMcpResourcesTool", "ReadMcpResourceTool"]
     without = msgspec.structs.replace(stored, tools=specs)
     async with session(ScriptedServer, stored=without) as place:
         assert (place.tools.pinned, place.tools.offered) == (False, ())

@@ -60,17 +60,26 @@ def _out(
     done: dict[str, object] | None = None,
 ) -> list[object]:
     return [
-        {"type": "response.output_item.added", "output_index": index, "item": item},
-        *(
-            {"type": f"response.{kind}.delta", "output_index": index, "delta": text}
-            for kind, text in deltas
-        ),
-        {
-            "type": "response.output_item.done",
-            "output_index": index,
-            "item": {**item, **(done or {})},
-        },
+        _added(index, item),
+        *(_delta(kind, index, text) for kind, text in deltas),
+        _done(index, {**item, **(done or {})}),
     ]
+
+
+def _added(index: int, item: dict[str, object]) -> dict[str, object]:
+    return {"type": "response.output_item.added", "output_index": index, "item": item}
+
+
+def _delta(kind: str, index: int, text: str) -> dict[str, object]:
+    return {"type": f"response.{kind}.delta", "output_index": index, "delta": text}
+
+
+def _done(index: int, item: dict[str, object]) -> dict[str, object]:
+    return {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def _function(name: str, **ids: str) -> dict[str, object]:
+    return {"type": "function_call", **ids, "name": name, "arguments": ""}
 
 
 def _gemini(*parts: dict[str, object], stop: str, usage: dict[str, int] | None = None) -> bytes:
@@ -91,17 +100,32 @@ def _call(index: int, id_: str, name: str = "", text: str = "") -> dict[str, obj
     return {"tool_calls": [{"index": index, "function": function} | ({"id": id_} if id_ else {})]}
 
 
-TEXT = {"type": "text_delta"}
-JSON = {"type": "input_json_delta"}
+def _text(index: int, *pieces: str) -> list[object]:
+    """A block of text of Anthropic."""
+    deltas = ({"type": "text_delta", "text": piece} for piece in pieces)
+    return _block(index, {"type": "text", "text": ""}, *deltas)
 
+
+def _use(index: int, id_: str, name: str, *pieces: str) -> list[object]:
+    """A call of Anthropic, its arguments in pieces."""
+    deltas = ({"type": "input_json_delta", "partial_json": piece} for piece in pieces)
+    return _block(index, {"type": "tool_use", "id": id_, "name": name, "input": {}}, *deltas)
+
+
+def _thinking(text: str) -> dict[str, object]:
+    return {"type": "thinking_delta", "thinking": text}
+
+
+MESSAGE: dict[str, object] = {"type": "message", "id": "m1"}
+SUMMARY = "reasoning_summary_text"
+REASONED: dict[str, object] = {
+    "summary": [{"type": "summary_text", "text": "hm"}],
+    "encrypted_content": "E1",
+}
+ARGUMENTS = "function_call_arguments"
 STREAMS: dict[str, dict[str, bytes]] = {
     "text": {
-        "anthropic": _anthropic(
-            *_block(
-                0, {"type": "text", "text": ""}, TEXT | {"text": "Hel"}, TEXT | {"text": "lo 你好"}
-            ),
-            stop="end_turn",
-        ),
+        "anthropic": _anthropic(*_text(0, "Hel", "lo 你好"), stop="end_turn"),
         "openai-chat": _chat(
             {"role": "assistant", "content": ""},
             {"content": "Hel"},
@@ -109,12 +133,7 @@ STREAMS: dict[str, dict[str, bytes]] = {
             stop="stop",
         ),
         "openai-responses": _responses(
-            *_out(
-                0,
-                {"type": "message", "id": "m1"},
-                ("output_text", "Hel"),
-                ("output_text", "lo 你好"),
-            )
+            *_out(0, MESSAGE, ("output_text", "Hel"), ("output_text", "lo 你好"))
         ),
         "gemini": _gemini({"text": "Hel"}, {"text": "lo 你好"}, stop="STOP"),
     },
@@ -123,12 +142,12 @@ STREAMS: dict[str, dict[str, bytes]] = {
             *_block(
                 0,
                 {"type": "thinking", "thinking": "", "signature": ""},
-                {"type": "thinking_delta", "thinking": "h"},
-                {"type": "thinking_delta", "thinking": "m"},
+                _thinking("h"),
+                _thinking("m"),
                 {"type": "signature_delta", "signature": "S1"},
             ),
             *_block(1, {"type": "redacted_thinking", "data": "R1"}),
-            *_block(2, {"type": "text", "text": ""}, TEXT | {"text": "so"}),
+            *_text(2, "so"),
             stop="end_turn",
         ),
         "openai-chat": _chat(
@@ -138,16 +157,11 @@ STREAMS: dict[str, dict[str, bytes]] = {
             *_out(
                 0,
                 {"type": "reasoning", "id": "rs_1"},
-                ("reasoning_summary_text", "h"),
-                ("reasoning_summary_text", "m"),
-                done={
-                    "summary": [{"type": "summary_text", "text": "hm"}],
-                    "encrypted_content": "E1",
-                },
+                (SUMMARY, "h"),
+                (SUMMARY, "m"),
+                done=REASONED,
             ),
-            *_out(
-                1, {"type": "message", "id": "m1", "phase": "final_answer"}, ("output_text", "so")
-            ),
+            *_out(1, {**MESSAGE, "phase": "final_answer"}, ("output_text", "so")),
         ),
         "gemini": _gemini(
             {"text": "h", "thought": True},
@@ -159,19 +173,9 @@ STREAMS: dict[str, dict[str, bytes]] = {
     },
     "text and parallel calls, one without arguments": {
         "anthropic": _anthropic(
-            *_block(0, {"type": "text", "text": ""}, TEXT | {"text": "I look."}),
-            *_block(
-                1,
-                {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {}},
-                JSON | {"partial_json": ""},
-                JSON | {"partial_json": '{"path":'},
-                JSON | {"partial_json": '"a"}'},
-            ),
-            *_block(
-                2,
-                {"type": "tool_use", "id": "toolu_1", "name": "List", "input": {}},
-                JSON | {"partial_json": ""},
-            ),
+            *_text(0, "I look."),
+            *_use(1, "toolu_1", "Read", "", '{"path":', '"a"}'),
+            *_use(2, "toolu_1", "List", ""),
             stop="tool_use",
         ),
         "openai-chat": _chat(
@@ -184,46 +188,14 @@ STREAMS: dict[str, dict[str, bytes]] = {
             stop="tool_calls",
         ),
         "openai-responses": _responses(
-            *_out(0, {"type": "message", "id": "m1"}, ("output_text", "I look.")),
-            {
-                "type": "response.output_item.added",
-                "output_index": 1,
-                "item": {
-                    "type": "function_call",
-                    "id": "fc_1",
-                    "call_id": "call_1",
-                    "name": "Read",
-                    "arguments": "",
-                },
-            },
-            {
-                "type": "response.output_item.added",
-                "output_index": 2,
-                "item": {
-                    "type": "function_call",
-                    "id": "fc_2",
-                    "call_id": "call_1",
-                    "name": "List",
-                    "arguments": "",
-                },
-            },
-            {
-                "type": "response.function_call_arguments.delta",
-                "output_index": 1,
-                "delta": '{"path":',
-            },
-            {"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "{}"},
-            {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": '"a"}'},
-            {
-                "type": "response.output_item.done",
-                "output_index": 1,
-                "item": {"type": "function_call", "arguments": '{"path":"a"}'},
-            },
-            {
-                "type": "response.output_item.done",
-                "output_index": 2,
-                "item": {"type": "function_call", "arguments": "{}"},
-            },
+            *_out(0, MESSAGE, ("output_text", "I look.")),
+            _added(1, _function("Read", id="fc_1", call_id="call_1")),
+            _added(2, _function("List", id="fc_2", call_id="call_1")),
+            _delta(ARGUMENTS, 1, '{"path":'),
+            _delta(ARGUMENTS, 2, "{}"),
+            _delta(ARGUMENTS, 1, '"a"}'),
+            _done(1, {"type": "function_call", "arguments": '{"path":"a"}'}),
+            _done(2, {"type": "function_call", "arguments": "{}"}),
         ),
         "gemini": _gemini(
             {"text": "I look."},
@@ -234,7 +206,7 @@ STREAMS: dict[str, dict[str, bytes]] = {
     },
     "usage with cache": {
         "anthropic": _anthropic(
-            *_block(0, {"type": "text", "text": ""}, TEXT | {"text": "ok"}),
+            *_text(0, "ok"),
             stop="end_turn",
             usage={
                 "input_tokens": 3,
@@ -255,7 +227,7 @@ STREAMS: dict[str, dict[str, bytes]] = {
             },
         ),
         "openai-responses": _responses(
-            *_out(0, {"type": "message", "id": "m1"}, ("output_text", "ok")),
+            *_out(0, MESSAGE, ("output_text", "ok")),
             usage={
                 "input_tokens": 100,
                 "output_tokens": 20,
@@ -275,36 +247,17 @@ STREAMS: dict[str, dict[str, bytes]] = {
         ),
     },
     "refusal": {
-        "anthropic": _anthropic(
-            *_block(0, {"type": "text", "text": ""}, TEXT | {"text": "I can't"}), stop="refusal"
-        ),
+        "anthropic": _anthropic(*_text(0, "I can't"), stop="refusal"),
         "openai-chat": _chat({"content": "I can't"}, stop="content_filter"),
-        "openai-responses": _responses(
-            *_out(0, {"type": "message", "id": "m1"}, ("refusal", "I can't"))
-        ),
+        "openai-responses": _responses(*_out(0, MESSAGE, ("refusal", "I can't"))),
         "gemini": _gemini({"text": "I can't"}, stop="SAFETY"),
     },
     "length inside a call": {
-        "anthropic": _anthropic(
-            *_block(
-                0,
-                {"type": "tool_use", "id": "t", "name": "Write", "input": {}},
-                JSON | {"partial_json": '{"path": "a", "con'},
-            ),
-            stop="max_tokens",
-        ),
+        "anthropic": _anthropic(*_use(0, "t", "Write", '{"path": "a", "con'), stop="max_tokens"),
         "openai-chat": _chat(_call(0, "c", "Write", '{"path": "a", "con'), stop="length"),
         "openai-responses": _responses(
-            {
-                "type": "response.output_item.added",
-                "output_index": 0,
-                "item": {"type": "function_call", "name": "Write"},
-            },
-            {
-                "type": "response.function_call_arguments.delta",
-                "output_index": 0,
-                "delta": '{"path": "a", "con',
-            },
+            _added(0, {"type": "function_call", "name": "Write"}),
+            _delta(ARGUMENTS, 0, '{"path": "a", "con'),
             incomplete="max_output_tokens",
         ),
     },
@@ -316,12 +269,7 @@ STREAMS: dict[str, dict[str, bytes]] = {
     },
     "thinking and nothing else": {
         "anthropic": _anthropic(
-            *_block(
-                0,
-                {"type": "thinking", "thinking": ""},
-                {"type": "thinking_delta", "thinking": "hm"},
-            ),
-            stop="end_turn",
+            *_block(0, {"type": "thinking", "thinking": ""}, _thinking("hm")), stop="end_turn"
         ),
         "openai-chat": _chat({"reasoning": "hm"}, stop="stop"),
         "openai-responses": _responses(
@@ -330,9 +278,7 @@ STREAMS: dict[str, dict[str, bytes]] = {
         "gemini": _gemini({"text": "hm", "thought": True}, stop="STOP"),
     },
     "a call announced and not made": {
-        "anthropic": _anthropic(
-            *_block(0, {"type": "text", "text": ""}, TEXT | {"text": "I read"}), stop="tool_use"
-        ),
+        "anthropic": _anthropic(*_text(0, "I read"), stop="tool_use"),
         "openai-chat": _chat({"content": "I read"}, stop="tool_calls"),
     },
 }

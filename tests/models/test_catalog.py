@@ -21,46 +21,35 @@ from longrein.models import (
 from tests.models.http_server import BLOBS, Answer, FixedClock, serve_answers
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5"),
-        ("anthropic/claude-sonnet-4.5:thinking", "claude-sonnet-4-5"),
-        ("claude-opus-4-5@20251101", "claude-opus-4-5"),
-        ("gpt-6.1-sol-2026-09-29", "gpt-6-1-sol"),
-        ("gemini-3-pro-preview", "gemini-3-pro"),
-        ("gemini-2.5-pro-preview-05-06", "gemini-2-5-pro"),
-        ("devstral-latest", "devstral"),
-        ("qwen3:8b", "qwen3"),
-        ("o3", "o3"),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "expected"), [
+    ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5"),
+    ("anthropic/claude-sonnet-4.5:thinking", "claude-sonnet-4-5"),
+    ("claude-opus-4-5@20251101", "claude-opus-4-5"),
+    ("gpt-6.1-sol-2026-09-29", "gpt-6-1-sol"),
+    ("gemini-3-pro-preview", "gemini-3-pro"),
+    ("gemini-2.5-pro-preview-05-06", "gemini-2-5-pro"),
+    ("devstral-latest", "devstral"),
+    ("qwen3:8b", "qwen3"),
+    ("o3", "o3"),
+    ("", ""),
+])  # fmt: skip
 def test_spellings_of_one_family(name: str, expected: str) -> None:
     assert family(name) == expected
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "window", "price"),
-    [
-        ("anthropic", "claude-sonnet-4-5-20250929", 200_000, Price(3.0, 15.0, 0.3, 3.75)),
-        ("anthropic", "claude-opus-5-5", 1_000_000, Price(4.0, 20.0, 0.2, 5.0)),
-        ("openrouter", "anthropic/claude-opus-5.5", 1_000_000, Price(4.0, 20.0, 0.2, 5.0)),
-        ("openai", "gpt-5-mini-2025-08-07", 400_000, Price(0.25, 2.0, 0.025)),
-        ("openai", "gpt-6.1-sol", 1_050_000, Price(2.0, 10.0, 0.1, 2.5)),
-        ("gemini", "gemini-2.5-flash-lite", 1_048_576, Price(0.1, 0.4, 0.01)),
-        ("deepseek", "deepseek-v4-pro", 1_000_000, Price(0.435, 0.87, 0.003625)),
-        ("together", "deepseek-v4-pro", 1_000_000, None),  # another host, another price
-        (
-            "ollama",
-            "qwen3:8b",
-            32_768,
-            Price(0.0, 0.0),
-        ),  # started with less than the model could take
-        ("ollama", "never-heard-of", 32_768, Price(0.0, 0.0)),
-        ("mine", "never-heard-of", 128_000, None),
-    ],
-)
+@pytest.mark.parametrize(("provider", "model", "window", "price"), [
+    ("anthropic", "claude-sonnet-4-5-20250929", 200_000, Price(3.0, 15.0, 0.3, 3.75)),
+    ("anthropic", "claude-opus-5-5", 1_000_000, Price(4.0, 20.0, 0.2, 5.0)),
+    ("openrouter", "anthropic/claude-opus-5.5", 1_000_000, Price(4.0, 20.0, 0.2, 5.0)),
+    ("openai", "gpt-5-mini-2025-08-07", 400_000, Price(0.25, 2.0, 0.025)),
+    ("openai", "gpt-6.1-sol", 1_050_000, Price(2.0, 10.0, 0.1, 2.5)),
+    ("gemini", "gemini-2.5-flash-lite", 1_048_576, Price(0.1, 0.4, 0.01)),
+    ("deepseek", "deepseek-v4-pro", 1_000_000, Price(0.435, 0.87, 0.003625)),
+    ("together", "deepseek-v4-pro", 1_000_000, None),  # another host, another price
+    ("ollama", "qwen3:8b", 32_768, Price(0.0, 0.0)),  # started with less than the model could take
+    ("ollama", "never-heard-of", 32_768, Price(0.0, 0.0)),
+    ("mine", "never-heard-of", 128_000, None),
+])  # fmt: skip
 def test_what_a_model_offers_and_costs(
     provider: str, model: str, window: int, price: Price | None
 ) -> None:
@@ -127,12 +116,8 @@ def test_the_providers_that_are_found_without_a_file() -> None:
         "vllm": "http://127.0.0.1:8000/v1",
     }
     openai = known_provider("openai")
-    assert openai is not None
-    assert (openai.wire, openai.keys, openai.url_keys) == (
-        "openai-responses",
-        ("OPENAI_API_KEY",),
-        ("OPENAI_BASE_URL",),
-    )
+    found = (openai.wire, openai.keys, openai.url_keys)
+    assert found == ("openai-responses", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL",))
     assert known_provider("nobody") is None
     for provider in known_providers():
         options = ModelOptions(
@@ -158,20 +143,13 @@ def test_what_the_settings_say_goes_first_and_an_unknown_wire_is_named() -> None
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("body", "status", "names"),
-    [
-        (
-            b'{"object":"list","data":[{"id":"qwen3:8b"},{"id":"nomic-embed-text"}]}',
-            200,
-            ("qwen3:8b",),
-        ),
-        (b'{"models":[{"name":"llama"}]}', 200, ("llama",)),
-        (b'{"data":null}', 200, ()),
-        (b"<html>", 200, ()),
-        (b"no", 404, ()),
-    ],
-)
+@pytest.mark.parametrize(("body", "status", "names"), [
+    (b'{"object":"list","data":[{"id":"qwen3:8b"},{"id":"nomic-embed-text"}]}', 200, ("qwen3:8b",)),
+    (b'{"models":[{"name":"llama"}]}', 200, ("llama",)),
+    (b'{"data":null}', 200, ()),
+    (b"<html>", 200, ()),
+    (b"no", 404, ()),
+])  # fmt: skip
 async def test_a_local_server_is_asked_what_it_offers(
     body: bytes, status: int, names: tuple[str, ...]
 ) -> None:

@@ -17,6 +17,7 @@ from tests.models.http_server import (
     request,
     serve_answers,
 )
+from tests.tables import read_rows
 
 NOW_S = 1_795_255_200.0  # 2026-11-21 10:00:00 UTC
 
@@ -73,121 +74,76 @@ def test_the_status_decides_first_a_429_is_never_an_overflow(said: str) -> None:
     assert failure(429, said).kind == "rate"
 
 
-@pytest.mark.parametrize(
-    ("status", "said", "kind"),
-    [
-        (429, '{"error":{"message":"Rate limit reached for requests","type":"tokens"}}', "rate"),
-        (429, "This request would exceed the limit on input tokens per minute of 30,000", "rate"),
-        (
-            429,
-            (
-                '{"error":{"code":"insufficient_quota","message":"You exceeded your current quota, '
-                'please check your plan"}}'
-            ),
-            "billing",
-        ),
-        (
-            529,
-            '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',
-            "overload",
-        ),
-        (503, "The model is overloaded. Please try again later.", "overload"),
-        (500, '{"error":{"message":"Internal server error"}}', "server"),
-        (502, "<html><head><title>502 Bad Gateway</title></head></html>", "server"),
-        (504, "", "server"),
-        (408, "Request Timeout", "server"),
-        (409, "conflict", "server"),
-        (520, "cloudflare", "server"),
-        (401, '{"error":{"message":"invalid x-api-key"}}', "auth"),
-        (403, "forbidden", "auth"),
-        (403, "Your prompt was blocked by our safety system", "refused"),
-        (402, "Insufficient credits", "billing"),
-        (400, "Your credit balance is too low to access the Anthropic API", "billing"),
-        (
-            400,
-            (
-                '[{"error":{"code":400,"message":"API key not valid. Please pass a valid API '
-                'key.","status":"INVALID_ARGUMENT"}}]'
-            ),
-            "auth",
-        ),
-        (
-            400,
-            '{"error":{"code":"content_filter","message":"triggering content management policy"}}',
-            "refused",
-        ),
-        (400, '{"error":{"message":"tools.0.name: String should match pattern"}}', "invalid"),
-        (404, '{"error":{"message":"The model `gpt-9` does not exist"}}', "invalid"),
-        (422, '{"detail":[{"msg":"Extra inputs are not permitted"}]}', "invalid"),
-        (301, "", "invalid"),
-    ],
+KINDS = r"""
+429 => {"error":{"message":"Rate limit reached for requests","type":"tokens"}} => rate
+429 => This request would exceed the limit on input tokens per minute of 30,000 => rate
+429 => {"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}} => billing
+529 => {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}} => overload
+503 => The model is overloaded. Please try again later. => overload
+500 => {"error":{"message":"Internal server error"}} => server
+502 => <html><head><title>502 Bad Gateway</title></head></html> => server
+504 =>  => server
+408 => Request Timeout => server
+409 => conflict => server
+520 => cloudflare => server
+401 => {"error":{"message":"invalid x-api-key"}} => auth
+403 => forbidden => auth
+403 => Your prompt was blocked by our safety system => refused
+402 => Insufficient credits => billing
+400 => Your credit balance is too low to access the Anthropic API => billing
+400 => [{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}] => auth
+400 => {"error":{"code":"content_filter","message":"triggering content management"}} => refused
+400 => {"error":{"message":"tools.0.name: String should match pattern"}} => invalid
+404 => {"error":{"message":"The model `gpt-9` does not exist"}} => invalid
+422 => {"detail":[{"msg":"Extra inputs are not permitted"}]} => invalid
+301 =>  => invalid
+"""
+
+
+@pytest.mark.parametrize(("status", "said", "kind"), read_rows(KINDS))
+def test_the_kind_of_a_failure(status: str, said: str, kind: str) -> None:
+    assert failure(int(status), said).kind == kind
+
+
+INNER = (
+    r'{"error":{"message":"Provider said","metadata":{"raw":"{\"error\":{\"message\":\"no\"}}"}}}'
 )
-def test_the_kind_of_a_failure(status: int, said: str, kind: str) -> None:
-    assert failure(status, said).kind == kind
+LINES = f"""
+400 => {{"error":{{"message":"bad tool"}}}} => bad tool (HTTP 400)
+404 => {{"detail":"no such model"}} => no such model (HTTP 404)
+422 => {{"detail":[{{"loc":["x"],"msg":"Extra inputs"}}]}} => Extra inputs (HTTP 422)
+502 => <html><body>⏎<h1>Bad Gateway</h1>⏎</body></html> => Bad Gateway (HTTP 502)
+500 =>  => HTTP 500
+400 => {INNER} => Provider said: no (HTTP 400)
+401 => {{"error":{{"message":"invalid x-api-key"}}}} =>
+    the provider refused the key (HTTP 401: invalid x-api-key); check the key (`longrein login` \
+keeps another) or use another provider
+402 => pay => the provider wants money first (HTTP 402: pay); top up the account or use another model
+400 => {"x" * 9000} => {"x" * 500} (HTTP 400)
+"""
 
 
-@pytest.mark.parametrize(
-    ("status", "said", "line"),
-    [
-        (400, '{"error":{"message":"bad tool"}}', "bad tool (HTTP 400)"),
-        (404, '{"detail":"no such model"}', "no such model (HTTP 404)"),
-        (422, '{"detail":[{"loc":["x"],"msg":"Extra inputs"}]}', "Extra inputs (HTTP 422)"),
-        (502, "<html><body>\n<h1>Bad Gateway</h1>\n</body></html>", "Bad Gateway (HTTP 502)"),
-        (500, "", "HTTP 500"),
-        (
-            400,
-            (
-                '{"error":{"message":"Provider returned '
-                'error","metadata":{"raw":"{\\"error\\":{\\"message\\":\\"too many cats\\"}}"}}}'
-            ),
-            "Provider returned error: too many cats (HTTP 400)",
-        ),
-        (
-            401,
-            '{"error":{"message":"invalid x-api-key"}}',
-            (
-                "the provider refused the key (HTTP 401: invalid x-api-key); check the key "
-                "(`longrein "
-                "login` keeps another) or use another provider"
-            ),
-        ),
-        (
-            402,
-            "pay",
-            (
-                "the provider wants money first (HTTP 402: pay); top up the account or use another "
-                "model"
-            ),
-        ),
-        (400, "x" * 9000, "x" * 500 + " (HTTP 400)"),
-    ],
-)
-def test_one_line_for_the_person(status: int, said: str, line: str) -> None:
-    assert failure(status, said).message == line
+@pytest.mark.parametrize(("status", "said", "line"), read_rows(LINES))
+def test_one_line_for_the_person(status: str, said: str, line: str) -> None:
+    assert failure(int(status), said).message == line
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry_after": "2"}, 2.0),
-        ({"retry_after": "0.5"}, 0.5),
-        ({"retry_after": "7s"}, 7.0),
-        ({"retry_after_ms": "1500", "retry_after": "2"}, 1.5),
-        ({"retry_after": "Sat, 21 Nov 2026 10:00:30 GMT"}, 30.0),
-        (
-            {
-                "retry_after": "Sat, 21 Nov 2026 10:00:30 GMT",
-                "date": "Sat, 21 Nov 2026 10:00:20 GMT",
-            },
-            10.0,
-        ),
-        ({"retry_after": "Sat, 21 Nov 2026 09:00:00 GMT"}, 0.0),
-        ({}, -1.0),
-        ({"retry_after": "soon"}, -1.0),
-        ({"retry_after": "-5"}, -1.0),
-        ({"retry_after": "nan"}, -1.0),
-    ],
-)
+DAY = "Sat, 21 Nov 2026 "
+
+
+@pytest.mark.parametrize(("headers", "seconds"), [
+    ({"retry_after": "2"}, 2.0),
+    ({"retry_after": "0.5"}, 0.5),
+    ({"retry_after": "7s"}, 7.0),
+    ({"retry_after_ms": "1500", "retry_after": "2"}, 1.5),
+    ({"retry_after": f"{DAY}10:00:30 GMT"}, 30.0),
+    ({"retry_after": f"{DAY}10:00:30 GMT", "date": f"{DAY}10:00:20 GMT"}, 10.0),
+    ({"retry_after": f"{DAY}09:00:00 GMT"}, 0.0),
+    ({}, -1.0),
+    ({"retry_after": "soon"}, -1.0),
+    ({"retry_after": "-5"}, -1.0),
+    ({"retry_after": "nan"}, -1.0),
+])  # fmt: skip
 def test_R001_retry_after_in_its_spellings(headers: dict[str, str], seconds: float) -> None:
     assert retry_after_s(RetryHeaders(**headers), NOW_S) == seconds
 
@@ -214,28 +170,19 @@ async def test_R001_over_the_wire(wire: str) -> None:
 THOUGHT = '{"type":"thinking","thinking":"hm","signature":"S1"}'
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("said", "thoughts", "pictures"),
-    [
-        (
-            "messages.1.content.0: Invalid `signature` in `thinking` block",
-            [True, False, False],
-            [2, 2, 2],
-        ),
-        (
-            (
-                "messages.9.content.0.image.source.base64.data: At least one of the image "
-                "dimensions "
-                "exceed max allowed size for many-image requests: 2000 pixels"
-            ),
-            [True, True, True],
-            [2, 1, 0],
-        ),
-        ("This model does not support image input", [True, True, True], [2, 1, 0]),
-        ("tools.0.name is wrong", [True, True, True], [2, 2, 2]),
-    ],
+TOO_MANY_PIXELS = (
+    "messages.9.content.0.image.source.base64.data: At least one of the image dimensions exceed "
+    "max allowed size for many-image requests: 2000 pixels"
 )
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("said", "thoughts", "pictures"), [
+    ("messages.1.content.0: Invalid `signature` in `thinking` block", [True, False, False], [2] * 3),
+    (TOO_MANY_PIXELS, [True] * 3, [2, 1, 0]),
+    ("This model does not support image input", [True] * 3, [2, 1, 0]),
+    ("tools.0.name is wrong", [True] * 3, [2] * 3),
+])  # fmt: skip
 async def test_R025_R027_a_refused_picture_or_thought_is_left_out_and_the_session_goes_on(
     said: str, thoughts: list[bool], pictures: list[int]
 ) -> None:

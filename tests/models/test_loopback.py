@@ -87,17 +87,12 @@ async def test_a_conversation_with_everything_in_it(wire: str) -> None:
         else:
             assert isinstance(ends[2], Reply)
             assert ends[2].parts == (ToolCall("", "Read", None, '{"path": '),)
-        assert [reply.stop for reply in replies if reply is not ends[2]] == [
-            "calls",
-            "calls",
-            "end",
-        ]
+        found = [reply.stop for reply in replies if reply is not ends[2]]
+        assert found == ["calls", "calls", "end"]
         assert replies[0].parts[0] == Thinking("I look first.") or wire == "openai-chat"
         calls = [part for part in replies[0].parts if isinstance(part, ToolCall)]
-        assert [(call.name, call.arguments) for call in calls] == [
-            ("Read", {"path": "a"}),
-            ("Read", {}),
-        ]
+        found = [(call.name, call.arguments) for call in calls]
+        assert found == [("Read", {"path": "a"}), ("Read", {})]
         assert replies[-1].parts == (Text("Done 你好."),)
         assert replies[-1].usage.context_tokens > 0
         assert server.unused() == []
@@ -123,25 +118,22 @@ async def test_pictures_are_taken(wire: str) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
-    ("fault", "kinds"),
-    [
-        (Fault(status=429, headers={"retry-after": "2"}), {"rate"}),
-        (Fault(status=529), {"overload"}),
-        (Fault(status=503), {"overload"}),
-        (Fault(status=500), {"server"}),
-        (Fault(status=401), {"auth"}),
-        (Fault(kind="cut", at=400), {"network", "truncated"}),
-        (Fault(kind="cut", at=400, how="close"), {"truncated"}),
-        (Fault(kind="cut", at=400, how="end"), {"truncated"}),
-        (Fault(kind="no_end"), {"truncated"}),
-        (Fault(kind="stall", at=400), {"stalled"}),
-        (Fault(kind="garbage", at=2), {"server"}),
-        (Fault(kind="error", at=2), {"overload", "server", "rate"}),
-        (Fault(kind="empty"), {"empty"}),
-        (Fault(kind="overflow"), {"overflow"}),
-    ],
-)
+@pytest.mark.parametrize(("fault", "kinds"), [
+    (Fault(status=429, headers={"retry-after": "2"}), {"rate"}),
+    (Fault(status=529), {"overload"}),
+    (Fault(status=503), {"overload"}),
+    (Fault(status=500), {"server"}),
+    (Fault(status=401), {"auth"}),
+    (Fault(kind="cut", at=400), {"network", "truncated"}),
+    (Fault(kind="cut", at=400, how="close"), {"truncated"}),
+    (Fault(kind="cut", at=400, how="end"), {"truncated"}),
+    (Fault(kind="no_end"), {"truncated"}),
+    (Fault(kind="stall", at=400), {"stalled"}),
+    (Fault(kind="garbage", at=2), {"server"}),
+    (Fault(kind="error", at=2), {"overload", "server", "rate"}),
+    (Fault(kind="empty"), {"empty"}),
+    (Fault(kind="overflow"), {"overflow"}),
+])  # fmt: skip
 async def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_answered(
     wire: str, fault: Fault, kinds: set[str]
 ) -> None:
@@ -151,7 +143,6 @@ async def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_answ
         )
         asked = request(item(1, Text("go"), "user"), wire=wire)
         failure = (await answer_of(model, asked))[-1]
-        assert isinstance(failure, Failure)
         assert failure.kind in kinds
         if fault.status == 429:
             assert failure.retry_after_s == 2.0
@@ -175,8 +166,6 @@ async def test_R019_faults_that_a_reply_survives(wire: str, fault: Fault) -> Non
         first, second = await turns(model, wire, server, [item(1, Text("go"), "user")], [])
         assert isinstance(first, Reply)
         assert isinstance(second, Reply)
-        assert [part.arguments for part in first.parts if isinstance(part, ToolCall)] == [
-            {"path": "a"},
-            {"path": "b"},
-        ]
+        found = [part.arguments for part in first.parts if isinstance(part, ToolCall)]
+        assert found == [{"path": "a"}, {"path": "b"}]
         await model.aclose()

@@ -11,12 +11,7 @@ import pytest
 
 from longrein.events import Text
 from longrein.models import Failure, Reply
-from longrein.models.transport import (
-    JOIN_BYTES_MAX,
-    UNREAD_BYTES_MAX,
-    SocketStream,
-    connect,
-)
+from longrein.models.transport import JOIN_BYTES_MAX, UNREAD_BYTES_MAX, SocketStream, connect
 from tests.models.http_server import (
     Answer,
     answer_of,

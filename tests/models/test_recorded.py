@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from longrein.events import AnyPart, Text, Thinking, ToolCall, Usage
-from longrein.models import Failure, Reply, TextDelta
+from longrein.models import Reply, TextDelta
 from longrein.models.http_model import read_body
 from tests.models.http_server import Answer, answer_of, open_wire_model, serve_answers, sse
 from tests.models.test_replies import ASKED, read, reading
@@ -101,7 +101,6 @@ def test_blocks_of_messages_that_are_no_answer_of_the_model_are_passed_over(
 @pytest.mark.parametrize("start", [None, {}, {"text": ""}])
 def test_a_block_that_does_not_say_what_it_is_is_text(start: Any) -> None:
     reply = read("anthropic", message(block(0, start, {"type": "text_delta", "text": "so"})))[1]
-    assert isinstance(reply, Reply)
     assert reply.parts == (Text("so"),)
 
 
@@ -169,42 +168,37 @@ def test_arguments_that_come_as_an_object_are_arguments() -> None:
 TEXT_ITEM = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "so far"}]}
 
 
-@pytest.mark.parametrize(
-    ("end", "expected"),
-    [
-        ({}, "end"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "length"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "refusal"),
-        ({"status": "incomplete", "incomplete_details": None}, "length"),
-        (
-            {"status": "failed", "error": {"code": "server_error", "message": "oops"}},
-            "server: oops",
-        ),
-        (
-            {"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "slow"}},
-            "rate: slow",
-        ),
-        ({"status": "failed", "error": None}, "server: failed"),
-        ({"status": "cancelled"}, "server: cancelled"),
-    ],
-)
+ERROR = {"code": "rate_limit_exceeded", "message": "slow"}
+
+
+def cut_for(reason: str) -> dict[str, Any]:
+    return {"status": "incomplete", "incomplete_details": {"reason": reason}}
+
+
+@pytest.mark.parametrize(("end", "expected"), [
+    ({}, "end"),
+    (cut_for("max_output_tokens"), "length"),
+    (cut_for("content_filter"), "refusal"),
+    ({"status": "incomplete", "incomplete_details": None}, "length"),
+    ({"status": "failed", "error": {"code": "server_error", "message": "oops"}}, "server: oops"),
+    ({"status": "failed", "error": ERROR}, "rate: slow"),
+    ({"status": "failed", "error": None}, "server: failed"),
+    ({"status": "cancelled"}, "server: cancelled"),
+])  # fmt: skip
 def test_the_status_of_a_completed_response_counts(end: dict[str, Any], expected: str) -> None:
     found = read("openai-responses", response(item(0, TEXT_ITEM), **end))[1]
-    assert (
-        found.stop if isinstance(found, Reply) else f"{found.kind}: {found.message}"
-    ) == expected
+    told = found.stop if isinstance(found, Reply) else f"{found.kind}: {found.message}"
+    assert told == expected
     assert (found.parts if isinstance(found, Reply) else found.partial) == (Text("so far"),)
 
 
 def test_a_paused_turn_is_not_the_end() -> None:
     reply = read("anthropic", message(SAID, stop="pause_turn"))[1]
-    assert isinstance(reply, Reply)
     assert reply.stop == "length", "it is asked to go on"
 
 
 def test_what_the_end_of_an_item_holds_beyond_its_deltas_is_not_lost() -> None:
     deltas, reply = read("openai-responses", response(item(0, TEXT_ITEM, ("output_text", "so"))))
-    assert isinstance(reply, Reply)
     assert reply.parts == (Text("so far"),)
     assert [delta.text for delta in deltas if isinstance(delta, TextDelta)] == ["so", " far"]
 
@@ -213,7 +207,6 @@ def test_a_second_message_in_the_middle_of_the_first_is_no_reply() -> None:
     start, *rest = message(SAID).split(b"\n\n")
     again = b"\n\n".join((start, *rest[:2], start.replace(b'"m1"', b'"m2"'), *rest))
     failed = read("anthropic", again)[1]
-    assert isinstance(failed, Failure)
     assert failed.kind == "truncated"
     assert failed.message == "the provider began a second answer in the middle of the first"
     twice = b"\n\n".join((start, start, *rest))
@@ -226,7 +219,6 @@ def test_a_call_of_a_tool_that_gemini_does_not_know_is_a_call() -> None:
     parts = [{"functionCall": {"name": "Gone", "args": {}}}]
     candidate = {"content": {"parts": parts}, "finishReason": "UNEXPECTED_TOOL_CALL"}
     reply = read("gemini", sse({"candidates": [candidate]}))[1]
-    assert isinstance(reply, Reply)
     assert (reply.parts, reply.stop) == ((ToolCall("", "Gone", {}),), "calls")
 
 
@@ -240,6 +232,16 @@ REASONED = {
     "encrypted_content": "E",
 }
 PARTS: tuple[AnyPart, ...] = (Thinking("hm"), Text("so far"), LOOK)
+SEARCHED = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": "x"}}
+READING = {"name": "Read", "arguments": '{"path":"a"}'}
+CHAT_MESSAGE = {
+    "role": "assistant",
+    "reasoning_content": "hm",
+    "content": "so far",
+    "tool_calls": [{"id": "c", "function": READING}],
+}
+FIRST_PARTS = [{"text": "hm", "thought": True}, {"text": "so far"}]
+LAST_PARTS = [{"functionCall": {"name": "Read", "args": {"path": "a"}}}]
 WHOLE: dict[str, Any] = {
     "anthropic": {
         "type": "message",
@@ -249,7 +251,7 @@ WHOLE: dict[str, Any] = {
         "content": [
             THOUGHT,
             {"type": "text", "text": "so far"},
-            {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": "x"}},
+            SEARCHED,
             {"type": "tool_use", "id": "t", "name": "Read", "input": {"path": "a"}},
         ],
         "stop_reason": "tool_use",
@@ -258,19 +260,7 @@ WHOLE: dict[str, Any] = {
     "openai-chat": {
         "object": "chat.completion",
         "model": "x-1",
-        "choices": [
-            {
-                "message": {
-                    "role": "assistant",
-                    "reasoning_content": "hm",
-                    "content": "so far",
-                    "tool_calls": [
-                        {"id": "c", "function": {"name": "Read", "arguments": '{"path":"a"}'}}
-                    ],
-                },
-                "finish_reason": None,
-            }
-        ],
+        "choices": [{"message": CHAT_MESSAGE, "finish_reason": None}],
         "usage": {"prompt_tokens": 10, "completion_tokens": 20},
     },
     "openai-responses": {
@@ -282,20 +272,9 @@ WHOLE: dict[str, Any] = {
         "usage": {"input_tokens": 10, "output_tokens": 20},
     },
     "gemini": [
+        {"candidates": [{"content": {"parts": FIRST_PARTS}}]},
         {
-            "candidates": [
-                {"content": {"parts": [{"text": "hm", "thought": True}, {"text": "so far"}]}}
-            ]
-        },
-        {
-            "candidates": [
-                {
-                    "content": {
-                        "parts": [{"functionCall": {"name": "Read", "args": {"path": "a"}}}]
-                    },
-                    "finishReason": "STOP",
-                }
-            ],
+            "candidates": [{"content": {"parts": LAST_PARTS}, "finishReason": "STOP"}],
             "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 20},
             "modelVersion": "x-1",
         },
@@ -316,12 +295,8 @@ async def test_an_answer_that_is_one_piece_of_json_is_the_same_reply(wire: str, 
         reply = (await answer_of(model, ASKED))[-1]
         await model.aclose()
     assert isinstance(reply, Reply), reply
-    assert (reply.parts, reply.stop, reply.usage, reply.model) == (
-        PARTS,
-        "calls",
-        Usage(10, 0, 0, 20),
-        "x-1",
-    )
+    found = (reply.parts, reply.stop, reply.usage, reply.model)
+    assert found == (PARTS, "calls", Usage(10, 0, 0, 20), "x-1")
     raw = {
         "anthropic": json.dumps(THOUGHT, separators=(",", ":")),
         "openai-responses": json.dumps(REASONED),

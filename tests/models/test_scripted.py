@@ -71,7 +71,6 @@ def replied(seq: int, reply: Reply) -> list[Item]:
 async def test_a_whole_script_from_any_process(tmp_path: Path) -> None:
     items = [item(1, Text("please fix it"), "user")]
     first = await end(scripted(tmp_path), request(*items))
-    assert isinstance(first, Reply)
     assert first.parts == (Thinking("hm"), Text("I look."), ToolCall("", "Read", {"path": "a"}))
     assert first.stop == "calls"
     assert first.blocks[0] == ProviderBlock(0, "scripted", "script", "0")
@@ -82,7 +81,6 @@ async def test_a_whole_script_from_any_process(tmp_path: Path) -> None:
     second = await end(
         scripted(tmp_path), request(*items)
     )  # another process: nothing but the request tells where we are
-    assert isinstance(second, Reply)
     assert second.parts == (ToolCall("", "Recall", {"handle": "r9"}),)
     items += [*replied(4, second), item(5, result("c4.0", Text("A")))]
     assert (await end(scripted(tmp_path), request(*items))).parts == (Text("Done."),)  # type: ignore[union-attr]
@@ -126,17 +124,15 @@ async def test_it_complains_of_what_it_does_not_expect_and_of_a_script_that_is_o
 ) -> None:
     model = scripted(tmp_path)
     wrong = await end(model, request(item(1, Text("sing"), "user")))
-    assert wrong == Failure(
-        "invalid", "turn 1 of the script expects 'fix', but what was said is 'sing'"
-    )
+    found = Failure("invalid", "turn 1 of the script expects 'fix', but what was said is 'sing'")
+    assert wrong == found
     reply = Reply((Text("Done."),), "end", Usage(), (ProviderBlock(0, "scripted", "script", "2"),))
     over = await end(
         model,
         request(item(1, Text("fix"), "user"), *replied(2, reply), item(3, Text("more"), "user")),
     )
-    assert over == Failure(
-        "invalid", "the script has no turn 4: it has ended and the session goes on"
-    )
+    found = Failure("invalid", "the script has no turn 4: it has ended and the session goes on")
+    assert over == found
 
 
 @pytest.mark.anyio
@@ -162,11 +158,8 @@ async def test_faults_come_as_often_as_told_and_then_the_turn(tmp_path: Path) ->
     deltas = await answer_of(
         model, request(*asked.items, *replied(2, ends[2]), item(3, Text("go"), "user"))
     )
-    assert deltas == [
-        TextDelta("a lon"),
-        TextDelta("g tex"),
-        Failure("truncated", "scripted fault"),
-    ]
+    found = [TextDelta("a lon"), TextDelta("g tex"), Failure("truncated", "scripted fault")]
+    assert deltas == found
 
 
 @pytest.mark.anyio
@@ -191,7 +184,6 @@ async def test_pace_raw_arguments_and_the_order_of_deltas(tmp_path: Path) -> Non
         CallDelta(0, "Read"),
         CallDelta(0, json='{"path": '),
     ]
-    assert isinstance(reply, Reply)
     assert (reply.parts[-1], reply.stop) == (ToolCall("", "Read", None, '{"path": '), "length")
     assert clock.slept == [1.5, 0.5, 0.5, 0.5, 0.5, 0.5]
 
@@ -217,14 +209,11 @@ async def test_usage_counts_like_a_provider_with_a_prompt_cache(tmp_path: Path) 
     assert 50 <= second.cache_write_tokens < 60
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[1]", "is no script for a scripted model: Expected `object`, got `array`"),
-        ('{"turns": [{"txt": "x"}]}', "Object contains unknown field `txt` - at `$.turns[0]`"),
-        ("{", "Input data was truncated"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("[1]", "is no script for a scripted model: Expected `object`, got `array`"),
+    ('{"turns": [{"txt": "x"}]}', "Object contains unknown field `txt` - at `$.turns[0]`"),
+    ("{", "Input data was truncated"),
+])  # fmt: skip
 def test_a_script_that_is_wrong_is_an_error_of_the_settings(
     tmp_path: Path, text: str, said: str
 ) -> None:

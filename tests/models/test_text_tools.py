@@ -33,76 +33,61 @@ def found(text: str) -> list[Any]:
     return [(p.name, p.arguments) if isinstance(p, ToolCall) else p for p in split_calls(text)]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('tool: Read({"path":"a"})', [("Read", {"path": "a"})]),
-        (
-            'I look.\n\ntool: Read({"path":"a"})\ntool: List({})\n',
-            ["I look.", ("Read", {"path": "a"}), ("List", {})],
-        ),
-        # what the 200-line agent dropped without a word
-        ('tool: Read({"path":"a"}).', [("Read", {"path": "a"})]),
-        ('tool: Read({"path":"a"}) ;', [("Read", {"path": "a"})]),
-        ('tool: Read({\n  "path": "a",\n  "n": 1\n})', [("Read", {"path": "a", "n": 1})]),
-        ('  tool:Read( {"path":"a"} )', [("Read", {"path": "a"})]),
-        ('tool: Read {"path":"a"}', [("Read", {"path": "a"})]),
-        ("tool: List()", [("List", {})]),
-        ('```tool\ntool: Read({"path":"a"})\n```', [("Read", {"path": "a"})]),
-        (
-            '```tool_call\n{"name": "Read", "arguments": {"path": "a"}}\n```\nthen',
-            [("Read", {"path": "a"}), "then"],
-        ),
-        (
-            '<tool_call>\n{"name": "Read", "arguments": {"path": "a"}}\n</tool_call>',
-            [("Read", {"path": "a"})],
-        ),
-        # brackets, quotes and fences inside strings
-        (r'tool: Write({"text":"a } ) \" { \\"})', [("Write", {"text": 'a } ) " { \\'})]),
-        (
-            'tool: Write({"text":"```\\ntool: Read({})\\n```"})',
-            [("Write", {"text": "```\ntool: Read({})\n```"})],
-        ),
-        # repaired: raw line breaks, a comma too many, Python spelling
-        ('tool: Write({"text":"a\nb\tc"})', [("Write", {"text": "a\nb\tc"})]),
-        ('tool: Read({"path":"a,}",})', [("Read", {"path": "a,}"})]),
-        ("tool: Read({'path': 'a', 'all': True})", [("Read", {"path": "a", "all": True})]),
-        (
-            r"""tool: Write({'text': 'it\'s "True" \n', "b": None,})""",
-            [("Write", {"text": 'it\'s "True" \n', "b": None})],
-        ),
-        # malformed: kept as a call that cannot run, so that the model is told
-        ('tool: Read({"path": a})', [("Read", None)]),
-        ('tool: Read(path="a")', [("Read", None)]),
-        ('tool: Write({"path":"a","text":"half', [("Write", None)]),
-        ('tool: Write({"path":"a"', [("Write", None)]),
-        # quoted: never a call
-        (
-            'To read, write `tool: Read({"path":"a"})`.',
-            ['To read, write `tool: Read({"path":"a"})`.'],
-        ),
-        ('```\ntool: Read({"path":"a"})\n```', ['```\ntool: Read({"path":"a"})\n```']),
-        ('```python\ntool: Read({"path":"a"})\n```', ['```python\ntool: Read({"path":"a"})\n```']),
-        ("~~~~\n```\ntool: Read({})\n```\n~~~~", ["~~~~\n```\ntool: Read({})\n```\n~~~~"]),
-        ('    tool: Read({"path":"a"})\nx', ['tool: Read({"path":"a"})\nx']),
-        ('> tool: Read({"path":"a"})', ['> tool: Read({"path":"a"})']),
-        ('the file says: tool: Read({"path":"a"})', ['the file says: tool: Read({"path":"a"})']),
-        ("tool: use whichever you like", ["tool: use whichever you like"]),
-        (
-            '```\ntool: Read({"path":"a"})',
-            ['```\ntool: Read({"path":"a"})'],
-        ),  # the fence was never closed
-        # invented results end the reply
-        (
-            'tool: Read({"path":"a"})\ntool_result({"output":"x"})\nSo it is x.\ntool: Write({})',
-            [("Read", {"path": "a"})],
-        ),
-        ('tool_result({"output":"x"})', []),
-        ("A `tool_result(` in prose is prose.", ["A `tool_result(` in prose is prose."]),
-    ],
-)
+CALL_OF_READ = '{"name": "Read", "arguments": {"path": "a"}}'
+INVENTED = 'tool: Read({"path":"a"})\ntool_result({"output":"x"})\nSo it is x.\ntool: Write({})'
+QUOTED = r"""tool: Write({'text': 'it\'s "True" \n', "b": None,})"""
+READ_A = ("Read", {"path": "a"})
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ('tool: Read({"path":"a"})', [READ_A]),
+    ('I.\n\ntool: Read({"path":"a"})\ntool: List({})\n', ["I.", READ_A, ("List", {})]),
+    # what the 200-line agent dropped without a word
+    ('tool: Read({"path":"a"}).', [READ_A]),
+    ('tool: Read({"path":"a"}) ;', [READ_A]),
+    ('tool: Read({\n  "path": "a",\n  "n": 1\n})', [("Read", {"path": "a", "n": 1})]),
+    ('  tool:Read( {"path":"a"} )', [READ_A]),
+    ('tool: Read {"path":"a"}', [READ_A]),
+    ("tool: List()", [("List", {})]),
+    ('```tool\ntool: Read({"path":"a"})\n```', [READ_A]),
+    (f"```tool_call\n{CALL_OF_READ}\n```\nthen", [READ_A, "then"]),
+    (f"<tool_call>\n{CALL_OF_READ}\n</tool_call>", [READ_A]),
+    # brackets, quotes and fences inside strings
+    (r'tool: Write({"text":"a } ) \" { \\"})', [("Write", {"text": 'a } ) " { \\'})]),
+    ('tool: Write({"a":"```\\ntool: B({})\\n```"})', [("Write", {"a": "```\ntool: B({})\n```"})]),
+    # repaired: raw line breaks, a comma too many, Python spelling
+    ('tool: Write({"text":"a\nb\tc"})', [("Write", {"text": "a\nb\tc"})]),
+    ('tool: Read({"path":"a,}",})', [("Read", {"path": "a,}"})]),
+    ("tool: Read({'path': 'a', 'all': True})", [("Read", {"path": "a", "all": True})]),
+    (QUOTED, [("Write", {"text": 'it\'s "True" \n', "b": None})]),
+    # malformed: kept as a call that cannot run, so that the model is told
+    ('tool: Read({"path": a})', [("Read", None)]),
+    ('tool: Read(path="a")', [("Read", None)]),
+    ('tool: Write({"path":"a","text":"half', [("Write", None)]),
+    ('tool: Write({"path":"a"', [("Write", None)]),
+    # a quoted one that stands in blanks
+    ('    tool: Read({"path":"a"})\nx', ['tool: Read({"path":"a"})\nx']),
+    # invented results end the reply
+    (INVENTED, [READ_A]),
+    ('tool_result({"output":"x"})', []),
+])  # fmt: skip
 def test_D3_calls_in_text(text: str, expected: list[Any]) -> None:
     assert found(text) == expected
+
+
+@pytest.mark.parametrize("text", [
+    'To read, write `tool: Read({"path":"a"})`.',
+    '```\ntool: Read({"path":"a"})\n```',
+    '```python\ntool: Read({"path":"a"})\n```',
+    "~~~~\n```\ntool: Read({})\n```\n~~~~",
+    '> tool: Read({"path":"a"})',
+    'the file says: tool: Read({"path":"a"})',
+    "tool: use whichever you like",
+    '```\ntool: Read({"path":"a"})',  # the fence was never closed
+    "A `tool_result(` in prose is prose.",
+])  # fmt: skip
+def test_D3_a_quoted_call_is_text(text: str) -> None:
+    assert found(text) == [text]
 
 
 @given(
@@ -154,7 +139,6 @@ async def test_D3_a_whole_turn_over_a_plain_chat_server() -> None:
         model = open_wire_model("openai-chat", server.url, text_tools=True)
         items = [item(1, Text("go"), "user")]
         *deltas, reply = await answer_of(model, request(*items, wire="openai-chat"))
-        assert isinstance(reply, Reply)
         assert reply.stop == "calls"
         assert reply.parts == (
             Text("I look.\n```py\nx = 1\n```"),
@@ -163,10 +147,8 @@ async def test_D3_a_whole_turn_over_a_plain_chat_server() -> None:
         )
         shown = "".join(d.text for d in deltas if isinstance(d, TextDelta))
         assert shown == "I look.\n```py\nx = 1\n```\n"
-        assert [(d.index, d.name) for d in deltas if isinstance(d, CallDelta)] == [
-            (0, "Read"),
-            (1, "Nope"),
-        ]
+        found = [(d.index, d.name) for d in deltas if isinstance(d, CallDelta)]
+        assert found == [(0, "Read"), (1, "Nope")]
         items += [
             item(2, Text("I look."), "text"),
             item(2, ToolCall("c2.0", "Read", {"path": "a"}), n=1),
@@ -192,21 +174,17 @@ async def test_D3_a_whole_turn_over_a_plain_chat_server() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("text", "stop", "expected"),
-    [
-        ('tool_result({"output":"I made it up"})', "stop", "empty"),
-        ('tool: Write({"path":"a","text":"ha', "length", "length"),
-        ("plain text", "stop", "end"),
-    ],
-)
+@pytest.mark.parametrize(("text", "stop", "expected"), [
+    ('tool_result({"output":"I made it up"})', "stop", "empty"),
+    ('tool: Write({"path":"a","text":"ha', "length", "length"),
+    ("plain text", "stop", "end"),
+])  # fmt: skip
 async def test_D3_ends_of_a_reply(text: str, stop: str, expected: str) -> None:
     async with serve_answers(Answer(chat(text, stop))) as server:
         model = open_wire_model("openai-chat", server.url, text_tools=True)
         *_, end = await answer_of(model, request(item(1, Text("go"), "user"), wire="openai-chat"))
         assert (end.kind if isinstance(end, Failure) else end.stop) == expected  # type: ignore[union-attr]
         if expected == "length":
-            assert isinstance(end, Reply)
             assert end.parts == (ToolCall("", "Write", None, '{"path":"a","text":"ha'),)
         await model.aclose()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from longrein.permissions import Rules, join_path, judge, read_command
 from longrein.permissions.rules import glob
 from tests.permissions.calls import HOME, ROOT, bash, verdict
-from tests.tables import split_words
+from tests.tables import read_rows, split_words
 
 X = "touch /tmp/a"
 
@@ -679,17 +679,15 @@ def test_a_pattern_of_many_stars_is_looked_for_once() -> None:
     assert not glob("*a*a*a*a*a*a*a*a*b", True).match("a" * 30_000, range(0, 30_000, 1000))
 
 
-REASONS = [
-    ("ls; rm x", "`rm x`: it changes /work/repo/x (the other part, `ls`, is allowed)"),
-    (
-        "make; ls; make test; pwd",
-        "`make` is covered by no rule: make is not known to only read (and 1 more part)",
-    ),
-    ("A=1 ls", "`A=1 ls` is covered by no rule: it sets A"),
-    ("echo 'x", "the command cannot be read: it does not read as Bash"),
-    ("$X y", "`$X y` is covered by no rule: an expansion stands in the place of the program"),
-    ("sort -o b a", "`sort -o b a` is covered by no rule: the option -o of sort"),
-]
+REASONS = read_rows("""
+ls; rm x => `rm x`: it changes /work/repo/x (the other part, `ls`, is allowed)
+make; ls; make test; pwd =>
+    `make` is covered by no rule: make is not known to only read (and 1 more part)
+A=1 ls => `A=1 ls` is covered by no rule: it sets A
+echo 'x => the command cannot be read: it does not read as Bash
+$X y => `$X y` is covered by no rule: an expansion stands in the place of the program
+sort -o b a => `sort -o b a` is covered by no rule: the option -o of sort
+""")
 
 
 @pytest.mark.parametrize(("command", "reason"), REASONS)
@@ -699,9 +697,8 @@ def test_why_it_asks(command: str, reason: str) -> None:
 
 def test_a_denial_tells_the_model_what_to_do() -> None:
     answer = verdict(bash("rm x"), deny="Bash(rm *)")
-    assert (
-        answer.reason == "the user's rule Bash(rm *) forbids this; do not look for a way around it"
-    )
+    found = answer.reason
+    assert found == "the user's rule Bash(rm *) forbids this; do not look for a way around it"
     assert answer.rule == "Bash(rm *)"
 
 
@@ -779,24 +776,20 @@ def test_S024_the_offered_rules_cover_that_command_and_nothing_beside_it(command
             assert verdict(bash(more), allow=offered).kind == "ask"
 
 
-@pytest.mark.parametrize(
-    ("command", "exact"),
-    [
-        ("git push origin topic", "Bash(git push origin topic)"),
-        ("pip install 'a b'", "Bash(pip install 'a b')"),
-        ("make", ""),  # one word: the proposed rule is as narrow
-        ("git push && rm -rf build", ""),  # two parts
-        ("make test > /tmp/out", ""),
-        ("rm *.o", ""),
-        ("rm $X", ""),
-        ("sudo rm x", ""),
-        ("python - < x.py", ""),
-    ],
-)
+@pytest.mark.parametrize(("command", "exact"), [
+    ("git push origin topic", "Bash(git push origin topic)"),
+    ("pip install 'a b'", "Bash(pip install 'a b')"),
+    ("make", ""),  # one word: the proposed rule is as narrow
+    ("git push && rm -rf build", ""),  # two parts
+    ("make test > /tmp/out", ""),
+    ("rm *.o", ""),
+    ("rm $X", ""),
+    ("sudo rm x", ""),
+    ("python - < x.py", ""),
+])  # fmt: skip
 def test_I13_the_rule_for_exactly_this_command_covers_no_other(command: str, exact: str) -> None:
     asked = verdict(bash(command))
-    assert asked.kind == "ask"
-    assert asked.exact == exact
+    assert (asked.kind, asked.exact) == ("ask", exact)
     if exact:
         assert verdict(bash(command), allow=exact).kind == "allow"
         assert verdict(bash(f"{command} more"), allow=exact).kind == "ask"

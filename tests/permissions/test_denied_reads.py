@@ -13,9 +13,8 @@ from tests.permissions.calls import ROOT, bash, verdict
 
 READERS = word_set(
     "cat tac head tail nl wc od hexdump xxd strings file stat rev fold fmt expand unexpand cut "
-    "base64 base32 sort uniq paste "
-    "md5sum sha256sum cksum more less bat vim nano view emacs zcat bzcat xzcat ul pr column tsort "
-    "source . jq dd awk sed comm"
+    "base64 base32 sort uniq paste md5sum sha256sum cksum more less bat vim nano view emacs zcat "
+    "bzcat xzcat ul pr column tsort source . jq dd awk sed comm"
 )
 PLAIN = [f"{program} .env" for program in sorted(READERS - {"awk", "jq"})]
 SPELLED = [

@@ -44,14 +44,10 @@ def test_S028_S077_nothing_is_hidden(text: str, shown: str) -> None:
 
 def test_S077_an_approval_tells_how_many_characters_cannot_be_seen() -> None:
     assert unseen_note({"command": "ls"}) == ""
-    assert (
-        unseen_note({"command": "a\u202eb"})
-        == "[1 character that cannot be seen, written out below]"
-    )
-    assert (
-        unseen_note({"p\x1b": "\U000e0041" * 40})
-        == "[41 characters that cannot be seen, written out below]"
-    )
+    found = unseen_note({"command": "a\u202eb"})
+    assert found == "[1 character that cannot be seen, written out below]"
+    found = unseen_note({"p\x1b": "\U000e0041" * 40})
+    assert found == "[41 characters that cannot be seen, written out below]"
 
 
 CHARACTERS = [
@@ -139,7 +135,5 @@ def test_a_rule_without_sense_says_why(rule: str, problem: str | None) -> None:
 
 def test_an_allow_rule_that_could_never_allow_says_why() -> None:
     assert check_rule("Bash(a | b)") is None
-    assert (
-        check_rule("Bash(a | b)", "allow")
-        == "a rule covers one command of a line, so it cannot hold `|`"
-    )
+    found = check_rule("Bash(a | b)", "allow")
+    assert found == "a rule covers one command of a line, so it cannot hold `|`"

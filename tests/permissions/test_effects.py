@@ -352,18 +352,15 @@ def shells(count: int) -> str:
     return line
 
 
-@pytest.mark.parametrize(
-    ("line", "most", "problem"),
-    [
-        (lambda n: "a" * n, 30_000, "it has more than 30,000 characters"),
-        (lambda n: "a;" * n, 400, "it has too many commands"),
-        (lambda n: "echo" + " a" * n, 5_996, "it has too many words"),
-        (nested, 97, "it is nested too deeply"),
-        (lambda n: f"bash -c {nested(n)!r}", 47, "it is nested too deeply"),
-        (shells, 4, "it has too many scripts inside each other"),
-        (lambda n: "nice " * n + "a", 10, "an unknown use of nice"),
-    ],
-)
+@pytest.mark.parametrize(("line", "most", "problem"), [
+    (lambda n: "a" * n, 30_000, "it has more than 30,000 characters"),
+    (lambda n: "a;" * n, 400, "it has too many commands"),
+    (lambda n: "echo" + " a" * n, 5_996, "it has too many words"),
+    (nested, 97, "it is nested too deeply"),
+    (lambda n: f"bash -c {nested(n)!r}", 47, "it is nested too deeply"),
+    (shells, 4, "it has too many scripts inside each other"),
+    (lambda n: "nice " * n + "a", 10, "an unknown use of nice"),
+])  # fmt: skip
 def test_a_line_is_read_up_to_a_limit(line: Callable[[int], str], most: int, problem: str) -> None:
     def read(count: int) -> str:
         script = parse_command(line(count), ROOT, HOME)

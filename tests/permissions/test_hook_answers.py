@@ -71,18 +71,14 @@ def test_exit_code_2_refuses_with_the_text_of_the_hook(event: str) -> None:
         assert silent.message == f"exit code 2, which means nothing for {event}"
 
 
-@pytest.mark.parametrize(
-    ("code", "stderr", "problem"),
-    [
-        (1, "first\nsecond", "exit code 1: first"),
-        (3, "", "exit code 3, without a text"),
-        (-9, "x" * 600, f"exit code -9: {'x' * 500}"),
-    ],
-)
+@pytest.mark.parametrize(("code", "stderr", "problem"), [
+    (1, "first\nsecond", "exit code 1: first"),
+    (3, "", "exit code 3, without a text"),
+    (-9, "x" * 600, f"exit code -9: {'x' * 500}"),
+])  # fmt: skip
 def test_another_exit_code_is_a_problem_alone(code: int, stderr: str, problem: str) -> None:
-    assert read_answer("PreToolUse", code, '{"decision": "deny"}', stderr) == HookAnswer(
-        problem=problem
-    )
+    found = read_answer("PreToolUse", code, '{"decision": "deny"}', stderr)
+    assert found == HookAnswer(problem=problem)
 
 
 @pytest.mark.parametrize(
@@ -125,21 +121,18 @@ def test_a_decision_on_a_call_in_the_older_words() -> None:
     assert (found.decision, found.updated_input) == ("allow", {"b": 2}), "the newer words count"
 
 
-@pytest.mark.parametrize(
-    ("said", "decision", "reason", "changed", "problem"),
-    [
-        (None, "none", "", None, ""),
-        ({}, "none", "", None, ""),
-        ({"behavior": "allow"}, "allow", "", None, ""),
-        ({"behavior": "allow", "updatedInput": {"a": 1}}, "allow", "", {"a": 1}, ""),
-        ({"behavior": "deny", "updatedInput": {"a": 1}}, "deny", NO_REASON, None, ""),
-        ({"behavior": "deny", "message": "no"}, "deny", "no", None, ""),
-        ({"behavior": "deny", "interrupt": True}, "stop", NO_REASON, None, ""),
-        ({"behavior": "deny", "interrupt": "yes"}, "deny", NO_REASON, None, ""),
-        ({"behavior": "perhaps"}, "none", "", None, "'perhaps' is no behavior"),
-        ("deny", "none", "", None, "decision is no object"),
-    ],
-)
+@pytest.mark.parametrize(("said", "decision", "reason", "changed", "problem"), [
+    (None, "none", "", None, ""),
+    ({}, "none", "", None, ""),
+    ({"behavior": "allow"}, "allow", "", None, ""),
+    ({"behavior": "allow", "updatedInput": {"a": 1}}, "allow", "", {"a": 1}, ""),
+    ({"behavior": "deny", "updatedInput": {"a": 1}}, "deny", NO_REASON, None, ""),
+    ({"behavior": "deny", "message": "no"}, "deny", "no", None, ""),
+    ({"behavior": "deny", "interrupt": True}, "stop", NO_REASON, None, ""),
+    ({"behavior": "deny", "interrupt": "yes"}, "deny", NO_REASON, None, ""),
+    ({"behavior": "perhaps"}, "none", "", None, "'perhaps' is no behavior"),
+    ("deny", "none", "", None, "decision is no object"),
+])  # fmt: skip
 def test_an_answer_to_a_question(
     said: Any, decision: str, reason: str, changed: Any, problem: str
 ) -> None:
@@ -193,19 +186,16 @@ def test_a_wrong_matcher_is_named() -> None:
         assert matcher_problem(matcher) == f"the matcher {matcher!r} is no regular expression"
 
 
-@pytest.mark.parametrize(
-    ("fields", "line"),
-    [
-        ({}, "PreToolUse: ./guard.sh"),
-        ({"matcher": "Bash"}, "PreToolUse Bash: ./guard.sh"),
-        ({"condition": "Bash(rm *)"}, "PreToolUse if Bash(rm *): ./guard.sh"),
-        ({"matcher": "Bash", "condition": "Bash(x)"}, "PreToolUse Bash if Bash(x): ./guard.sh"),
-        ({"words": ("a", "b c")}, "PreToolUse: a b c"),
-        ({"kind": "prompt"}, "PreToolUse: prompt: ./guard.sh"),
-        ({"kind": "agent"}, "PreToolUse: agent: ./guard.sh"),
-        ({"kind": "http"}, "PreToolUse: ./guard.sh"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "line"), [
+    ({}, "PreToolUse: ./guard.sh"),
+    ({"matcher": "Bash"}, "PreToolUse Bash: ./guard.sh"),
+    ({"condition": "Bash(rm *)"}, "PreToolUse if Bash(rm *): ./guard.sh"),
+    ({"matcher": "Bash", "condition": "Bash(x)"}, "PreToolUse Bash if Bash(x): ./guard.sh"),
+    ({"words": ("a", "b c")}, "PreToolUse: a b c"),
+    ({"kind": "prompt"}, "PreToolUse: prompt: ./guard.sh"),
+    ({"kind": "agent"}, "PreToolUse: agent: ./guard.sh"),
+    ({"kind": "http"}, "PreToolUse: ./guard.sh"),
+])  # fmt: skip
 def test_a_hook_is_told_in_a_line(fields: dict[str, Any], line: str) -> None:
     assert hook_line(Hook("PreToolUse", "./guard.sh", "file", **fields)) == line
 
@@ -226,9 +216,8 @@ def test_of_several_answers_the_strictest_counts() -> None:
 def test_texts_of_several_answers_are_joined_and_the_last_change_counts() -> None:
     first = HookAnswer("allow", "", "c", "m", "p", {"a": 1}, "x")
     second = HookAnswer("allow", "", "d", "m", "", {"a": 2}, ["y"])
-    assert merge_answers([first, second, HookAnswer()]) == HookAnswer(
-        "allow", "", "c\nd", "m", "p", {"a": 2}, ["y"]
-    )
+    found = merge_answers([first, second, HookAnswer()])
+    assert found == HookAnswer("allow", "", "c\nd", "m", "p", {"a": 2}, ["y"])
     for decision in ("deny", "stop"):
         assert merge_answers([first, HookAnswer(decision)]).updated_input is None
     assert merge_answers([first, HookAnswer("block")]).updated_input == {"a": 1}

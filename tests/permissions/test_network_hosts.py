@@ -38,11 +38,8 @@ def decide(
 
 def test_a_host_that_nothing_names_is_asked_for_with_the_rule_that_always_would_store() -> None:
     found = judge_host(target("Example.com:443"), ["pypi.org"], Rules(), "default")
-    assert (found.kind, found.shown, found.suggestions) == (
-        "ask",
-        "reach example.com on port 443",
-        ("Network(example.com)",),
-    )
+    told = (found.kind, found.shown, found.suggestions)
+    assert told == ("ask", "reach example.com on port 443", ("Network(example.com)",))
     assert (
         found.reason
         == "a command in the sandbox wants to reach example.com; sandbox.network does not name it"
@@ -57,36 +54,31 @@ def test_modes(mode: str) -> None:
     assert decide("example.com:443", mode=mode) == asks
     assert decide("example.com:443", ["example.com"], mode=mode) == "allow"
     assert decide("example.com:443", allow=["Network(example.com)"], mode=mode) == "allow"
-    assert (
-        decide("example.com:443", ["example.com"], deny=["Network(example.com)"], mode=mode)
-        == "deny"
-    )
+    found = decide("example.com:443", ["example.com"], deny=["Network(example.com)"], mode=mode)
+    assert found == "deny"
     assert decide("10.0.0.1:443", mode=mode) == "deny"
 
 
-@pytest.mark.parametrize(
-    ("rules", "verdict"),
-    [
-        ({"allow": ["Network"]}, "allow"),
-        ({"allow": ["Network(*)"]}, "allow"),
-        ({"allow": ["Network(*.example.com)"]}, "allow"),
-        ({"allow": ["Network(WWW.Example.com)"]}, "allow"),
-        ({"allow": ["Network(example.com)"]}, "ask"),
-        ({"allow": ["Network(www.example.com:8443)"]}, "ask"),
-        ({"allow": ["Network(https://www.example.com/)"]}, "ask"),
-        ({"allow": ["Network(www.example.com"]}, "ask"),
-        ({"allow": ["*"]}, "ask"),
-        ({"allow": ["Bash", "WebFetch(domain:www.example.com)"]}, "ask"),
-        ({"allow": ["Network"], "ask": ["Network(www.example.com)"]}, "ask"),
-        ({"allow": ["Network"], "deny": ["Network(*.example.com)"]}, "deny"),
-        ({"allow": ["Network"], "deny": ["Network(www.example.com:8080)"]}, "allow"),
-        ({"deny": ["Network"]}, "deny"),
-        ({"deny": ["Network(*)"]}, "deny"),
-        ({"deny": ["*"]}, "deny"),
-        ({"deny": ["Network(https://other.example/)"]}, "deny"),
-        ({"deny": ["Network(other.example)"]}, "ask"),
-    ],
-)
+@pytest.mark.parametrize(("rules", "verdict"), [
+    ({"allow": ["Network"]}, "allow"),
+    ({"allow": ["Network(*)"]}, "allow"),
+    ({"allow": ["Network(*.example.com)"]}, "allow"),
+    ({"allow": ["Network(WWW.Example.com)"]}, "allow"),
+    ({"allow": ["Network(example.com)"]}, "ask"),
+    ({"allow": ["Network(www.example.com:8443)"]}, "ask"),
+    ({"allow": ["Network(https://www.example.com/)"]}, "ask"),
+    ({"allow": ["Network(www.example.com"]}, "ask"),
+    ({"allow": ["*"]}, "ask"),
+    ({"allow": ["Bash", "WebFetch(domain:www.example.com)"]}, "ask"),
+    ({"allow": ["Network"], "ask": ["Network(www.example.com)"]}, "ask"),
+    ({"allow": ["Network"], "deny": ["Network(*.example.com)"]}, "deny"),
+    ({"allow": ["Network"], "deny": ["Network(www.example.com:8080)"]}, "allow"),
+    ({"deny": ["Network"]}, "deny"),
+    ({"deny": ["Network(*)"]}, "deny"),
+    ({"deny": ["*"]}, "deny"),
+    ({"deny": ["Network(https://other.example/)"]}, "deny"),
+    ({"deny": ["Network(other.example)"]}, "ask"),
+])  # fmt: skip
 def test_rules(rules: dict[str, list[str]], verdict: str) -> None:
     assert decide("www.example.com:443", **rules) == verdict
 
@@ -107,9 +99,8 @@ def test_a_deny_rule_without_a_port_holds_for_all_ports() -> None:
     """),
 )
 def test_s063_only_the_settings_open_addresses_that_are_not_public(wanted: str) -> None:
-    assert (
-        decide(wanted, allow=["Network", f"Network({wanted})"], mode="bypassPermissions") == "deny"
-    )
+    found = decide(wanted, allow=["Network", f"Network({wanted})"], mode="bypassPermissions")
+    assert found == "deny"
     assert decide(wanted, [wanted]) == "allow"
 
 
@@ -215,9 +206,8 @@ def test_why_an_entry_covers_nothing() -> None:
     addresses = "10.0.0.0/8 10.0.0.0/8:22 [::1]:22 1.2.3.4"
     for entry in f"{names} {addresses}".split():
         assert entry_problem(entry) == "", entry
-    assert entry_problem("https://example.com") == (
-        "it is an address of a page: write the host alone"
-    )
+    found = entry_problem("https://example.com")
+    assert found == "it is an address of a page: write the host alone"
     assert entry_problem("example.com:65536") == "the port is above 65535"
     for entry in ("example.com/x", "10.0.0.0/33", "10.0.0.1/8", "1.2.3", "a b", "[::1", "fc00::/x"):
         assert entry_problem(entry).startswith("write a host (example.com), all names"), entry

@@ -118,10 +118,8 @@ def test_S038_S040_protected_even_in_auto_edit_even_with_a_rule(path: str) -> No
 
 
 def test_why_a_protected_path_asks() -> None:
-    assert (
-        verdict(write(".GIT/x")).reason
-        == ".git is protected: what stands there runs or is obeyed later"
-    )
+    found = verdict(write(".GIT/x")).reason
+    assert found == ".git is protected: what stands there runs or is obeyed later"
 
 
 @pytest.mark.parametrize(
@@ -248,81 +246,40 @@ def test_denied_files_are_hidden_from_searches() -> None:
     assert not is_read_denied(f"{ROOT}/x", f"{ROOT}/x", rules, ROOT)
 
 
+def use(tool: str, **arguments: str) -> Call:
+    access = "read" if tool == "WebFetch" or tool.startswith("mcp") else "none"
+    return Call(tool, dict(arguments), access)  # type: ignore[arg-type]
+
+
+def fetch(host: str) -> Call:
+    return use("WebFetch", url=f"https://{host}")
+
+
 OTHERS = [
     # kind of rule, rule, call, verdict
-    ("allow", "mcp__mem", Call("mcp__mem__get", {}, "read"), "allow"),
-    ("allow", "mcp__mem__*", Call("mcp__mem__get", {}, "read"), "allow"),
-    ("allow", "mcp__mem__get", Call("mcp__mem__put", {}, "read"), "ask"),
-    ("allow", "mcp__me", Call("mcp__mem__get", {}, "read"), "ask"),
-    ("deny", "mcp__mem", Call("mcp__mem__get", {}, "none"), "deny"),
-    (
-        "allow",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://a.com/x"}, "read"),
-        "allow",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://A.com.:443"}, "read"),
-        "allow",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://b.a.com"}, "read"),
-        "ask",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:*.a.com)",
-        Call("WebFetch", {"url": "https://b.a.com"}, "read"),
-        "allow",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:*.a.com)",
-        Call("WebFetch", {"url": "https://eva.com"}, "read"),
-        "ask",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://a.com@evil.com"}, "read"),
-        "ask",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://a.com\\@evil.com"}, "read"),
-        "ask",
-    ),
-    (
-        "allow",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://u@a.com"}, "read"),
-        "ask",
-    ),
-    ("allow", "WebFetch", Call("WebFetch", {"url": "https://a.com"}, "read"), "allow"),
-    (
-        "deny",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://b.A.com./x"}, "read"),
-        "deny",
-    ),
-    (
-        "deny",
-        "WebFetch(domain:a.com)",
-        Call("WebFetch", {"url": "https://u:p@a.com:80"}, "read"),
-        "deny",
-    ),
-    ("deny", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://eva.com"}, "read"), "ask"),
-    ("deny", "Agent(explore)", Call("Agent", {"subagent_type": "explore"}, "none"), "deny"),
-    ("deny", "Agent(explore)", Call("Agent", {"subagent_type": "other"}, "none"), "allow"),
-    ("ask", "Agent", Call("Agent", {"subagent_type": "other"}, "none"), "ask"),
-    ("ask", "Skill(deploy *)", Call("Skill", {"skill": "deploy prod"}, "none"), "ask"),
-    ("deny", "Send(to:ann*)", Call("Send", {"to": "ann@x"}, "none"), "deny"),
-    ("deny", "Send(to:ann*)", Call("Send", {"to": "bob"}, "none"), "allow"),
+    ("allow", "mcp__mem", use("mcp__mem__get"), "allow"),
+    ("allow", "mcp__mem__*", use("mcp__mem__get"), "allow"),
+    ("allow", "mcp__mem__get", use("mcp__mem__put"), "ask"),
+    ("allow", "mcp__me", use("mcp__mem__get"), "ask"),
+    ("deny", "mcp__mem", use("mcp__mem__get"), "deny"),
+    ("allow", "WebFetch(domain:a.com)", fetch("a.com/x"), "allow"),
+    ("allow", "WebFetch(domain:a.com)", fetch("A.com.:443"), "allow"),
+    ("allow", "WebFetch(domain:a.com)", fetch("b.a.com"), "ask"),
+    ("allow", "WebFetch(domain:*.a.com)", fetch("b.a.com"), "allow"),
+    ("allow", "WebFetch(domain:*.a.com)", fetch("eva.com"), "ask"),
+    ("allow", "WebFetch(domain:a.com)", fetch("a.com@evil.com"), "ask"),
+    ("allow", "WebFetch(domain:a.com)", fetch("a.com\\@evil.com"), "ask"),
+    ("allow", "WebFetch(domain:a.com)", fetch("u@a.com"), "ask"),
+    ("allow", "WebFetch", fetch("a.com"), "allow"),
+    ("deny", "WebFetch(domain:a.com)", fetch("b.A.com./x"), "deny"),
+    ("deny", "WebFetch(domain:a.com)", fetch("u:p@a.com:80"), "deny"),
+    ("deny", "WebFetch(domain:a.com)", fetch("eva.com"), "ask"),
+    ("deny", "Agent(explore)", use("Agent", subagent_type="explore"), "deny"),
+    ("deny", "Agent(explore)", use("Agent", subagent_type="other"), "allow"),
+    ("ask", "Agent", use("Agent", subagent_type="other"), "ask"),
+    ("ask", "Skill(deploy *)", use("Skill", skill="deploy prod"), "ask"),
+    ("deny", "Send(to:ann*)", use("Send", to="ann@x"), "deny"),
+    ("deny", "Send(to:ann*)", use("Send", to="bob"), "allow"),
 ]
 
 
@@ -331,15 +288,12 @@ def test_rules_about_other_tools(kind: str, rule: str, call: Call, expected: str
     assert verdict(call, **{kind: rule}).kind == expected
 
 
-@pytest.mark.parametrize(
-    ("deny", "ask", "allow", "kind"),
-    [
-        ("Edit(a)", "Edit(a)", "Edit(a)", "deny"),
-        ("", "Edit(a)", "Edit(a)", "ask"),
-        ("", "", "Edit(a)", "allow"),
-        ("Edit(b)", "Edit(c)", "Edit(d)", "ask"),
-    ],
-)
+@pytest.mark.parametrize(("deny", "ask", "allow", "kind"), [
+    ("Edit(a)", "Edit(a)", "Edit(a)", "deny"),
+    ("", "Edit(a)", "Edit(a)", "ask"),
+    ("", "", "Edit(a)", "allow"),
+    ("Edit(b)", "Edit(c)", "Edit(d)", "ask"),
+])  # fmt: skip
 def test_s03_deny_over_ask_over_allow(deny: str, ask: str, allow: str, kind: str) -> None:
     assert verdict(write("a"), deny=deny, ask=ask, allow=allow).kind == kind
 
@@ -446,19 +400,16 @@ def test_a_pattern_may_leave_out_dotfiles_at_any_depth(rule: str, path: str, exp
     assert verdict(write(path), allow=rule).kind == expected
 
 
-@pytest.mark.parametrize(
-    ("rule", "stored"),
-    [
-        ("Edit(src/**)", "Edit(//work/repo/src/[!.]*)"),
-        ("Edit(//x/src/**)", "Edit(//x/src/**)"),
-        ("Edit(//work/repo/a.py)", "Edit(//work/repo/a.py)"),
-        ("Edit(~/x/**)", "Edit(~/x/**)"),
-        ("Read(//etc/passwd)", "Read(//etc/passwd)"),
-        ("Bash(git commit:*)", "Bash(git commit:*)"),
-        ("WebFetch(domain:a.com)", "WebFetch(domain:a.com)"),
-        ("Edit", "Edit"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "stored"), [
+    ("Edit(src/**)", "Edit(//work/repo/src/[!.]*)"),
+    ("Edit(//x/src/**)", "Edit(//x/src/**)"),
+    ("Edit(//work/repo/a.py)", "Edit(//work/repo/a.py)"),
+    ("Edit(~/x/**)", "Edit(~/x/**)"),
+    ("Read(//etc/passwd)", "Read(//etc/passwd)"),
+    ("Bash(git commit:*)", "Bash(git commit:*)"),
+    ("WebFetch(domain:a.com)", "WebFetch(domain:a.com)"),
+    ("Edit", "Edit"),
+])  # fmt: skip
 def test_a_rule_that_is_stored_for_all_projects_holds_in_one_folder(rule: str, stored: str) -> None:
     assert granted_rule(rule, ROOT) == stored
     if rule.startswith("Edit(src"):
@@ -537,5 +488,4 @@ def test_any_text_is_a_pattern(text: str, loose: bool) -> None:
 @pytest.mark.parametrize("name", ["body[6-0]", "a[!]", "x[^]", "[z-a]"])
 def test_a_class_without_members_is_plain_text(name: str) -> None:
     found = path_pattern(name, "/w", "/home/x", False)
-    assert found is not None
     assert found.match(f"/w/{name}")

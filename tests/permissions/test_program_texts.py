@@ -108,23 +108,20 @@ def test_sed_prints_and_replaces_and_does_nothing_else(text: str, known: bool) -
     check(f"sed -n {quoted(text)} a.txt", known)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "awk -f x a",
-        "awk -v ARGV=x 1 a",
-        'awk "$X" a',
-        "awk -v x=$X 1 a",
-        "jq -f x .",
-        "jq -L x .",
-        'jq "$X" a',
-        "jq --rawfile a b .",
-        "jq .",
-        "sed -f x a",
-        'sed -n "$X" a',
-        "sed -n 1p *",
-        "sed -s 1p a",
-    ],
-)
+@pytest.mark.parametrize("command", [
+    "awk -f x a",
+    "awk -v ARGV=x 1 a",
+    'awk "$X" a',
+    "awk -v x=$X 1 a",
+    "jq -f x .",
+    "jq -L x .",
+    'jq "$X" a',
+    "jq --rawfile a b .",
+    "jq .",
+    "sed -f x a",
+    'sed -n "$X" a',
+    "sed -n 1p *",
+    "sed -s 1p a",
+])  # fmt: skip
 def test_a_text_from_elsewhere_is_unknown(command: str) -> None:
     assert verdict(bash(command)).kind == ("allow" if command == "jq ." else "ask")

@@ -8,16 +8,8 @@ import msgspec
 import pytest
 
 from longrein.permissions import PartFacts, Verdict, read_command, read_folders
-from longrein.permissions.rule_evaluation import (
-    flag_rule,
-    granted_rule,
-    judge,
-    suggest_rule,
-)
-from longrein.permissions.rules import (
-    denies_every_call,
-    obeyed_by,
-)
+from longrein.permissions.rule_evaluation import flag_rule, granted_rule, judge, suggest_rule
+from longrein.permissions.rules import denies_every_call, obeyed_by
 from longrein.permissions.types import Call, Rules, Touched
 from tests.permissions.calls import HOME, ROOT, bash, read, verdict, write
 
@@ -26,18 +18,15 @@ def allowed(command: str, rule: str) -> Verdict:
     return verdict(bash(command), allow=rule)
 
 
-@pytest.mark.parametrize(
-    ("command", "kind"),
-    [
-        ("env -i make test", "allow"),
-        ("env -iu A make test", "allow"),
-        ("nice -n 5 make test", "allow"),
-        ("nice -- make test", "allow"),
-        ("timeout -k 5 10 make test", "allow"),
-        ("env -iz make test", "ask"),
-        ("timeout --unknown 10 make test", "ask"),
-    ],
-)
+@pytest.mark.parametrize(("command", "kind"), [
+    ("env -i make test", "allow"),
+    ("env -iu A make test", "allow"),
+    ("nice -n 5 make test", "allow"),
+    ("nice -- make test", "allow"),
+    ("timeout -k 5 10 make test", "allow"),
+    ("env -iz make test", "ask"),
+    ("timeout --unknown 10 make test", "ask"),
+])  # fmt: skip
 def test_options_of_wrappers_are_counted(command: str, kind: str) -> None:
     assert allowed(command, "Bash(make *)").kind == kind
 
@@ -47,21 +36,18 @@ def test_a_file_rule_without_a_path_forbids_the_tool_and_no_command() -> None:
     assert verdict(write(f"{ROOT}/a.txt"), deny="Edit").kind == "deny"
 
 
-@pytest.mark.parametrize(
-    ("command", "reached"),
-    [
-        ("git push x", True),
-        ("/usr/bin/git push x", True),
-        ("git -C a push x", True),
-        ("git -c a=b --no-pager push x", True),
-        ("git --git-dir a --work-tree b -p push x", True),
-        ("git log push x", False),
-        ("git -C", False),
-        ("git -p --bare", False),
-        ("git --version", False),
-        ("git", False),
-    ],
-)
+@pytest.mark.parametrize(("command", "reached"), [
+    ("git push x", True),
+    ("/usr/bin/git push x", True),
+    ("git -C a push x", True),
+    ("git -c a=b --no-pager push x", True),
+    ("git --git-dir a --work-tree b -p push x", True),
+    ("git log push x", False),
+    ("git -C", False),
+    ("git -p --bare", False),
+    ("git --version", False),
+    ("git", False),
+])  # fmt: skip
 def test_a_deny_rule_for_a_verb_of_git_looks_behind_all_options(
     command: str, reached: bool
 ) -> None:
@@ -69,25 +55,22 @@ def test_a_deny_rule_for_a_verb_of_git_looks_behind_all_options(
     assert (kind == "deny") is reached
 
 
-@pytest.mark.parametrize(
-    ("command", "folders"),
-    [
-        ("cat a sub/b", "a sub/b"),
-        ("cat a*", "."),
-        ("cat sub/a*", "sub"),
-        ("cd sub; cat a", "sub/a a"),
-        ("touch a", ""),
-        ("ls", ""),
-        ("grep -r x", "."),
-        ("cat $X", ""),
-        ("unknown a -b", "a"),
-        ("xargs cat b", "b ."),
-        ("echo a | xargs cat", "."),
-        ("git log", ""),
-        ("git diff ../x", "../x"),
-        ("git grep --no-index x", "grep x ."),
-    ],
-)
+@pytest.mark.parametrize(("command", "folders"), [
+    ("cat a sub/b", "a sub/b"),
+    ("cat a*", "."),
+    ("cat sub/a*", "sub"),
+    ("cd sub; cat a", "sub/a a"),
+    ("touch a", ""),
+    ("ls", ""),
+    ("grep -r x", "."),
+    ("cat $X", ""),
+    ("unknown a -b", "a"),
+    ("xargs cat b", "b ."),
+    ("echo a | xargs cat", "."),
+    ("git log", ""),
+    ("git diff ../x", "../x"),
+    ("git grep --no-index x", "grep x ."),
+])  # fmt: skip
 def test_what_a_command_may_read_is_what_it_names_and_with_names_from_elsewhere_its_folder(
     command: str, folders: str
 ) -> None:
@@ -107,57 +90,48 @@ def test_a_rule_with_a_star_covers_the_known_letters_alone(program: str, letters
         assert verdict(call, allow=f"Bash({program} *)").kind == wanted, letter
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "rule"),
-    [
-        ("Skill", {"skill": "deploy"}, "Skill(deploy)"),
-        ("Skill", {"skill": "deploy*"}, ""),
-        ("Skill", {"skill": "deploy\u202e"}, ""),
-        ("Skill", {"skill": "x" * 193}, f"Skill({'x' * 193})"),  # 200 characters
-        ("Skill", {"skill": "x" * 194}, ""),
-        ("Skill", {}, "Skill"),
-        ("WebFetch", {"url": "HTTPS://Shop.Example.:8443/cart?x"}, "WebFetch(domain:shop.example)"),
-        ("WebFetch", {"url": "https://shop.example"}, "WebFetch(domain:shop.example)"),
-        ("WebFetch", {"url": "https://user@shop.example/"}, ""),
-        ("WebFetch", {"url": f"https://{'x' * 200}.example/"}, ""),
-    ],
-)
+@pytest.mark.parametrize(("tool", "arguments", "rule"), [
+    ("Skill", {"skill": "deploy"}, "Skill(deploy)"),
+    ("Skill", {"skill": "deploy*"}, ""),
+    ("Skill", {"skill": "deploy\u202e"}, ""),
+    ("Skill", {"skill": "x" * 193}, f"Skill({'x' * 193})"),  # 200 characters
+    ("Skill", {"skill": "x" * 194}, ""),
+    ("Skill", {}, "Skill"),
+    ("WebFetch", {"url": "HTTPS://Shop.Example.:8443/cart?x"}, "WebFetch(domain:shop.example)"),
+    ("WebFetch", {"url": "https://shop.example"}, "WebFetch(domain:shop.example)"),
+    ("WebFetch", {"url": "https://user@shop.example/"}, ""),
+    ("WebFetch", {"url": f"https://{'x' * 200}.example/"}, ""),
+])  # fmt: skip
 def test_always_stores_a_rule_that_a_person_can_read_or_none(
     tool: str, arguments: dict[str, str], rule: str
 ) -> None:
     assert suggest_rule(Call(tool, arguments, "none")) == rule
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        (".git", "ask"),
-        (".GIT", "ask"),
-        (".git.", "ask"),
-        (".git:stream", "ask"),
-        ("GIT~1", "ask"),
-        ("git~12", "ask"),
-        ("git~x", "allow"),
-        ("git~", "allow"),
-        ("git", "allow"),
-        ("gitco~1", "allow"),
-    ],
-)
+@pytest.mark.parametrize(("name", "kind"), [
+    (".git", "ask"),
+    (".GIT", "ask"),
+    (".git.", "ask"),
+    (".git:stream", "ask"),
+    ("GIT~1", "ask"),
+    ("git~12", "ask"),
+    ("git~x", "allow"),
+    ("git~", "allow"),
+    ("git", "allow"),
+    ("gitco~1", "allow"),
+])  # fmt: skip
 def test_a_protected_folder_has_every_name_that_a_file_system_may_take_for_it(
     name: str, kind: str
 ) -> None:
     assert verdict(write(f"sub/{name}/config"), mode="acceptEdits").kind == kind
 
 
-@pytest.mark.parametrize(
-    ("rule", "kind"),
-    [
-        ("Agent(plan)", "deny"),
-        ("Agent(explore)", "deny"),
-        ("Agent(synthesis)", "deny"),
-        ("Agent(general)", "ask"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "kind"), [
+    ("Agent(plan)", "deny"),
+    ("Agent(explore)", "deny"),
+    ("Agent(synthesis)", "deny"),
+    ("Agent(general)", "ask"),
+])  # fmt: skip
 def test_a_rule_reaches_each_type_that_a_call_starts(rule: str, kind: str) -> None:
     tasks = [{"subagent_type": "explore"}, {"prompt": "as the call says"}]
     arguments = {"subagent_type": "plan", "tasks": tasks, "synthesis": "goal"}
@@ -283,16 +257,13 @@ def test_what_each_mode_makes_of_a_command() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize(
-    ("command", "edits"),
-    [
-        ("rm a", True),
-        ("echo x > a", True),
-        ("cp a b", True),
-        ("frob a", False),
-        ("cat ../x", False),
-    ],
-)
+@pytest.mark.parametrize(("command", "edits"), [
+    ("rm a", True),
+    ("echo x > a", True),
+    ("cp a b", True),
+    ("frob a", False),
+    ("cat ../x", False),
+])  # fmt: skip
 def test_a_question_knows_whether_accepting_edits_would_answer_it(
     command: str, edits: bool
 ) -> None:
@@ -477,57 +448,51 @@ def test_hidden_folders_around_a_project_hide_nothing_in_it() -> None:
     assert judge(call, plain, "default", "/w/b").kind == "ask"
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "deny", "kind"),
-    [
-        ("Skill", {"skill": "deploy"}, "Skill(DEPLOY)", "deny"),
-        ("Skill", {"skill": "deploy"}, "Skill(dep*)", "deny"),
-        ("Skill", {"skill": "deploy"}, "Skill(dep)", "ask"),
-        ("Skill", {"skill": "a", "name": "b"}, "Skill(b)", "ask"),
-        ("Skill", {"name": "b"}, "Skill(b)", "deny"),
-        ("Skill", {"skill": 5, "name": "b"}, "Skill(b)", "deny"),
-        ("Skill", {"key": "v"}, "Skill(key:v)", "deny"),
-        ("Skill", {"key": "v"}, "Skill(other:v)", "ask"),
-        ("Agent", {"tasks": []}, "Agent(general)", "deny"),
-        ("Agent", {"tasks": "x"}, "Agent(general)", "deny"),
-        ("Agent", {"tasks": ["x"]}, "Agent(general)", "ask"),
-        ("WebFetch", {"url": "https://a.b/x"}, "WebFetch(domain:b)", "deny"),
-        ("WebFetch", {"url": "https://u@a.b:80/x"}, "WebFetch(domain:A.B.)", "deny"),
-        ("WebFetch", {"url": "a.b"}, "WebFetch(domain:*.b)", "deny"),
-        ("WebFetch", {"url": "https://xb/"}, "WebFetch(domain:b)", "ask"),
-        ("WebFetch", {"url": "https://c/?a.b"}, "WebFetch(domain:a.b)", "ask"),
-    ],
-)
+@pytest.mark.parametrize(("tool", "arguments", "deny", "kind"), [
+    ("Skill", {"skill": "deploy"}, "Skill(DEPLOY)", "deny"),
+    ("Skill", {"skill": "deploy"}, "Skill(dep*)", "deny"),
+    ("Skill", {"skill": "deploy"}, "Skill(dep)", "ask"),
+    ("Skill", {"skill": "a", "name": "b"}, "Skill(b)", "ask"),
+    ("Skill", {"name": "b"}, "Skill(b)", "deny"),
+    ("Skill", {"skill": 5, "name": "b"}, "Skill(b)", "deny"),
+    ("Skill", {"key": "v"}, "Skill(key:v)", "deny"),
+    ("Skill", {"key": "v"}, "Skill(other:v)", "ask"),
+    ("Agent", {"tasks": []}, "Agent(general)", "deny"),
+    ("Agent", {"tasks": "x"}, "Agent(general)", "deny"),
+    ("Agent", {"tasks": ["x"]}, "Agent(general)", "ask"),
+    ("WebFetch", {"url": "https://a.b/x"}, "WebFetch(domain:b)", "deny"),
+    ("WebFetch", {"url": "https://u@a.b:80/x"}, "WebFetch(domain:A.B.)", "deny"),
+    ("WebFetch", {"url": "a.b"}, "WebFetch(domain:*.b)", "deny"),
+    ("WebFetch", {"url": "https://xb/"}, "WebFetch(domain:b)", "ask"),
+    ("WebFetch", {"url": "https://c/?a.b"}, "WebFetch(domain:a.b)", "ask"),
+])  # fmt: skip
 def test_a_deny_rule_for_an_argument(
     tool: str, arguments: dict[str, object], deny: str, kind: str
 ) -> None:
     assert verdict(Call(tool, arguments, "other"), deny=deny).kind == kind
 
 
-@pytest.mark.parametrize(
-    ("command", "deny", "reached"),
-    [
-        ("cat a", "Bash(", True),
-        ("cat a", "Read(", False),
-        ("a" * 30_001, "Read(x)", True),
-        ("a" * 30_001, "Bash(x)", True),
-        ("( " + " ".join(f"a{n}" for n in range(900)), "Read(x)", False),
-        ("( " + " ".join(f"a{n}" for n in range(2_001)), "Read(x)", True),
-        ("cd $X; cat .env", "Read(.env)", True),
-        ("cat >.env", "Edit(.env)", True),
-        ("cat <.env", "Edit(.env)", False),
-        ("cat >.env", "Read(.env)", False),
-        ("frob .e*", "Read(.ENV)", True),
-        ("frob --file=~/.env", "Read(~/.env)", True),
-        ("frob --file=~", f"Read(/{HOME})", True),
-        ("frob '--file=$HOME/.env'", "Read(~/.env)", True),
-        ("frob --file=~x", f"Read(/{HOME})", False),
-        ("rm É", "Bash(RM é)", True),
-        ("rm ß", "Bash(rm ß)", True),
-        ("rm ẞ", "Bash(rm ss)", False),
-        ("frob a", "Grep(a)", False),
-    ],
-)
+@pytest.mark.parametrize(("command", "deny", "reached"), [
+    ("cat a", "Bash(", True),
+    ("cat a", "Read(", False),
+    ("a" * 30_001, "Read(x)", True),
+    ("a" * 30_001, "Bash(x)", True),
+    ("( " + " ".join(f"a{n}" for n in range(900)), "Read(x)", False),
+    ("( " + " ".join(f"a{n}" for n in range(2_001)), "Read(x)", True),
+    ("cd $X; cat .env", "Read(.env)", True),
+    ("cat >.env", "Edit(.env)", True),
+    ("cat <.env", "Edit(.env)", False),
+    ("cat >.env", "Read(.env)", False),
+    ("frob .e*", "Read(.ENV)", True),
+    ("frob --file=~/.env", "Read(~/.env)", True),
+    ("frob --file=~", f"Read(/{HOME})", True),
+    ("frob '--file=$HOME/.env'", "Read(~/.env)", True),
+    ("frob --file=~x", f"Read(/{HOME})", False),
+    ("rm É", "Bash(RM é)", True),
+    ("rm ß", "Bash(rm ß)", True),
+    ("rm ẞ", "Bash(rm ss)", False),
+    ("frob a", "Grep(a)", False),
+])  # fmt: skip
 def test_a_deny_rule_for_a_line(command: str, deny: str, reached: bool) -> None:
     assert bypassed(command, deny) is not reached
 

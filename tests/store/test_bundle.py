@@ -71,13 +71,8 @@ async def test_a_session_moves_whole(tmp_path: Path) -> None:
     path = bundle(tmp_path / "old", tmp_path / "b.zip")
     assert is_bundle(str(path))
     report = read_bundle(str(tmp_path / "new"), str(path), ["/there", "/more"])
-    assert (report.session, report.cwd, report.entries, report.subagents, report.blobs) == (
-        ID,
-        "/work",
-        20,
-        3,
-        3,
-    )
+    found = (report.session, report.cwd, report.entries, report.subagents, report.blobs)
+    assert found == (ID, "/work", 20, 3, 3)
     for number in (1, 2, 3, 4):
         was, now = (exported(tmp_path / state, number).split(b"\n") for state in ("old", "new"))
         differ = [new for old, new in zip(was, now, strict=True) if old != new]
@@ -162,39 +157,32 @@ def blob_of(members: dict[str, bytes]) -> None:
     members[next(name for name in members if name.startswith("blobs/"))] = b"x"
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (edit("sessions/1.jsonl", b"hello", b"adieu"), "sessions/1.jsonl is not what was exported"),
-        (
-            edit("sessions/1.jsonl", b'"seq":3', b'"seq":4'),
-            "entry 3 of sessions/1.jsonl is missing",
-        ),
-        (edit("sessions/1.jsonl", b'{"seq":2', b'\xff{"seq":2'), "is not what was exported"),
-        (edit("sessions/1.jsonl", b'"type":"UserSpoke"', b'"type":"Unknown!!"'), "upgrade it"),
-        (
-            edit("sessions/1.jsonl", b'"type":"Opened"', b'"type":"CwdSet"'),
-            "does not begin as a session does",
-        ),
-        (edit("sessions/2.jsonl", b'"seq":1', b'"seq":' + b"9" * 30), "impossible numbers"),
-        (edit("sessions/1.jsonl", b'"at":1', b'"at":' + b"9" * 18), "impossible numbers"),
-        (edit("sessions/1.jsonl", b'"at":1', b'"at":-1'), "impossible numbers"),
-        (edit("bundle.json", b'"created": 1', b'"created": -1'), "contradicts itself"),
-        (drop("sessions/3"), "sessions/3.jsonl is not what was exported"),
-        (drop("blobs/"), "is not what was exported"),
-        (blob_of, "is not what was exported"),
-        (drop("bundle"), "is no bundle of longrein"),
-        (edit("bundle.json", b'"format": 1', b'"format": 2'), "written by a newer longrein"),
-        (edit("bundle.json", b'"schema": 1', b'"schema": 9'), "written by a newer longrein"),
-        (edit("bundle.json", b'"number": 2', b'"number": 1'), "contradicts itself"),
-        (
-            edit("bundle.json", ID.encode(), b"../../../../etc/passwd"),
-            "is not a session id|contradicts itself",
-        ),
-        (edit("bundle.json", b'"sessions"', b'"sessionz"'), "is no bundle of longrein"),
-        (edit("bundle.json", b"{", b"[" * 5_000), "is no bundle of longrein"),
-    ],
-)
+LOG = "sessions/1.jsonl"
+CHANGED = "is not what was exported"
+PATH = b"../../../../etc/passwd"
+
+
+@pytest.mark.parametrize(("change", "told"), [
+    (edit(LOG, b"hello", b"adieu"), f"sessions/1.jsonl {CHANGED}"),
+    (edit(LOG, b'"seq":3', b'"seq":4'), "entry 3 of sessions/1.jsonl is missing"),
+    (edit(LOG, b'{"seq":2', b'\xff{"seq":2'), CHANGED),
+    (edit(LOG, b'"type":"UserSpoke"', b'"type":"Unknown!!"'), "upgrade it"),
+    (edit(LOG, b'"type":"Opened"', b'"type":"CwdSet"'), "does not begin as a session does"),
+    (edit("sessions/2.jsonl", b'"seq":1', b'"seq":' + b"9" * 30), "impossible numbers"),
+    (edit(LOG, b'"at":1', b'"at":' + b"9" * 18), "impossible numbers"),
+    (edit(LOG, b'"at":1', b'"at":-1'), "impossible numbers"),
+    (edit("bundle.json", b'"created": 1', b'"created": -1'), "contradicts itself"),
+    (drop("sessions/3"), f"sessions/3.jsonl {CHANGED}"),
+    (drop("blobs/"), CHANGED),
+    (blob_of, CHANGED),
+    (drop("bundle"), "is no bundle of longrein"),
+    (edit("bundle.json", b'"format": 1', b'"format": 2'), "written by a newer longrein"),
+    (edit("bundle.json", b'"schema": 1', b'"schema": 9'), "written by a newer longrein"),
+    (edit("bundle.json", b'"number": 2', b'"number": 1'), "contradicts itself"),
+    (edit("bundle.json", ID.encode(), PATH), "is not a session id|contradicts itself"),
+    (edit("bundle.json", b'"sessions"', b'"sessionz"'), "is no bundle of longrein"),
+    (edit("bundle.json", b"{", b"[" * 5_000), "is no bundle of longrein"),
+])  # fmt: skip
 async def test_a_changed_bundle_is_refused_and_leaves_nothing(
     tmp_path: Path, change: Change, told: str
 ) -> None:

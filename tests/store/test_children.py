@@ -204,7 +204,6 @@ async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> No
         log = await reopen(tmp_path)
     assert seqs(log) == list(range(1, 11))
     past = SessionHistory(str(tmp_path), ID).child(CHILD)
-    assert past is not None
     assert past.entry(3) == whole[2]
     assert [one.seq for one in past.entries(4, 6)] == [5, 6]
     await log.close()
@@ -240,7 +239,6 @@ async def test_a_fork_of_the_root_reaches_the_originals_subagents(tmp_path: Path
         assert log.child(GRANDCHILD).number == 2
         past = SessionHistory(str(tmp_path), copy)
         child = past.child(OTHER)
-        assert child is not None
         assert child.tail()[0] == 10
         assert child.child(GRANDCHILD) is not None
         past.close()
@@ -274,7 +272,6 @@ async def test_a_search_finds_what_is_shared_once(tmp_path: Path) -> None:
     for _ in range(2):
         assert [hit.handle for hit in past.search_tree("amber", 9).hits] == ["r5", "r4", "a7/r7"]
         below = past.child(OTHER)
-        assert below is not None
         assert [hit.handle for hit in below.search("amber", 9).hits] == [
             "r7",
             "r4",
@@ -308,16 +305,12 @@ def test_what_a_task_and_a_subagent_left_is_recalled_by_the_entry_that_ends_it()
     blob = "ab" * 32
     assert first(TaskEnded("b1", "done", 0, output=blob)) == ("output of task b1, done", blob)
     assert first(TaskEnded("b1", "failed", 1, tail="boom")) == ("output of task b1, failed", "boom")
-    assert first(SubagentStarted(CHILD, "explore", task="look")) == (
-        "task of a subagent (explore)",
-        "look",
-    )
+    found = first(SubagentStarted(CHILD, "explore", task="look"))
+    assert found == ("task of a subagent (explore)", "look")
     assert first(SubagentEnded(CHILD, "done", "seen")) == ("report of a subagent", "seen")
     assert first(SubagentEnded(CHILD, "limit", "half")) == ("report of a subagent, limit", "half")
-    assert first(GoalChanged(Goal(3, "Ship it", body="All green."))) == (
-        "goal 3, pending",
-        "Ship it\n\nAll green.",
-    )
+    found = first(GoalChanged(Goal(3, "Ship it", body="All green.")))
+    assert found == ("goal 3, pending", "Ship it\n\nAll green.")
 
 
 # --- Adopted files --------------------------------------------------------------------------------

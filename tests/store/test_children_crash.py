@@ -110,9 +110,8 @@ def check_family(log: SessionLog, found: list[Entry]) -> None:
         own = [e for e in child.entries if e.seq >= child.reader.first]
         task = text_in(own[1])
         assert task.startswith("x") or log.read_blob(task) == b"%d" % one.seq * 10
-        assert len(own) == 2 + any(
-            isinstance(e.event, ToolEnded) for e in found[one.seq : one.seq + 1]
-        )
+        told = len(own)
+        assert told == 2 + any(isinstance(e.event, ToolEnded) for e in found[one.seq : one.seq + 1])
         assert [message.body for message in child.inbox] == (
             [] if one.seq % 2 else [b"%d" % one.seq]
         )
@@ -121,9 +120,8 @@ def check_family(log: SessionLog, found: list[Entry]) -> None:
     ]
     known = Counter(one.event.child for one in found if isinstance(one.event, SubagentStarted))
     # a child whose message was stored just before the kill is listed, but has no entry yet
-    assert {
-        s for s in stored if log.child(s).entries and log.child(s).reader.opening_entry()
-    } == set(known)
+    told = {s for s in stored if log.child(s).entries and log.child(s).reader.opening_entry()}
+    assert told == set(known)
 
 
 async def test_a_joint_write_that_does_not_fit_writes_neither_side(tmp_path: Path) -> None:
@@ -223,16 +221,13 @@ async def kept(state: Path) -> tuple[int, list[int], str]:
     return *found, note
 
 
-@pytest.mark.parametrize(
-    ("at", "expected"),
-    [
-        (19, ([9, 9, 4], "")),
-        (15, ([9, 9, 4], "")),  # asked again
-        (8, ([9, 9, 4], "")),
-        (6, ([9, 9, 4], "")),
-        (5, ([9, 9, 4], "")),
-    ],
-)
+@pytest.mark.parametrize(("at", "expected"), [
+    (19, ([9, 9, 4], "")),
+    (15, ([9, 9, 4], "")),  # asked again
+    (8, ([9, 9, 4], "")),
+    (6, ([9, 9, 4], "")),
+    (5, ([9, 9, 4], "")),
+])  # fmt: skip
 async def test_a_root_that_lost_an_entry_keeps_the_subagents_it_knows_of(
     state: Path, at: int, expected: tuple[list[int], str]
 ) -> None:
@@ -246,22 +241,17 @@ async def test_a_root_that_lost_an_entry_keeps_the_subagents_it_knows_of(
         last = len(child.entries)
         await done(
             log.append(
-                [entry(21)],
-                flush=True,
-                beside=[(child, [entry(last + 1, session=CHILD)], ())],
+                [entry(21)], flush=True, beside=[(child, [entry(last + 1, session=CHILD)], ())]
             )
         )
 
 
-@pytest.mark.parametrize(
-    ("number", "seq", "expected"),
-    [
-        (FIRST, 8, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
-        (FIRST, 2, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
-        (FORK, 8, (20, [9, 0, 0], "of its subagents' logs 0 were cut and 2 dropped")),
-        (BELOW, 3, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
-    ],
-)
+@pytest.mark.parametrize(("number", "seq", "expected"), [
+    (FIRST, 8, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
+    (FIRST, 2, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
+    (FORK, 8, (20, [9, 0, 0], "of its subagents' logs 0 were cut and 2 dropped")),
+    (BELOW, 3, (20, [9, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
+])  # fmt: skip
 async def test_a_subagents_damage_is_told_after_the_open_and_mended_at_the_next(
     state: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -20,20 +20,8 @@ from longrein.events import (
     decode_entry,
     encode_entry,
 )
-from longrein.store import (
-    export_jsonl,
-    read_entries,
-    write_transcript,
-)
-from tests.store.fixtures import (
-    ID,
-    add,
-    entries,
-    entry,
-    new_log,
-    opened,
-    said,
-)
+from longrein.store import export_jsonl, read_entries, write_transcript
+from tests.store.fixtures import ID, add, entries, entry, new_log, opened, said
 
 pytestmark = pytest.mark.anyio
 
@@ -43,9 +31,8 @@ async def test_an_export_is_our_jsonl_and_comes_back(tmp_path: Path) -> None:
         await add(log, [*entries(1, 3), entry(4, "火\n\u2028" * 30_000)])
         out = io.BytesIO()
         assert export_jsonl(log.reader, out) == 4
-        assert out.getvalue().splitlines() == [
-            encode_entry(one) for one in read_entries(str(tmp_path), ID)
-        ]
+        found = out.getvalue().splitlines()
+        assert found == [encode_entry(one) for one in read_entries(str(tmp_path), ID)]
 
 
 def talk() -> list[Entry]:

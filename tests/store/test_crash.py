@@ -86,19 +86,11 @@ def test_R037_it_is_acknowledged_after_the_flush(tmp_path: Path) -> None:
     if not shutil.which("strace"):
         pytest.skip("needs strace")
     program = (
-        "import asyncio, os, sys\n"
-        "from tests.store.fixtures import *\n"
-        "async def main():\n"
-        "    log = await make(Path(sys.argv[1]))\n"
-        "    for seq in range(1, 6):\n"
-        "        if seq == 5:\n"
-        "            growing = log.new_blob()\n"
-        "            growing.write(b'g' * 70_000)\n"
-        "            growing.finish()\n"
-        "        await add(log, [entry(seq, 'x' * 70_000 if seq == 4 else '')])\n"
-        "        os.write(1, b'ACK')\n"
-        "asyncio.run(main())\n"
-        "os._exit(0)\n"
+        "import asyncio, os, sys\nfrom tests.store.fixtures import *\nasync def main():\n    log = "
+        "await make(Path(sys.argv[1]))\n    for seq in range(1, 6):\n        if seq == 5:\n        "
+        "    growing = log.new_blob()\n            growing.write(b'g' * 70_000)\n            "
+        "growing.finish()\n        await add(log, [entry(seq, 'x' * 70_000 if seq == 4 else "
+        "'')])\n        os.write(1, b'ACK')\nasyncio.run(main())\nos._exit(0)\n"
     )
     trace = tmp_path / "trace"
     calls = "trace=pwrite64,write,fsync,fdatasync,rename"
@@ -249,9 +241,8 @@ async def test_a_first_write_that_failed_still_gives_the_session_its_title(tmp_p
             await add(log, entries(1, 2))
 
     crash(story)
-    assert [(info.title, info.cwd, info.entries) for info in list_sessions(str(tmp_path))] == [
-        ("hello", "/work", 2)
-    ]
+    found = [(info.title, info.cwd, info.entries) for info in list_sessions(str(tmp_path))]
+    assert found == [("hello", "/work", 2)]
 
 
 @pytest.mark.parametrize(("failing", "acknowledged"), [(5, 0), (6, 1), (8, 3)])
@@ -265,24 +256,13 @@ def test_after_a_failed_flush_nothing_counts_until_the_log_is_reopened(
     if not shutil.which("strace"):
         pytest.skip("needs strace")
     program = (
-        "import sys\n"
-        "from tests.store.fixtures import *\n"
-        "from longrein.events import SessionError\n"
-        "async def main():\n"
-        "    log = await make(Path(sys.argv[1]))\n"
-        "    for seq in range(1, 7):\n"
-        "        try:\n"
-        "            await add(log, [entry(seq)])\n"
-        "            print('acknowledged', seq)\n"
-        "        except SessionError as error:\n"
-        "            print(type(error).__name__, seq)\n"
-        "    number, stored = log.put(b'{}')\n"
-        "    try:\n"
-        "        await done(stored)\n"
-        "        print('stored')\n"
-        "    except SessionError as error:\n"
-        "        print(type(error).__name__)\n"
-        "asyncio.run(main())\n"
+        "import sys\nfrom tests.store.fixtures import *\nfrom longrein.events import "
+        "SessionError\nasync def main():\n    log = await make(Path(sys.argv[1]))\n    for seq in "
+        "range(1, 7):\n        try:\n            await add(log, [entry(seq)])\n            "
+        "print('acknowledged', seq)\n        except SessionError as error:\n            "
+        "print(type(error).__name__, seq)\n    number, stored = log.put(b'{}')\n    try:\n        "
+        "await done(stored)\n        print('stored')\n    except SessionError as error:\n        "
+        "print(type(error).__name__)\nasyncio.run(main())\n"
     )
     inject = f"inject=fdatasync:error=ENOSPC:when={failing}"
     ran = subprocess.run(

@@ -56,11 +56,8 @@ async def test_s12_goals_survive_and_a_completed_one_unblocks(tmp_path: Path) ->
     for title, waits in (("design", ()), ("build", (1,)), ("test", (1, 2))):
         await mine.add(title, f"how to {title}", waits)
     again = goals_of(tmp_path, OTHER)  # another process, another day
-    assert [(goal.id, goal.title, goal.blocked_by) for goal in await again.goals()] == [
-        (1, "design", ()),
-        (2, "build", (1,)),
-        (3, "test", (1, 2)),
-    ]
+    found = [(goal.id, goal.title, goal.blocked_by) for goal in await again.goals()]
+    assert found == [(1, "design", ()), (2, "build", (1,)), (3, "test", (1, 2))]
     done, freed = await mine.update(1, status="completed")
     assert (done.status, ids(freed)) == ("completed", [2])
     assert ids(await again.goals()) == [2, 3]
@@ -113,10 +110,8 @@ async def test_a_claim_is_a_lease_that_a_sign_of_life_renews(tmp_path: Path) -> 
     mine.beat()  # too early: nothing is written
     assert (await theirs.goals())[0].lease_until == time.us + LEASE_US - RENEW_US + 1
     time.us += LEASE_US
-    assert [(goal.owner, goal.status) for goal in await theirs.goals()] == [
-        ("", "in_progress"),
-        ("", "pending"),
-    ]
+    found = [(goal.owner, goal.status) for goal in await theirs.goals()]
+    assert found == [("", "in_progress"), ("", "pending")]
     now, _ = await theirs.update(1, claim=True)
     assert now.owner == f"{OTHER}/a9"
     await refused(
@@ -168,10 +163,8 @@ async def test_who_leaves_holds_nothing_and_loses_nothing(tmp_path: Path) -> Non
         theirs.update(1, status="completed"), "[claimed] Session 6f1c3a52 works on goal 1"
     )
     await mine.leave()
-    assert [(goal.status, goal.owner) for goal in await mine.goals()] == [
-        ("in_progress", ""),
-        ("in_progress", theirs.owner),
-    ]
+    found = [(goal.status, goal.owner) for goal in await mine.goals()]
+    assert found == [("in_progress", ""), ("in_progress", theirs.owner)]
     now, _ = await theirs.update(1, status="completed")
     assert now.status == "completed"
     await refused(mine.update(2, claim=True), "[claimed]")

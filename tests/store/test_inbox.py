@@ -150,6 +150,5 @@ async def test_many_senders(tmp_path: Path) -> None:
 
         for _ in range(3):
             crash(send)
-        assert sorted(int(message.body) for message in await log.collect()) == sorted(
-            [*range(10)] * 3
-        )
+        found = sorted(int(message.body) for message in await log.collect())
+        assert found == sorted([*range(10)] * 3)

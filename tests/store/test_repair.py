@@ -144,9 +144,8 @@ async def test_R033_a_main_file_cut_short(state: Path) -> None:
     os.truncate(folder(state) / "log.sqlite", 6 * 4096)
     with pytest.raises(StoreDamaged):
         list(read_entries(str(state), ID))
-    assert [info.title for info in list_sessions(str(state))] == [
-        "(damaged; opening it repairs what can be)"
-    ]
+    found = [info.title for info in list_sessions(str(state))]
+    assert found == ["(damaged; opening it repairs what can be)"]
     async with stored_log(state) as log:
         assert "nothing could be read, so it begins anew; the damaged file is" in log.notes[0]
         assert (folder(state) / "log.sqlite.damaged-1").stat().st_size == 6 * 4096
@@ -261,10 +260,8 @@ async def test_a_second_damage_gets_its_own_name(state: Path) -> None:
         await log.close()
         if number == 2:
             (folder(state) / "log.sqlite.damaged-1").unlink()
-    assert sorted(path.name[-9:] for path in folder(state).glob("*.damaged-?")) == [
-        "damaged-2",
-        "damaged-3",
-    ]
+    found = sorted(path.name[-9:] for path in folder(state).glob("*.damaged-?"))
+    assert found == ["damaged-2", "damaged-3"]
 
 
 async def test_an_entry_whose_file_is_gone_is_stepped_over(tmp_path: Path) -> None:
@@ -523,16 +520,13 @@ def sqlite_error(code: int, words: str) -> sqlite3.OperationalError:
     return error
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), "free some room"),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), "free some room"),
-        (OSError(errno.EIO, "Input/output error"), "check the disk"),
-        (sqlite_error(13, "database or disk is full"), "free some room"),
-        (sqlite_error(10 | 3 << 8, "disk I/O error"), "check the disk"),
-    ],
-)
+@pytest.mark.parametrize(("error", "told"), [
+    (OSError(errno.ENOSPC, "No space left on device"), "free some room"),
+    (OSError(errno.EDQUOT, "Disk quota exceeded"), "free some room"),
+    (OSError(errno.EIO, "Input/output error"), "check the disk"),
+    (sqlite_error(13, "database or disk is full"), "free some room"),
+    (sqlite_error(10 | 3 << 8, "disk I/O error"), "check the disk"),
+])  # fmt: skip
 def test_a_failing_disk_is_told_apart_from_a_full_one(
     tmp_path: Path, error: Exception, told: str
 ) -> None:

@@ -178,12 +178,10 @@ async def test_texts_in_blobs_are_found_wherever_they_lie(tmp_path: Path) -> Non
     wide = log.put_blob("nadel im heuhaufen".encode("utf-16-le"))
     await append(log, ToolEnded("c1.0", "Bash", "ok", (Document(wide, "text/plain", 5, "wide"),)))
     await log.close()
-    assert [row.split()[0] for row in found(tmp_path, "tiny_needle")] == [
-        f"r2:{body[:500].count(chr(10)) + 1}"
-    ]
-    assert [row.split()[0] for row in found(tmp_path, "last_needle")] == [
-        f"r3:{cut.count(chr(10)) + 1}"
-    ]
+    told = [row.split()[0] for row in found(tmp_path, "tiny_needle")]
+    assert told == [f"r2:{body[:500].count(chr(10)) + 1}"]
+    told = [row.split()[0] for row in found(tmp_path, "last_needle")]
+    assert told == [f"r3:{cut.count(chr(10)) + 1}"]
     assert [row.split(":")[0] for row in found(tmp_path, "斜め横断の言葉")] == ["r3"]
     assert [row.split(":")[0] for row in found(tmp_path, "heuhaufen")] == ["r5"]
 
@@ -270,7 +268,6 @@ async def test_only_this_sessions_tree(tmp_path: Path) -> None:
         with past_of(tmp_path, session) as past:
             assert past.child(OTHER) is None
             mine = past.child(CHILD)
-            assert mine is not None
             assert len(mine.search("needle", 5).hits) == 1
 
 
@@ -285,7 +282,6 @@ async def test_of_kind_seq_at_and_seq_ago(tmp_path: Path) -> None:
         assert [entry.seq for entry in past.of_kind("UserSpoke", "TodoSet")] == [9, 8]
         assert list(past.of_kind("Interrupted")) == []
         third, now_us = past.entry(3), past.tail()[1]
-        assert third is not None
         ages_us = [now_us - third.at + n for n in (-1, 0, 1)]
         assert [past.seq_ago(age_us, now_us) for age_us in (*ages_us, 10**15)] == [3, 3, 2, 0]
         assert [past.seq_at(third.at + n) for n in (-1, 0, 1)] == [2, 3, 3]
@@ -315,39 +311,29 @@ async def test_an_archive_reads_beside_the_loop(tmp_path: Path) -> None:
 # --- Queries and matches --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("two words", ("two", "words")),
-        ('"two words" three', ("two words", "three")),
-        ("Twice twice", ("twice",)),
-        ("  ", ()),
-        ('"', ()),
-        ("'; DROP TABLE grams; --", ("';", "drop", "table", "grams;", "--")),
-        ('say "it', ("say", "it")),
-        ("ΟΔΟΣ", ("οδοσ",)),
-        ("İstanbul", ("İstanbul",)),
-        (" ".join(map(str, range(30))), tuple(map(str, range(16)))),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    ("two words", ("two", "words")),
+    ('"two words" three', ("two words", "three")),
+    ("Twice twice", ("twice",)),
+    ("  ", ()),
+    ('"', ()),
+    ("'; DROP TABLE grams; --", ("';", "drop", "table", "grams;", "--")),
+    ('say "it', ("say", "it")),
+    ("ΟΔΟΣ", ("οδοσ",)),
+    ("İstanbul", ("İstanbul",)),
+    (" ".join(map(str, range(30))), tuple(map(str, range(16)))),
+])  # fmt: skip
 def test_words_of_a_query(text: str, words: tuple[str, ...]) -> None:
     assert parse_query(text).words == words
 
 
-@pytest.mark.parametrize(
-    ("text", "query", "expected"),
-    [
-        ("a\nthe needle is here\nb", "needle", "the needle is here"),
-        (
-            "x" * 300 + " needle " + "y" * 300,
-            "needle",
-            "…" + "x" * 76 + " needle " + "y" * 76 + "…",
-        ),
-        ("needle\t\x1b[31mred", "needle", "needle [31mred"),
-        ("red far\n" + "-" * 500 + "\nred and blue", "blue red", "red and blue"),
-        ("one\nlong query\nthree", '"one\nlong"', "one"),
-    ],
-)
+@pytest.mark.parametrize(("text", "query", "expected"), [
+    ("a\nthe needle is here\nb", "needle", "the needle is here"),
+    ("x" * 300 + " needle " + "y" * 300, "needle", "…" + "x" * 76 + " needle " + "y" * 76 + "…"),
+    ("needle\t\x1b[31mred", "needle", "needle [31mred"),
+    ("red far\n" + "-" * 500 + "\nred and blue", "blue red", "red and blue"),
+    ("one\nlong query\nthree", '"one\nlong"', "one"),
+])  # fmt: skip
 def test_snippets(text: str, query: str, expected: str) -> None:
     place = find_match(lower_case(text), parse_query(query))
     assert place is not None

@@ -248,24 +248,16 @@ def test_the_type_of_a_mount_is_read_from_its_line() -> None:
         mount_type(table, 0, 52),
         mount_type(table, 0, 53),
         mount_type(table, 0, 5),
-    ] == [
-        "ext4",
-        "nfs4",
-        "fuse.sshfs",
-        "",
-    ]
+    ] == ["ext4", "nfs4", "fuse.sshfs", ""]
 
 
 async def test_closed_sessions_are_listed_without_opening_their_databases(tmp_path: Path) -> None:
     for n in range(20):
         await spoken(tmp_path, n, "/a", f"words {n}")
     program = (
-        "import sys\n"
-        "from longrein.store import list_sessions\n"
-        "opened = []\n"
-        "sys.addaudithook(lambda event, _: opened.append(event) if event == 'sqlite3.connect' "
-        "else None)\n"
-        "print(len(list_sessions(sys.argv[1])), len(opened))\n"
+        "import sys\nfrom longrein.store import list_sessions\nopened = "
+        "[]\nsys.addaudithook(lambda event, _: opened.append(event) if event == 'sqlite3.connect' "
+        "else None)\nprint(len(list_sessions(sys.argv[1])), len(opened))\n"
     )
     ran = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, tmp_path, stdout=subprocess.PIPE
@@ -311,15 +303,12 @@ async def stored(tmp_path: Path, *events: AnyEvent) -> None:
         await add(log, [Entry(seq, wall_us(), event) for seq, event in enumerate(events, 1)])
 
 
-@pytest.mark.parametrize(
-    "events",
-    [
-        (),
-        (opened(ID, "/a"),),
-        (opened(ID, "/a"), PREFIX),
-        (opened(ID, "/a"), PREFIX, ModeSet("plan")),
-    ],
-)
+@pytest.mark.parametrize("events", [
+    (),
+    (opened(ID, "/a"),),
+    (opened(ID, "/a"), PREFIX),
+    (opened(ID, "/a"), PREFIX, ModeSet("plan")),
+])  # fmt: skip
 @both_stores
 async def test_what_holds_nothing_but_its_beginning_goes(
     tmp_path: Path, events: tuple[AnyEvent, ...]

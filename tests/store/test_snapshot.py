@@ -260,20 +260,17 @@ FAR = [1, 9, 13, 17, 21, 25, 27, 29, 31, 33, 34, 35, 36, 37, 38, 39]
 """Of forty thousand entries four for each doubling of the distance."""
 
 
-@pytest.mark.parametrize(
-    ("seqs", "left"),
-    [
-        ([], []),
-        ([20], []),
-        ([1_000, 2_000], [1_000]),
-        ([1_000, 1_500, 1_999, 2_000], [1_000, 1_999]),
-        ([500 * n for n in range(1, 12)], [500, 1_500, 2_500, 3_500, 4_500, 5_000]),
-        ([1_000 * n for n in range(1, 41)], [1_000 * n for n in FAR]),
-        ([1_000, 2_000, 3_000, 3_000], [1_000, 2_000]),  # written again
-        ([1_000, 2_000, 3_000, 2_500], [1_000, 2_000]),  # of a log that was put back
-        ([1_000, 2_000, 3_000, 2_000], [1_000]),
-    ],
-)
+@pytest.mark.parametrize(("seqs", "left"), [
+    ([], []),
+    ([20], []),
+    ([1_000, 2_000], [1_000]),
+    ([1_000, 1_500, 1_999, 2_000], [1_000, 1_999]),
+    ([500 * n for n in range(1, 12)], [500, 1_500, 2_500, 3_500, 4_500, 5_000]),
+    ([1_000 * n for n in range(1, 41)], [1_000 * n for n in FAR]),
+    ([1_000, 2_000, 3_000, 3_000], [1_000, 2_000]),  # written again
+    ([1_000, 2_000, 3_000, 2_500], [1_000, 2_000]),  # of a log that was put back
+    ([1_000, 2_000, 3_000, 2_000], [1_000]),
+])  # fmt: skip
 def test_few_earlier_snapshots_are_left(tmp_path: Path, seqs: list[int], left: list[int]) -> None:
     assert written(tmp_path, seqs) == left
     assert module.snapshot_seq(str(tmp_path)) == (seqs[-1] if seqs else 0)

@@ -94,11 +94,9 @@ def test_many_subagent_types_are_cut_alike_and_all_can_be_started(
 
 def test_E15_the_types_are_told_in_a_fixed_order_and_are_the_only_ones() -> None:
     assert AGENT.spec.description.endswith(
-        "\n\nTypes:\n"
-        "- general: All your tools: a change, an experiment, many steps.\n"
-        "- explore: How things stand in the code, with places. Only reads. Say how thorough.\n"
-        "- plan: How to make a change: steps, places, risks, tests. Only reads.\n"
-        "- night: Works at night."
+        "\n\nTypes:\n- general: All your tools: a change, an experiment, many steps.\n- explore: "
+        "How things stand in the code, with places. Only reads. Say how thorough.\n- plan: How to "
+        "make a change: steps, places, risks, tests. Only reads.\n- night: Works at night."
     )
     _, problem = fit_arguments(
         AGENT, {"description": "d", "prompt": "p", "subagent_type": "explorer"}
@@ -229,9 +227,8 @@ async def test_one_task_several_times(harness: ToolHarness) -> None:
 async def test_E16_a_finished_one_is_asked_again(harness: ToolHarness, label: str) -> None:
     port = Port()
     await call(harness, port, prompt="And why?", resume=label)
-    assert port.jobs == [
-        SubagentTask("Look into it", "And why?", "general", "", "empty", again="a398")
-    ]
+    found = port.jobs
+    assert found == [SubagentTask("Look into it", "And why?", "general", "", "empty", again="a398")]
 
 
 async def test_in_the_background_by_wish_or_by_type(harness: ToolHarness) -> None:
@@ -249,6 +246,10 @@ async def test_in_the_background_by_wish_or_by_type(harness: ToolHarness) -> Non
 
 
 TASK = {"description": "d", "prompt": "p"}
+SAMPLES = {"prompt": "p", "samples": 2}
+AGAIN = {"prompt": "p", "resume": "a1"}
+IN_BACKGROUND = {**SAMPLES, "synthesis": "g", "run_in_background": True}
+NO_LABEL = "[bad-label] 'r398' is no subagent of yours; labels look like a398."
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({}, "[empty] The prompt is empty: a subagent knows nothing but it."),
     ({"prompt": "  "}, "[empty]"),
@@ -256,30 +257,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"prompt": "p", "samples": 361}, "[bad-count] samples: 361"),
     ({"tasks": [TASK] * 33}, "[bad-count] tasks: 33"),
     ({"tasks": [{"description": "d", "prompt": " "}]}, "[empty] The task 'd' has no prompt."),
-    (
-        {"prompt": "p", "tasks": [TASK], "samples": 2},
-        "[contradiction] Give one of tasks, samples and resume.",
-    ),
-    ({"prompt": "p", "resume": "a1", "samples": 2}, "[contradiction]"),
+    ({**SAMPLES, "tasks": [TASK]}, "[contradiction] Give one of tasks, samples and resume."),
+    ({**AGAIN, "samples": 2}, "[contradiction]"),
     ({"prompt": "p", "synthesis": "g"}, "[one-report] A synthesis needs two reports or more"),
     ({"tasks": [TASK], "synthesis": "g"}, "[one-report]"),
-    (
-        {"prompt": "p", "samples": 2, "synthesis": "g", "run_in_background": True},
-        "[contradiction] A synthesis waits",
-    ),
-    (
-        {"prompt": "p", "resume": "r398"},
-        "[bad-label] 'r398' is no subagent of yours; labels look like a398.",
-    ),
+    (IN_BACKGROUND, "[contradiction] A synthesis waits"),
+    ({"prompt": "p", "resume": "r398"}, NO_LABEL),
     ({"prompt": "p", "resume": "b2"}, "[bad-label]"),
-    (
-        {"prompt": "p", "resume": "a1", "context": "fork"},
-        "[contradiction] One that is asked again keeps",
-    ),
-    (
-        {"prompt": "p", "resume": "a1", "isolation": "worktree"},
-        "[contradiction] One that is asked again keeps",
-    ),
+    ({**AGAIN, "context": "fork"}, "[contradiction] One that is asked again keeps"),
+    ({**AGAIN, "isolation": "worktree"}, "[contradiction] One that is asked again keeps"),
 ]
 
 
@@ -296,10 +282,8 @@ async def test_what_is_refused_before_anything_starts(
 
 async def test_where_none_can_be_started(harness: ToolHarness) -> None:
     outcome = await call(harness, None, prompt="p")
-    assert (
-        text_of(outcome.parts)
-        == "[no-subagents] No subagent can be started here; do the work yourself."
-    )
+    found = text_of(outcome.parts)
+    assert found == "[no-subagents] No subagent can be started here; do the work yourself."
 
 
 # --- what is told of reports ----------------------------------------------------------------------
@@ -356,17 +340,14 @@ async def test_E20_failures_are_told_plainly_beside_the_others(harness: ToolHarn
     )
 
 
-@pytest.mark.parametrize(
-    ("states", "status"),
-    [
-        (("done", "failed"), "ok"),
-        (("failed", "refused"), "failed"),
-        (("refused",), "failed"),
-        (("interrupted",), "interrupted"),
-        (("interrupted", "done"), "ok"),
-        (("running",), "ok"),
-    ],
-)
+@pytest.mark.parametrize(("states", "status"), [
+    (("done", "failed"), "ok"),
+    (("failed", "refused"), "failed"),
+    (("refused",), "failed"),
+    (("interrupted",), "interrupted"),
+    (("interrupted", "done"), "ok"),
+    (("running",), "ok"),
+])  # fmt: skip
 async def test_the_status_of_the_call(
     harness: ToolHarness, states: tuple[str, ...], status: str
 ) -> None:
@@ -377,9 +358,8 @@ async def test_the_status_of_the_call(
 async def test_E18_reports_stand_in_the_order_of_the_tasks(harness: ToolHarness) -> None:
     tasks = [{"description": f"task {n}", "prompt": "p"} for n in range(5)]
     said = await told(harness, Port(), tasks=tasks)
-    assert [line for line in said.split("\n") if line.startswith("[")] == [
-        f'[{n + 1}] a{10 + n} general "task {n}": done' for n in range(5)
-    ]
+    found = [line for line in said.split("\n") if line.startswith("[")]
+    assert found == [f'[{n + 1}] a{10 + n} general "task {n}": done' for n in range(5)]
 
 
 async def test_S079_a_report_cannot_pass_for_a_word_of_the_harness(harness: ToolHarness) -> None:
@@ -404,10 +384,8 @@ async def test_many_long_reports_share_the_room_and_say_where_the_rest_is(
     )
     assert len(said.encode()) < 33_000
     assert said.count("| line 0\n") == said.count("| line 2999") == 10
-    assert (
-        said.count('characters of the report are not shown here; all of it: Recall("a10/r57"))')
-        == 10
-    )
+    found = said.count('characters of the report are not shown here; all of it: Recall("a10/r57"))')
+    assert found == 10
 
 
 async def test_E19_the_text_of_a_synthesis_is_the_result_and_the_reports_stay_reachable(

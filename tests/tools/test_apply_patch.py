@@ -141,11 +141,7 @@ async def test_files_are_changed_made_moved_and_removed(harness: Any) -> None:
         "Moved c.py to e.py.",
     ]
     left = {path.name: path.read_text() for path in Path(harness.root).rglob("*.py")}
-    assert left == {
-        "a.py": CODE.replace("1", "2", 1),
-        "d.py": "x = 1\n",
-        "e.py": CODE[:-2] + "3\n",
-    }
+    assert left == {"a.py": CODE.replace("1", "2", 1), "d.py": "x = 1\n", "e.py": CODE[:-2] + "3\n"}
     changed = [(fact.path.rpartition("/")[2], bool(fact.hash)) for fact in harness.last.facts
                if isinstance(fact, FileChanged)]  # fmt: skip
     assert changed == [
@@ -157,18 +153,15 @@ UPDATE = ("*** Update File: a.py", " def f():", "-    return 1", "+    return 2"
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("read", "lines", "refusal"),
-    [
-        (False, UPDATE, "[not-read] "),
-        (False, ("*** Delete File: a.py",), "[not-read] "),
-        (True, ("*** Add File: a.py", "+x"), "[exists] "),
-        (True, (*UPDATE, "*** Delete File: none.py"), "[not-found] "),
-        (True, (*UPDATE, "*** Add File: .git/hooks/x", "+x"), "[ignored-path] "),
-        (True, (*UPDATE, "@@", "-nowhere"), "[no-match] "),
-        (True, ("*** Update File: a.py", "*** Move to: b.py"), "[exists] "),
-    ],
-)
+@pytest.mark.parametrize(("read", "lines", "refusal"), [
+    (False, UPDATE, "[not-read] "),
+    (False, ("*** Delete File: a.py",), "[not-read] "),
+    (True, ("*** Add File: a.py", "+x"), "[exists] "),
+    (True, (*UPDATE, "*** Delete File: none.py"), "[not-found] "),
+    (True, (*UPDATE, "*** Add File: .git/hooks/x", "+x"), "[ignored-path] "),
+    (True, (*UPDATE, "@@", "-nowhere"), "[no-match] "),
+    (True, ("*** Update File: a.py", "*** Move to: b.py"), "[exists] "),
+])  # fmt: skip
 async def test_all_of_a_patch_fits_or_nothing_is_changed(
     harness: Any, read: bool, lines: tuple[str, ...], refusal: str
 ) -> None:
@@ -263,9 +256,8 @@ async def test_a_file_that_no_rewind_could_restore_is_moved_but_not_removed(harn
     harness.file("a.py", CODE)
     await harness.call("Read", file_path="a.py")
     assert (await call(harness, "*** Delete File: a.py")).startswith("[not-kept] ")
-    assert (
-        await call(harness, "*** Update File: a.py", "*** Move to: b.py") == "Moved a.py to b.py."
-    )
+    found = await call(harness, "*** Update File: a.py", "*** Move to: b.py")
+    assert found == "Moved a.py to b.py."
     assert (harness.root / "b.py").read_text() == CODE
 
 

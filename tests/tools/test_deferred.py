@@ -39,20 +39,16 @@ def test_E5_sixty_foreign_tools_cost_at_most_two_thousand_tokens() -> None:
     assert cost(SPECS) > 9_000, "in full"
     told = offer_tools((*LISTED, *FOREIGN), USABLE)
     assert cost(told.listed) - cost(OWN) <= 2_000
-    assert [spec.name for spec in told.listed] == [
-        *(spec.name for spec in OWN),
-        "ToolSearch",
-        "CallTool",
-    ]
+    found = [spec.name for spec in told.listed]
+    assert found == [*(spec.name for spec in OWN), "ToolSearch", "CallTool"]
     assert told.deferred == SPECS
 
 
 def test_E5_each_of_sixty_names_can_be_read_from_the_catalogue() -> None:
     lines = catalogue(SPECS).splitlines()
     assert lines[0] == "They are, by server (full name mcp__SERVER__TOOL):"
-    assert lines[1:] == [
-        f"- {server}: {', '.join(names.split())}" for server, names in SERVERS.items()
-    ]
+    found = lines[1:]
+    assert found == [f"- {server}: {', '.join(names.split())}" for server, names in SERVERS.items()]
 
 
 def test_E5_a_thousand_tools_still_fit_and_the_catalogue_says_what_it_leaves_out() -> None:
@@ -69,25 +65,14 @@ def test_E5_a_thousand_tools_still_fit_and_the_catalogue_says_what_it_leaves_out
     assert " more servers" in some.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("tools", "usable", "options", "deferred"),
-    [
-        (FOREIGN, USABLE, None, True),
-        (FOREIGN[:3], USABLE, None, False),
-        (FOREIGN[:3], 4_000, None, True),
-        (FOREIGN, USABLE, DeferralPolicy(tokens_max=50_000), False),
-        (FOREIGN, 60_000, DeferralPolicy(tokens_max=50_000), True),
-        ((), USABLE, None, False),
-    ],
-    ids=[
-        "many",
-        "few",
-        "few in a small window",
-        "allowed",
-        "allowed but too large a share",
-        "none",
-    ],
-)
+@pytest.mark.parametrize(("tools", "usable", "options", "deferred"), [
+    (FOREIGN, USABLE, None, True),
+    (FOREIGN[:3], USABLE, None, False),
+    (FOREIGN[:3], 4_000, None, True),
+    (FOREIGN, USABLE, DeferralPolicy(tokens_max=50_000), False),
+    (FOREIGN, 60_000, DeferralPolicy(tokens_max=50_000), True),
+    ((), USABLE, None, False),
+])  # fmt: skip
 def test_E5_when_they_are_deferred(
     tools: tuple[Tool, ...], usable: int, options: DeferralPolicy, deferred: bool
 ) -> None:
@@ -104,9 +89,7 @@ def test_E5_a_tool_may_ask_to_be_deferred_whatever_its_name() -> None:
         return text
 
     told = offer_tools(
-        (*LISTED, make_tool(Convert, access="none", deferred=True)),
-        4_000,
-        DeferralPolicy(0, 0),
+        (*LISTED, make_tool(Convert, access="none", deferred=True)), 4_000, DeferralPolicy(0, 0)
     )
     assert [spec.name for spec in told.deferred] == ["Convert"]
     assert "- others (full names): Convert" in told.listed[-2].description
@@ -114,34 +97,28 @@ def test_E5_a_tool_may_ask_to_be_deferred_whatever_its_name() -> None:
 
 def test_E5_there_is_nothing_to_search_where_nothing_is_foreign() -> None:
     assert list(tools_by_name(LISTED)) == [spec.name for spec in OWN]
-    assert list(tools_by_name((*LISTED, FOREIGN[0])))[-3:] == [
-        "mcp__github__create_issue",
-        "ToolSearch",
-        "CallTool",
-    ]
+    found = list(tools_by_name((*LISTED, FOREIGN[0])))[-3:]
+    assert found == ["mcp__github__create_issue", "ToolSearch", "CallTool"]
 
 
 # --- what is found --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("query", "first"),
-    [
-        ("mcp__crm__find_customer", "mcp__crm__find_customer"),
-        ("select:mcp__db__run_query", "mcp__db__run_query"),
-        ("find_customer", "mcp__crm__find_customer"),
-        ("close an issue", "mcp__github__close_issue"),
-        ("issues", "mcp__github__list_issues"),
-        ("pull request merge", "mcp__github__merge_pull_request"),
-        ("refund", "mcp__crm__refund_order"),
-        ("Search Pages", "mcp__wiki__searchPages"),
-        ("wiki version restore", "mcp__wiki__restoreVersion"),
-        ("book a meeting room", "mcp__calendar__book_room"),
-        ("free slot", "mcp__calendar__find_free_slot"),
-        ("locks in the db", "mcp__db__list_locks"),
-        ("explain", "mcp__db__explain_query"),
-    ],
-)
+@pytest.mark.parametrize(("query", "first"), [
+    ("mcp__crm__find_customer", "mcp__crm__find_customer"),
+    ("select:mcp__db__run_query", "mcp__db__run_query"),
+    ("find_customer", "mcp__crm__find_customer"),
+    ("close an issue", "mcp__github__close_issue"),
+    ("issues", "mcp__github__list_issues"),
+    ("pull request merge", "mcp__github__merge_pull_request"),
+    ("refund", "mcp__crm__refund_order"),
+    ("Search Pages", "mcp__wiki__searchPages"),
+    ("wiki version restore", "mcp__wiki__restoreVersion"),
+    ("book a meeting room", "mcp__calendar__book_room"),
+    ("free slot", "mcp__calendar__find_free_slot"),
+    ("locks in the db", "mcp__db__list_locks"),
+    ("explain", "mcp__db__explain_query"),
+])  # fmt: skip
 def test_E5_the_search_finds(query: str, first: str) -> None:
     assert rank_tools(query, SPECS)[0].name == first
 
@@ -187,36 +164,25 @@ def test_E5_nothing_found_names_the_nearest_and_where_tools_come_from() -> None:
 # --- what a call means ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name", "inner"),
-    [
-        (
-            {"name": "mcp__crm__add_note", "args": {"query": "x"}},
-            "mcp__crm__add_note",
-            {"query": "x"},
-        ),
-        ({"name": "mcp__crm__add_note"}, "mcp__crm__add_note", {}),
-        ({"name": "mcp__crm__add_note", "args": None}, "mcp__crm__add_note", {}),
-        (
-            {"name": "mcp__crm__add_note", "args": '{"query": "x"}'},
-            "mcp__crm__add_note",
-            {"query": "x"},
-        ),
-        (
-            {"name": "CallTool", "args": {"name": "Read", "args": {"file_path": "a"}}},
-            "Read",
-            {"file_path": "a"},
-        ),
-        ({"name": "mcp__crm__add_note", "query": "x"}, "CallTool", None),
-        ({"name": "mcp__crm__add_note", "args": [1]}, "CallTool", None),
-        ({"name": "mcp__crm__add_note", "args": "{"}, "CallTool", None),
-        ({"name": 3}, "CallTool", None),
-        ({"name": ""}, "CallTool", None),
-        ({"args": {}}, "CallTool", None),
-        ({}, "CallTool", None),
-        (None, "CallTool", None),
-    ],
-)
+NOTE = "mcp__crm__add_note"
+NESTED = {"name": "CallTool", "args": {"name": "Read", "args": {"file_path": "a"}}}
+
+
+@pytest.mark.parametrize(("arguments", "name", "inner"), [
+    ({"name": NOTE, "args": {"query": "x"}}, NOTE, {"query": "x"}),
+    ({"name": NOTE}, NOTE, {}),
+    ({"name": NOTE, "args": None}, NOTE, {}),
+    ({"name": NOTE, "args": '{"query": "x"}'}, NOTE, {"query": "x"}),
+    (NESTED, "Read", {"file_path": "a"}),
+    ({"name": NOTE, "query": "x"}, "CallTool", None),
+    ({"name": NOTE, "args": [1]}, "CallTool", None),
+    ({"name": NOTE, "args": "{"}, "CallTool", None),
+    ({"name": 3}, "CallTool", None),
+    ({"name": ""}, "CallTool", None),
+    ({"args": {}}, "CallTool", None),
+    ({}, "CallTool", None),
+    (None, "CallTool", None),
+])  # fmt: skip
 def test_E5_a_call_is_unwrapped_or_stays_what_it_is(
     arguments: object, name: str, inner: object
 ) -> None:
@@ -253,36 +219,22 @@ def test_E5_arguments_that_do_not_fit_are_refused_with_the_schema() -> None:
     told = bad_arguments_message(FOREIGN[0], "[bad-arguments] …", SPECS)
     schema = msgspec.json.encode(FOREIGN[0].spec.schema).decode()
     assert told == f"[bad-arguments] …\nThe arguments of mcp__github__create_issue: {schema}"
-    assert (
-        bad_arguments_message(builtin_tools()[0], "[bad-arguments] …", SPECS) == "[bad-arguments] …"
-    )
+    found = bad_arguments_message(builtin_tools()[0], "[bad-arguments] …", SPECS)
+    assert found == "[bad-arguments] …"
 
 
 # --- what is said of it ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("tools", "window", "told"),
-    [
-        (
-            FOREIGN,
-            20_000,
-            "server github's schemas fill N of your N window; these are deferred now",
-        ),
-        (
-            FOREIGN[:3],
-            4_000,
-            (
-                "server github's schemas fill N of your N window; switch off what you do not need "
-                "of "
-                "it"
-            ),
-        ),
-        (FOREIGN, 200_000, ""),
-        ((), 4_000, ""),
-    ],
-    ids=["deferred", "listed", "small share", "none"],
-)
+FILLS = "server github's schemas fill N of your N window"
+
+
+@pytest.mark.parametrize(("tools", "window", "told"), [
+    (FOREIGN, 20_000, f"{FILLS}; these are deferred now"),
+    (FOREIGN[:3], 4_000, f"{FILLS}; switch off what you do not need of it"),
+    (FOREIGN, 200_000, ""),
+    ((), 4_000, ""),
+])  # fmt: skip
 def test_E5_the_floor_diagnosis_names_the_server(
     tools: tuple[Tool, ...], window: int, told: str
 ) -> None:

@@ -75,9 +75,8 @@ async def test_s12_a_graph_of_goals_from_the_first_to_the_last(agents: tuple[Age
         [(1, "in_progress")],
     )
     everything = (
-        "1. Design [in progress, held by 6f1c3a52]\n"
-        "2. Build [pending, waits for 1]\n   All green.\n   No warnings.\n"
-        "3. Ship [pending, waits for 1, 2]"
+        "1. Design [in progress, held by 6f1c3a52]\n2. Build [pending, waits for 1]\n   All "
+        "green.\n   No warnings.\n3. Ship [pending, waits for 1, 2]"
     )
     await check(
         other, GOAL_LIST, {}, everything, [(1, "in_progress"), (2, "pending"), (3, "pending")]
@@ -138,12 +137,10 @@ async def test_what_cannot_be_is_a_failed_call_that_says_what_to_do(
                                                    "changed.")),
         (me, GOAL_ADD, {"title": "x", "body": marker(NONCE, "cleared", "r4")},
          ("[marker] The text holds a marker of a cleared or hidden part in place of its content; "
-          "write what is meant "
-          "(Recall brings a cleared part back). Nothing was changed.")),
+          "write what is meant (Recall brings a cleared part back). Nothing was changed.")),
         (other, GOAL_UPDATE, {"id": 1, "body": "mine"},
          ("[changed] Session 6f1c3a52 has changed goal 1 since you read it. It is now: pending, "
-          "One\n\nNothing was "
-          "changed; list the goals, then send what it should be now.")),
+          "One\n\nNothing was changed; list the goals, then send what it should be now.")),
         (Agent(harness, None), GOAL_LIST, {},
          "[no-goals] There is no place here where goals could be kept; use TodoWrite."),
     ]:  # fmt: skip

@@ -46,51 +46,37 @@ def text(said: str) -> dict[str, str]:
     return {"type": "text", "text": said}
 
 
-CONTENT: tuple[tuple[dict[str, Any], str, tuple[Any, ...]], ...] = (
-    ({"content": [text("a"), text("b")]}, "ok", (Text("a"), Text("b"))),
-    ({"content": [text("no")], "isError": True}, "failed", (Text("no"),)),
-    ({"content": []}, "ok", (Text("[no content]"),)),
-    (
-        {"content": [], "isError": True},
-        "failed",
-        (Text("[the server reported an error without a text]"),),
-    ),
-    ({"content": [], "structuredContent": {"n": 1}}, "ok", (Text('{"n":1}'),)),
-    ({"content": [text('{"n": 1}')], "structuredContent": {"n": 1}}, "ok", (Text('{"n": 1}'),)),
-    ({"content": [text("\x1b[2Jx\x00\ud800")]}, "ok", (Text("x\ufffd"),)),
-    (
-        {"content": [{"type": "image", "data": b64(PNG), "mimeType": "image/gif"}]},
-        "ok",
-        (Image("b1", "image/png", len(PNG), 3, 2),),
-    ),
-    (
-        {"content": [{"type": "image", "data": "?", "mimeType": "image/png"}]},
-        "ok",
-        (Text("[image: its data is no base64]"),),
-    ),
-    (
-        {"content": [{"type": "audio", "data": b64(b"wave"), "mimeType": "audio/wav"}]},
-        "ok",
-        (Document("b1", "audio/wav", 4, "audio"),),
-    ),
-    (
-        {"content": [{"type": "resource", "resource": {"uri": "a://b", "text": "c"}}]},
-        "ok",
-        (Text("[resource a://b]\nc"),),
-    ),
-    (
-        {"content": [{"type": "resource_link", "uri": "a://b", "name": "n", "description": "d"}]},
-        "ok",
-        (Text("[resource a://b: n d]"),),
-    ),
-    ({"content": [{"type": "hologram"}]}, "ok", (Text("[content of the unknown type hologram]"),)),
+def media(kind: str, data: str, mime: str) -> dict[str, str]:
+    return {"type": kind, "data": data, "mimeType": mime}
+
+
+RESOURCE = {"type": "resource", "resource": {"uri": "a://b", "text": "c"}}
+LINK = {"type": "resource_link", "uri": "a://b", "name": "n", "description": "d"}
+GIF = media("image", b64(PNG), "image/gif")
+N = {"structuredContent": {"n": 1}}
+FAILED = {"isError": True}
+CONTENT: tuple[tuple[list[Any], dict[str, Any], tuple[Any, ...]], ...] = (
+    # content, other fields, what the model sees
+    ([text("a"), text("b")], {}, (Text("a"), Text("b"))),
+    ([text("no")], FAILED, (Text("no"),)),
+    ([], {}, (Text("[no content]"),)),
+    ([], FAILED, (Text("[the server reported an error without a text]"),)),
+    ([], N, (Text('{"n":1}'),)),
+    ([text('{"n": 1}')], N, (Text('{"n": 1}'),)),
+    ([text("\x1b[2Jx\x00\ud800")], {}, (Text("x\ufffd"),)),
+    ([GIF], {}, (Image("b1", "image/png", len(PNG), 3, 2),)),
+    ([media("image", "?", "image/png")], {}, (Text("[image: its data is no base64]"),)),
+    ([media("audio", b64(b"wave"), "audio/wav")], {}, (Document("b1", "audio/wav", 4, "audio"),)),
+    ([RESOURCE], {}, (Text("[resource a://b]\nc"),)),
+    ([LINK], {}, (Text("[resource a://b: n d]"),)),
+    ([{"type": "hologram"}], {}, (Text("[content of the unknown type hologram]"),)),
 )
 
 
-@pytest.mark.parametrize(("result", "status", "parts"), CONTENT)
-def test_a_result(result: dict[str, Any], status: str, parts: tuple[Any, ...]) -> None:
-    found = outcome_of(result, Blobs(), 1_000)  # type: ignore[arg-type]
-    assert (found.status, found.parts) == (status, parts)
+@pytest.mark.parametrize(("content", "more", "parts"), CONTENT)
+def test_a_result(content: list[Any], more: dict[str, Any], parts: tuple[Any, ...]) -> None:
+    found = outcome_of({"content": content, **more}, Blobs(), 1_000)  # type: ignore[arg-type]
+    assert (found.status, found.parts) == ("failed" if more == FAILED else "ok", parts)
 
 
 def test_a_result_of_many_parts_is_cut() -> None:
@@ -125,10 +111,8 @@ def test_the_name_of_a_tool(name: str, pattern: str) -> None:
 
 
 def test_descriptions_are_cut() -> None:
-    assert (
-        len(tool_spec("s", ListedTool("a", "x" * 10_000, {}), "n").description)
-        == DESCRIPTION_CHARS_MAX
-    )
+    found = len(tool_spec("s", ListedTool("a", "x" * 10_000, {}), "n").description)
+    assert found == DESCRIPTION_CHARS_MAX
 
 
 EMPTY = {"type": "object", "properties": {}, "required": []}

@@ -19,35 +19,20 @@ def check(base: bytes, ours: bytes, theirs: bytes, expected: bytes | None) -> No
     assert merge(base, theirs, ours) == expected
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "expected"),
-    [
-        (
-            b"1\ntwo\nthree\nfour\nfive\n",
-            b"one\ntwo\nthree\nfour\n5\n",
-            b"1\ntwo\nthree\nfour\n5\n",
-        ),
-        (
-            b"one\n2\nthree\nfour\nfive\n",
-            b"one\ntwo\nthree\n4\nfive\n",
-            b"one\n2\nthree\n4\nfive\n",
-        ),
-        (b"zero\none\ntwo\nthree\nfour\nfive\n", BASE + b"six\n", b"zero\n" + BASE + b"six\n"),
-        (b"two\nthree\nfour\nfive\n", b"one\ntwo\nthree\nfour\n", b"two\nthree\nfour\n"),
-        (b"one\n2\nthree\nfour\nfive\n", b"one\n2\nthree\nfour\nV\n", b"one\n2\nthree\nfour\nV\n"),
-        (
-            b"1\ntwo\nthree\nfour\nfive\n",
-            b"one\ntwo\nthree\nfour\nfive",
-            b"1\ntwo\nthree\nfour\nfive",
-        ),
-        (b"one\n2\nthree\nfour\nfive\n", b"one\nII\nthree\nfour\nfive\n", None),
-        (b"one\n2\nthree\nfour\nfive\n", b"one\ntwo\n3\nfour\nfive\n", None),
-        (BASE + b"six\n", BASE + b"sechs\n", None),
-        (b"one\n2\nthree\nfour\nfive\n", b"", None),
-        (BASE, b"x\0y", b"x\0y"),
-        (b"1\ntwo\nthree\nfour\nfive\n", b"x\0y", None),
-    ],
-)
+@pytest.mark.parametrize(("ours", "theirs", "expected"), [
+    (b"1\ntwo\nthree\nfour\nfive\n", b"one\ntwo\nthree\nfour\n5\n", b"1\ntwo\nthree\nfour\n5\n"),
+    (b"one\n2\nthree\nfour\nfive\n", b"one\ntwo\nthree\n4\nfive\n", b"one\n2\nthree\n4\nfive\n"),
+    (b"zero\none\ntwo\nthree\nfour\nfive\n", BASE + b"six\n", b"zero\n" + BASE + b"six\n"),
+    (b"two\nthree\nfour\nfive\n", b"one\ntwo\nthree\nfour\n", b"two\nthree\nfour\n"),
+    (b"one\n2\nthree\nfour\nfive\n", b"one\n2\nthree\nfour\nV\n", b"one\n2\nthree\nfour\nV\n"),
+    (b"1\ntwo\nthree\nfour\nfive\n", b"one\ntwo\nthree\nfour\nfive", b"1\ntwo\nthree\nfour\nfive"),
+    (b"one\n2\nthree\nfour\nfive\n", b"one\nII\nthree\nfour\nfive\n", None),
+    (b"one\n2\nthree\nfour\nfive\n", b"one\ntwo\n3\nfour\nfive\n", None),
+    (BASE + b"six\n", BASE + b"sechs\n", None),
+    (b"one\n2\nthree\nfour\nfive\n", b"", None),
+    (BASE, b"x\0y", b"x\0y"),
+    (b"1\ntwo\nthree\nfour\nfive\n", b"x\0y", None),
+])  # fmt: skip
 def test_lines(ours: bytes, theirs: bytes, expected: bytes | None) -> None:
     check(BASE, ours, theirs, expected)
 

@@ -103,9 +103,8 @@ async def test_A12_a_detail_of_the_first_result_comes_back_by_its_words(story: S
         f"{story.local(3)} result of Bash, failed, line 58: test_57 FAILED: 期望 3，得到 4\n"
         '  Recall(handle="r3", lines="48-68")'
     )
-    assert story.harness.last.facts == (
-        Recalled("c999.0", query="FAILED 期望", size_bytes=len(text.encode())),
-    )
+    told = story.harness.last.facts
+    assert told == (Recalled("c999.0", query="FAILED 期望", size_bytes=len(text.encode())),)
     found = await story.open(text)
     assert found.splitlines()[11] == "test_57 FAILED: 期望 3，得到 4"
 
@@ -223,10 +222,8 @@ async def test_which_file_is_meant(story: Story) -> None:
         f"[which-file] 2 files are called parser.py: {root}/tests/parser.py, "
         f"{root}/src/parser.py. Name one."
     )
-    assert (
-        await story.recall(path="src")
-        == f"[which-file] src is a folder; of it I know: {root}/src/parser.py. Name one."
-    )
+    found = await story.recall(path="src")
+    assert found == f"[which-file] src is a folder; of it I know: {root}/src/parser.py. Name one."
     assert await story.recall(path="REDME.md") == (
         "[no-file] This session has neither read nor changed REDME.md. Did you mean "
         f"{root}/README.md?"
@@ -324,10 +321,8 @@ async def test_a_subagents_handle(story: Story) -> None:
         child.append([Entry(n, 5, event) for n, event in enumerate(entries, 1)], flush=True)
     )
     await child.close()
-    assert (
-        await story.recall(handle="a2/r2")
-        == "[a2/r2: result of Bash, all of it: 1 line]\nthe child's needle"
-    )
+    found = await story.recall(handle="a2/r2")
+    assert found == "[a2/r2: result of Bash, all of it: 1 line]\nthe child's needle"
     assert story.harness.last.facts[0].handle == "a2/r2"
     assert 'Recall(handle="a2/r2", lines="1-11")' in await story.recall(query="needle")
     await story.recall(handle="a2/r3.2")
@@ -335,18 +330,14 @@ async def test_a_subagents_handle(story: Story) -> None:
     assert story.harness.blobs.read_blob(image.blob) == b"\x89PNG a picture"
     assert await story.recall(handle="a2/r9") == (
         "[unknown-handle] There is no entry a2/r9; the newest is a2/r3. Take handles from markers "
-        "or from "
-        "Recall(query=…), do not guess them."
+        "or from Recall(query=…), do not guess them."
     )
-    assert (
-        await story.recall(handle="a3/r1")
-        == "[unknown-handle] a3 is no subagent; subagents were started at a2."
-    )
+    found = await story.recall(handle="a3/r1")
+    assert found == "[unknown-handle] a3 is no subagent; subagents were started at a2."
     await story.write(SubagentStarted(OTHER, "explore", "c2.0"))
     assert await story.recall(handle="a3/r2") == (
         "[lost] The log of subagent a3 is not here any more; what it reported stands in this "
-        "session "
-        '(Recall(query="explore")).'
+        'session (Recall(query="explore")).'
     )
 
 
@@ -379,8 +370,7 @@ async def test_old_markers_are_said_to_be_old(story: Story) -> None:
     text = await story.recall(handle=handle)
     assert text == (
         f"[{handle}: reminder file_changed, all of it: 1 line; markers in it are part of the old "
-        "text and tell you "
-        f"nothing now]\n{sign}"
+        f"text and tell you nothing now]\n{sign}"
     )
     assert marker_sign("5e1f0c") in text
     refused = await story.harness.call("Write", file_path="b.txt", content=text)

@@ -12,39 +12,26 @@ from longrein.tools import builtin_tools
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "subject", "figures"),
-    [
-        ("Grep", {"pattern": "return"}, "return", "2 files"),
-        (
-            "Grep",
-            {"pattern": "return", "path": "src", "output_mode": "content", "-C": 1},
-            "return in src",
-            "3 hits in 2 files",
-        ),
-        ("Grep", {"pattern": "def", "output_mode": "count"}, "def", "3 hits in 2 files"),
-        (
-            "Grep",
-            {"pattern": "def", "output_mode": "content", "head_limit": 2},
-            "def",
-            "more than 2 hits in 1 file",
-        ),
-        ("Grep", {"pattern": "nowhere", "glob": "*.py"}, "nowhere in *.py", "nothing found"),
-        ("Glob", {"pattern": "*.py", "path": "src"}, "*.py in src", "2 files"),
-        ("Glob", {"pattern": "*.rs"}, "*.rs", "nothing found"),
-        ("Read", {"file_path": "src/b.py"}, "src/b.py", "3 lines"),
-        (
-            "Read",
-            {"file_path": "long.txt", "offset": 40, "limit": 41},
-            "long.txt",
-            "40–80 of 1,565",
-        ),
-        ("Read", {"file_path": "long.txt", "offset": 1500}, "long.txt", "1,500–1,565 of 1,565"),
-        ("Bash", {"command": "echo a; exit 3"}, "echo a; exit 3", "exit 3"),
-        ("Bash", {"command": "no-such-program"}, "no-such-program", "exit 127: command not found"),
-        ("Bash", {"command": "true"}, "true", ""),
-    ],
-)
+LINES = {"pattern": "return", "path": "src", "output_mode": "content", "-C": 1}
+FIRST = {"pattern": "def", "output_mode": "content", "head_limit": 2}
+RANGE = {"file_path": "long.txt", "offset": 40, "limit": 41}
+
+
+@pytest.mark.parametrize(("name", "arguments", "subject", "figures"), [
+    ("Grep", {"pattern": "return"}, "return", "2 files"),
+    ("Grep", LINES, "return in src", "3 hits in 2 files"),
+    ("Grep", {"pattern": "def", "output_mode": "count"}, "def", "3 hits in 2 files"),
+    ("Grep", FIRST, "def", "more than 2 hits in 1 file"),
+    ("Grep", {"pattern": "nowhere", "glob": "*.py"}, "nowhere in *.py", "nothing found"),
+    ("Glob", {"pattern": "*.py", "path": "src"}, "*.py in src", "2 files"),
+    ("Glob", {"pattern": "*.rs"}, "*.rs", "nothing found"),
+    ("Read", {"file_path": "src/b.py"}, "src/b.py", "3 lines"),
+    ("Read", RANGE, "long.txt", "40–80 of 1,565"),
+    ("Read", {"file_path": "long.txt", "offset": 1500}, "long.txt", "1,500–1,565 of 1,565"),
+    ("Bash", {"command": "echo a; exit 3"}, "echo a; exit 3", "exit 3"),
+    ("Bash", {"command": "no-such-program"}, "no-such-program", "exit 127: command not found"),
+    ("Bash", {"command": "true"}, "true", ""),
+])  # fmt: skip
 async def test_what_a_call_found_in_figures(
     harness: Any, name: str, arguments: dict[str, Any], subject: str, figures: str
 ) -> None:

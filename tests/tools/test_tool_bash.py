@@ -17,41 +17,27 @@ from longrein.tools.recall_lookup import InMemoryHistory, search_words
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(
-    ("command", "expected", "status"),
-    [
-        ("echo out; echo err >&2; echo out2", "out\nerr\nout2", "ok"),
-        ("true", "(no output)", "ok"),
-        ("exit 137", "[exit code 137]", "failed"),  # R063
-        ("echo x; false", "x\n[exit code 1]", "failed"),
-        ("kill -9 $$", "[ended by signal SIGKILL]", "failed"),
-        ("./no-such-program 2>/dev/null", "[exit code 127 (command not found)]", "failed"),
-        ("touch f; ./f 2>/dev/null", "[exit code 126 (found but not executable)]", "failed"),
-        ("printf 'a\\0b\\377\\n'", "ab\ufffd", "ok"),  # R061
-        ("printf 'h\\0i\\0 \\0y\\0o\\0u\\0\\n\\0'", "hi you", "ok"),
-        ("printf '10%%\\r50%%\\r100%%\\ndone\\r\\n'", "100%\ndone", "ok"),
-        (
-            (
-                "printf '\\033[31mred\\033[0m "
-                "\\033]0;title\\007\\033]8;;http://x\\033\\\\link\\007\\n'"
-            ),
-            "red link",
-            "ok",
-        ),
-        ("  ", "[empty] The command is empty; nothing was run.", "failed"),
-        (
-            "echo a\0b",
-            "[bad-command] The command holds a NUL or an invalid character; nothing was run.",
-            "failed",
-        ),
-        (
-            "echo \ud800",
-            "[bad-command] The command holds a NUL or an invalid character; nothing was run.",
-            "failed",
-        ),
-        ("cat", "(no output)", "ok"),  # R057: no input
-    ],
-)
+COLOURED = "printf '\\033[31mred\\033[0m \\033]0;title\\007\\033]8;;http://x\\033\\\\link\\007\\n'"
+INVALID = "[bad-command] The command holds a NUL or an invalid character; nothing was run."
+
+
+@pytest.mark.parametrize(("command", "expected", "status"), [
+    ("echo out; echo err >&2; echo out2", "out\nerr\nout2", "ok"),
+    ("true", "(no output)", "ok"),
+    ("exit 137", "[exit code 137]", "failed"),  # R063
+    ("echo x; false", "x\n[exit code 1]", "failed"),
+    ("kill -9 $$", "[ended by signal SIGKILL]", "failed"),
+    ("./no-such-program 2>/dev/null", "[exit code 127 (command not found)]", "failed"),
+    ("touch f; ./f 2>/dev/null", "[exit code 126 (found but not executable)]", "failed"),
+    ("printf 'a\\0b\\377\\n'", "ab\ufffd", "ok"),  # R061
+    ("printf 'h\\0i\\0 \\0y\\0o\\0u\\0\\n\\0'", "hi you", "ok"),
+    ("printf '10%%\\r50%%\\r100%%\\ndone\\r\\n'", "100%\ndone", "ok"),
+    (COLOURED, "red link", "ok"),
+    ("  ", "[empty] The command is empty; nothing was run.", "failed"),
+    ("echo a\0b", INVALID, "failed"),
+    ("echo \ud800", INVALID, "failed"),
+    ("cat", "(no output)", "ok"),  # R057: no input
+])  # fmt: skip
 async def test_ending(harness: Any, command: str, expected: str, status: str) -> None:
     assert await harness.call("Bash", command=command) == expected
     assert harness.last.status == status
@@ -130,16 +116,13 @@ async def test_disk_full_while_printing(harness: Any) -> None:
     assert text.endswith("19999\n20000\n\n[the output was not kept whole: No space left on device]")
 
 
-@pytest.mark.parametrize(
-    ("command", "printed", "shown"),
-    [
-        ("printf '10%%\\r50%%\\rdone\\n\\n'; exit 3", b"10%\r50%\rdone\n\n", "10%␍50%␍done\n"),
-        ("printf '\\033[31mred\\033[0m\\n'", b"\x1b[31mred\x1b[0m\n", "␛[31mred␛[0m"),
-        ("printf 'a\\0b\\377'", b"a\0b\xff", "a␀b\ufffd"),
-        ("printf '\\n\\n'", b"\n\n", "\n"),
-        ("printf '\\377\\376h\\0i\\0'", b"\xff\xfeh\0i\0", "hi"),
-    ],
-)
+@pytest.mark.parametrize(("command", "printed", "shown"), [
+    ("printf '10%%\\r50%%\\rdone\\n\\n'; exit 3", b"10%\r50%\rdone\n\n", "10%␍50%␍done\n"),
+    ("printf '\\033[31mred\\033[0m\\n'", b"\x1b[31mred\x1b[0m\n", "␛[31mred␛[0m"),
+    ("printf 'a\\0b\\377'", b"a\0b\xff", "a␀b\ufffd"),
+    ("printf '\\n\\n'", b"\n\n", "\n"),
+    ("printf '\\377\\376h\\0i\\0'", b"\xff\xfeh\0i\0", "hi"),
+])  # fmt: skip
 async def test_what_cleaning_takes_from_a_small_output_has_a_handle(
     harness: Any, command: str, printed: bytes, shown: str
 ) -> None:
@@ -152,15 +135,11 @@ async def test_what_cleaning_takes_from_a_small_output_has_a_handle(
     assert await harness.call("Recall", handle="r1.2") == page
 
 
-@pytest.mark.parametrize(
-    ("command", "words", "shown"),
-    [
-        ("printf 'PROG1\\rPROG2\\r\\n'", "PROG1", "PROG1␍PROG2␍"),
-        ("printf 'one\\033[31mtwo\\033[0m\\n'", "31mtwo", "one␛[31mtwo␛[0m"),
-        ("printf 'left\\0right\\n'", "left", "left␀right"),
-    ],
-    ids=["carriage returns", "escapes", "zero bytes"],
-)
+@pytest.mark.parametrize(("command", "words", "shown"), [
+    ("printf 'PROG1\\rPROG2\\r\\n'", "PROG1", "PROG1␍PROG2␍"),
+    ("printf 'one\\033[31mtwo\\033[0m\\n'", "31mtwo", "one␛[31mtwo␛[0m"),
+    ("printf 'left\\0right\\n'", "left", "left␀right"),
+], ids=["carriage returns", "escapes", "zero bytes"])  # fmt: skip
 async def test_what_cleaning_takes_is_named_and_found_by_query_page_and_lines(
     harness: Any, command: str, words: str, shown: str
 ) -> None:

@@ -25,8 +25,7 @@ async def refused(harness: Any, name: str, old: str, new: str, expected: str, **
     before = path.read_bytes() if path.is_file() else None
     text = await harness.call("Edit", file_path=name, old_string=old, new_string=new, **more)
     assert text.replace(str(harness.root), "ROOT") == expected
-    assert harness.last.status == "failed"
-    assert harness.last.facts == ()
+    assert (harness.last.status, harness.last.facts) == ("failed", ())
     assert (path.read_bytes() if path.is_file() else None) == before
 
 
@@ -118,12 +117,10 @@ async def test_E22_changed_since_read(harness: Any) -> None:
     diff = diff.replace(" 6\t    return 1\n", "-6\t    return 1\n+6\t    return 2")
     expected = (
         "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it again "
-        "first, or go by this, "
-        f"which is all that somebody else changed:\n{diff}"
+        f"first, or go by this, which is all that somebody else changed:\n{diff}"
     )
-    assert await harness.call(
-        "Edit", file_path="a.py", old_string="def f", new_string="def h"
-    ) == expected.replace("ROOT", str(harness.root))
+    found = await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
+    assert found == expected.replace("ROOT", str(harness.root))
     assert path.read_text() == CODE.replace("1", "2")
     digest = harness.workspace.hash(str(path))
     assert harness.last.facts == (FileSeen(str(path), digest, digest),)
@@ -156,16 +153,13 @@ async def test_E22_changed_elsewhere_is_merged_and_told(harness: Any) -> None:
     text = await harness.call("Edit", file_path="a.py", old_string="g():", new_string="h():")
     assert text == (
         f"Edited {path}.\n …\n 3\t    return 1\n 4\t\n 5\t\n-6\tdef g():\n+6\tdef h():\n 7\t    "
-        "return 1\n"
-        " 8\t# end\nSince you read it your command `sed -i …` changed it too, elsewhere; both "
-        "changes stand. Theirs:\n"
-        "+1\timport os\n 2\tdef f():\n 3\t    return 1\n 4\t\n 5\t\n 6\tdef h():\n 7\t    return "
-        "1\n+8\t# end"
+        "return 1\n 8\t# end\nSince you read it your command `sed -i …` changed it too, "
+        "elsewhere; both changes stand. Theirs:\n+1\timport os\n 2\tdef f():\n 3\t    return 1\n "
+        "4\t\n 5\t\n 6\tdef h():\n 7\t    return 1\n+8\t# end"
     )
     digest = harness.workspace.hash(str(path))
-    assert harness.last.facts == (
-        FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),
-    )
+    found = harness.last.facts
+    assert found == (FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),)
     assert path.read_text() == "import os\n" + CODE.replace("g():", "h():") + "# end\n"
 
 
@@ -207,10 +201,8 @@ async def test_law_4_markers_are_refused(harness: Any) -> None:
         said = await harness.call(name, **arguments)
         assert said == (
             "[marker] The text holds a longrein marker, which stands for content that was cut, "
-            "cleared or secret. "
-            "Nothing was done. Get the real bytes with Recall (the handle is in or beside the "
-            "marker) or Read, "
-            "and send the call again with them."
+            "cleared or secret. Nothing was done. Get the real bytes with Recall (the handle is in "
+            "or beside the marker) or Read, and send the call again with them."
         )
     assert sorted(os.listdir(harness.root)) == ["a.py"]
     other = marker("another", "cleared", "r12")
@@ -257,10 +249,8 @@ async def test_changed_between_check_and_exchange(
     monkeypatch.setattr(replacing, "exchange", late)
     text = await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
     assert path.read_text() == (merged or theirs)
-    assert ("both changes stand" in text, text.startswith("[changed]")) == (
-        bool(merged),
-        not merged,
-    )
+    found = ("both changes stand" in text, text.startswith("[changed]"))
+    assert found == (bool(merged), not merged)
     (fact,) = harness.last.facts
     assert harness.blobs.read_blob(fact.over if merged else fact.blob) == theirs.encode()
 
@@ -302,12 +292,10 @@ async def test_several_edits_in_a_row_need_one_read(harness: Any) -> None:
         "Edit", file_path="a.py", old_string="return 1", new_string="return 3", replace_all=True
     )
     fact = harness.last.facts[0]
-    assert fact == FileChanged(
-        str(path), harness.workspace.hash(str(path)), "agent", fact.hash, before
-    )
-    assert harness.blobs.read_blob(fact.blob).decode() == CODE.replace("def f", "def h").replace(
-        "1", "3"
-    )
+    found = FileChanged(str(path), harness.workspace.hash(str(path)), "agent", fact.hash, before)
+    assert fact == found
+    found = harness.blobs.read_blob(fact.blob).decode()
+    assert found == CODE.replace("def f", "def h").replace("1", "3")
 
 
 @given(data=st.data())
@@ -325,7 +313,6 @@ def test_replacing_equals_the_reference(data: Any) -> None:
     old = text[start : data.draw(st.integers(start, len(text)))] or "a"
     ours = text.replace("\n", eol)
     found = decode(ours.encode())
-    assert found is not None
     assert found.style.encode(found.text) == ours.encode()
     sites = find_replacements(found.text, old, new, eol)
     assert apply_replacements(found.text, sites) == text.replace(old, new).replace("\n", eol)
@@ -380,15 +367,12 @@ async def test_many_places(harness: Any) -> None:
     assert path.read_text() == "y\nz\na\nb\nc\nd\n" * 5
 
 
-@pytest.mark.parametrize(
-    ("content", "old", "new", "shown"),
-    [
-        ("x x x\n", "x", "y", "1-\tx x x\n1+\ty y y"),
-        ("x\na\nx\n", "x", "y", "1-\tx\n2-\ta\n3-\tx\n1+\ty\n2+\ta\n3+\ty"),
-        ("x\n" * 3, "x\n", "", "1-\tx\n2-\tx\n3-\tx"),
-        ("x\r" * 2, "x", "y", "1-\tx\n2-\tx\n1+\ty\n2+\ty"),
-    ],
-)
+@pytest.mark.parametrize(("content", "old", "new", "shown"), [
+    ("x x x\n", "x", "y", "1-\tx x x\n1+\ty y y"),
+    ("x\na\nx\n", "x", "y", "1-\tx\n2-\ta\n3-\tx\n1+\ty\n2+\ta\n3+\ty"),
+    ("x\n" * 3, "x\n", "", "1-\tx\n2-\tx\n3-\tx"),
+    ("x\r" * 2, "x", "y", "1-\tx\n2-\tx\n1+\ty\n2+\ty"),
+])  # fmt: skip
 async def test_places_beside_each_other_are_shown_as_they_are_now(
     harness: Any, content: str, old: str, new: str, shown: str
 ) -> None:

@@ -135,18 +135,16 @@ async def test_it_is_said_what_was_taken_and_ambiguity_names_the_lines(harness: 
     await harness.call("Read", file_path="a.py")
     old, new = 's = "one"\nreturn s\n', 's = "two"\nreturn s\n'
     assert await harness.call("Edit", file_path="a.py", old_string=old, new_string=new) == (
-        f"Edited {path}.\n"
-        f"old_string stands there but for {DEEPER} and {ENDS} and {QUOTES}; what you left alone "
-        "stays as it is there.\n"
-        "1 \tdef f():\n2-\t    s = \u201cone\u201d\n2+\t    s = \u201ctwo\u201d\n3 \t    return s"
+        f"Edited {path}.\nold_string stands there but for {DEEPER} and {ENDS} and {QUOTES}; what "
+        "you left alone stays as it is there.\n1 \tdef f():\n2-\t    s = \u201cone\u201d\n2+\t    "
+        "s = \u201ctwo\u201d\n3 \t    return s"
     )
     assert path.read_text() == "def f():\n    s = \u201ctwo\u201d  \n    return s\n"
     path.write_text("\u201ca\u201d\n\u2018a\u2019 \u201ea\u201f\n")
     await harness.call("Read", file_path="a.py")
     assert await harness.call("Edit", file_path="a.py", old_string='"a"', new_string='"b"') == (
         f"[no-match] old_string is not in {path}. It stands at several places but for how it is "
-        "written, at lines "
-        "1, 2: give it as one of them is."
+        "written, at lines 1, 2: give it as one of them is."
     )
     assert harness.last.status == "failed"
     assert path.read_text() == "\u201ca\u201d\n\u2018a\u2019 \u201ea\u201f\n"

@@ -141,9 +141,8 @@ async def test_refused(harness: Any, path: str, expected: str) -> None:
     harness.file("sub/x", "x")
     os.symlink("gone", harness.root / "nowhere")
     os.mkfifo(harness.root / "pipe")
-    assert (await harness.call("Read", file_path=path)).replace(
-        str(harness.root), "ROOT"
-    ) == expected
+    found = (await harness.call("Read", file_path=path)).replace(str(harness.root), "ROOT")
+    assert found == expected
     assert harness.last.status == "failed"
 
 
@@ -157,10 +156,8 @@ async def test_vanished_and_unreadable(harness: Any) -> None:
     failure: OSError = FileNotFoundError()
     assert await harness.call("Read", file_path="f.txt") == f"[not-found] {path} has just vanished."
     failure = PermissionError(13, "Permission denied")
-    assert (
-        await harness.call("Read", file_path="f.txt")
-        == f"[unreadable] {path} cannot be read: permission denied."
-    )
+    found = await harness.call("Read", file_path="f.txt")
+    assert found == f"[unreadable] {path} cannot be read: permission denied."
 
 
 async def test_large_file_is_paged(harness: Any) -> None:
@@ -206,29 +203,23 @@ WEBP = b"RIFF\0\0\0\0WEBPVP8X\n\0\0\0\0\0\0\0" + b"\x3f\0\0" + b"\x2f\0\0"
 LOSSLESS = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", 63 | 47 << 14)
 
 
-@pytest.mark.parametrize(
-    ("data", "media", "size"),
-    [
-        (PNG, "image/png", (640, 480)),
-        (JPEG, "image/jpeg", (64, 48)),
-        (b"GIF89a" + struct.pack("<HH", 64, 48), "image/gif", (64, 48)),
-        (WEBP, "image/webp", (64, 48)),
-        (LOSSLESS, "image/webp", (64, 48)),
-        (b"\xff\xd8\xff\xe0\0", "image/jpeg", (0, 0)),
-    ],
-)
+@pytest.mark.parametrize(("data", "media", "size"), [
+    (PNG, "image/png", (640, 480)),
+    (JPEG, "image/jpeg", (64, 48)),
+    (b"GIF89a" + struct.pack("<HH", 64, 48), "image/gif", (64, 48)),
+    (WEBP, "image/webp", (64, 48)),
+    (LOSSLESS, "image/webp", (64, 48)),
+    (b"\xff\xd8\xff\xe0\0", "image/jpeg", (0, 0)),
+])  # fmt: skip
 def test_pictures(data: bytes, media: str, size: tuple[int, int]) -> None:
     found = image_info(data)
-    assert found is not None
     assert (found.media, (found.width, found.height)) == (media, size)
 
 
 async def test_image(harness: Any) -> None:
     path = harness.file("a.txt", PNG)
-    assert (
-        await harness.call("Read", file_path="a.txt")
-        == "[image a.txt, image/png, 640x480 pixels, 29 bytes]"
-    )
+    found = await harness.call("Read", file_path="a.txt")
+    assert found == "[image a.txt, image/png, 640x480 pixels, 29 bytes]"
     blob = hashlib.sha256(PNG).hexdigest()
     assert harness.last.parts[1] == Image(blob, "image/png", 29, 640, 480)
     assert harness.last.facts == (FileSeen(str(path), blob, blob),)
@@ -246,11 +237,8 @@ async def test_image_too_large(harness: Any, monkeypatch: pytest.MonkeyPatch) ->
     harness.limit(keep_bytes_max=10)
     path = harness.file("a.png", PNG)
     await harness.call("Read", file_path="a.png")
-    assert harness.last.parts[1] == Image(
-        hashlib.sha256(PNG).hexdigest(), "image/png", 29, 640, 480
-    )
+    found = harness.last.parts[1]
+    assert found == Image(hashlib.sha256(PNG).hexdigest(), "image/png", 29, 640, 480)
     monkeypatch.setattr("longrein.tools.read.MEDIA_BYTES_MAX", 20)
-    assert (
-        await harness.call("Read", file_path="a.png")
-        == f"[too-large] {path} has 29 bytes; make it smaller first."
-    )
+    found = await harness.call("Read", file_path="a.png")
+    assert found == f"[too-large] {path} has 29 bytes; make it smaller first."

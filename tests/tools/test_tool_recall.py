@@ -220,14 +220,11 @@ async def test_one_line_of_json_comes_by_its_escaped_lines(
         assert shown.split("\n")[-1].startswith(last)
 
 
-@pytest.mark.parametrize(
-    ("text", "page", "lines"),
-    [
-        pytest.param(ONE_LINE, 9_000, "", id="it fits a page"),
-        pytest.param(ONE_LINE, 9_000, "1:1-", id="characters are asked for"),
-        pytest.param('print("a\\n\\n\\n")\n' * 5, 9_000, "1-5", id="source code"),
-    ],
-)
+@pytest.mark.parametrize(("text", "page", "lines"), [
+    pytest.param(ONE_LINE, 9_000, "", id="it fits a page"),
+    pytest.param(ONE_LINE, 9_000, "1:1-", id="characters are asked for"),
+    pytest.param('print("a\\n\\n\\n")\n' * 5, 9_000, "1-5", id="source code"),
+])  # fmt: skip
 async def test_what_is_no_line_of_json_comes_as_it_is(
     harness: Any, text: str, page: int, lines: str
 ) -> None:
@@ -266,12 +263,10 @@ async def test_one_very_long_line(harness: Any) -> None:
         text == "[r1: result of Bash, characters 9999-10000 of 10000 of line 2 (6 bytes); "
         f'{more}"3-")]\n中中'
     )
-    assert await harness.call("Recall", handle="r1", lines="2:10001-") == (
-        "[past-end] line 2 of r1 has only 10,000 characters."
-    )
-    assert (
-        await harness.call("Recall", handle="r1", lines="9:1-") == "[past-end] r1 has only 3 lines."
-    )
+    found = await harness.call("Recall", handle="r1", lines="2:10001-")
+    assert found == "[past-end] line 2 of r1 has only 10,000 characters."
+    found = await harness.call("Recall", handle="r1", lines="9:1-")
+    assert found == "[past-end] r1 has only 3 lines."
 
 
 class Pieces:
@@ -325,44 +320,28 @@ async def test_a_picture_that_was_read_comes_back_by_its_path(
 async def test_images_come_back_as_images(harness: Any) -> None:
     image = Image("b" * 64, "image/png", 1200, 4, 3)
     harness.add(UserSpoke((Text("look"), image)))
-    assert (
-        await harness.call("Recall", handle="r1.2")
-        == "[r1.2: the user's words, image/png, 1200 bytes]"
-    )
+    found = await harness.call("Recall", handle="r1.2")
+    assert found == "[r1.2: the user's words, image/png, 1200 bytes]"
     assert harness.last.parts[1] == image
-    assert (
-        await harness.call("Recall", handle="r1")
-        == "[r1: the user's words, all of it: 1 line]\nlook"
-    )
+    found = await harness.call("Recall", handle="r1")
+    assert found == "[r1: the user's words, all of it: 1 line]\nlook"
     assert harness.last.parts[2] == image
 
 
-@pytest.mark.parametrize(
-    ("handle", "expected"),
-    [
-        ("r99", f"[unknown-handle] There is no entry r99; the newest is r1. {TAKE}."),
-        (
-            "r1.9",
-            (
-                f"[unknown-handle] There is no r1.9: r1 has 2 parts, {LAST}; Recall r1 for what it "
-                "holds."
-            ),
-        ),
-        ("a3/r1", "[unknown-handle] a3 is no subagent; this session has started none."),
-        ("1", f"[bad-handle] '1' is no handle; {LOOKS}. Did you mean r1?"),
-        ("c1.0", f"[bad-handle] 'c1.0' is no handle; {LOOKS}. Did you mean r1?"),
-        ("412", f"[bad-handle] '412' is no handle; {LOOKS}."),
-        ("9" * 400, f"[bad-handle] {'9' * 40!r} is no handle; {LOOKS}."),
-        (
-            "the log",
-            (
-                f"[bad-handle] 'the log' is no handle; {LOOKS}. To look for words: "
-                'Recall(query="the '
-                'log").'
-            ),
-        ),
-    ],
-)
+NO_PART = f"[unknown-handle] There is no r1.9: r1 has 2 parts, {LAST}; Recall r1 for what it holds."
+SEARCH = 'To look for words: Recall(query="the log").'
+
+
+@pytest.mark.parametrize(("handle", "expected"), [
+    ("r99", f"[unknown-handle] There is no entry r99; the newest is r1. {TAKE}."),
+    ("r1.9", NO_PART),
+    ("a3/r1", "[unknown-handle] a3 is no subagent; this session has started none."),
+    ("1", f"[bad-handle] '1' is no handle; {LOOKS}. Did you mean r1?"),
+    ("c1.0", f"[bad-handle] 'c1.0' is no handle; {LOOKS}. Did you mean r1?"),
+    ("412", f"[bad-handle] '412' is no handle; {LOOKS}."),
+    ("9" * 400, f"[bad-handle] {'9' * 40!r} is no handle; {LOOKS}."),
+    ("the log", f"[bad-handle] 'the log' is no handle; {LOOKS}. {SEARCH}"),
+])  # fmt: skip
 async def test_wrong_handles(harness: Any, handle: str, expected: str) -> None:
     harness.add(UserSpoke((Text("hi"),)))
     await recalls(harness, handle, expected)
@@ -385,10 +364,8 @@ async def test_todos(harness: Any) -> None:
         {"content": "Mend", "status": "in_progress", "activeForm": "Mending"},
         {"content": "Test", "status": "pending"},
     ]
-    assert (
-        await harness.call("TodoWrite", todos=todos)
-        == "Todo list set: 1 done, 1 in progress, 1 to do."
-    )
+    found = await harness.call("TodoWrite", todos=todos)
+    assert found == "Todo list set: 1 done, 1 in progress, 1 to do."
     assert harness.last.facts == (
         TodoSet((Todo("Look", "completed"), Todo("Mend", "in_progress", "Mending"), Todo("Test"))),
     )
@@ -413,7 +390,6 @@ async def test_todos(harness: Any) -> None:
 
 
 async def test_compact(harness: Any) -> None:
-    assert await harness.call("Compact", focus="the parser") == (
-        "The conversation is compacted before the next request."
-    )
+    found = await harness.call("Compact", focus="the parser")
+    assert found == "The conversation is compacted before the next request."
     assert harness.last.facts == (Reminded("compact", "", "Compact", "the parser"),)

@@ -138,18 +138,15 @@ class Odd:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("ä", "ä"),
-        (4, "4"),
-        (None, "null"),
-        (True, "true"),
-        ({"a": [1, 2.5]}, '{"a":[1,2.5]}'),
-        (Answer(4), '{"number":4}'),
-        (Odd(), "TypeError: the tool returned Odd, which has no JSON form"),
-    ],
-)
+@pytest.mark.parametrize(("value", "text"), [
+    ("ä", "ä"),
+    (4, "4"),
+    (None, "null"),
+    (True, "true"),
+    ({"a": [1, 2.5]}, '{"a":[1,2.5]}'),
+    (Answer(4), '{"number":4}'),
+    (Odd(), "TypeError: the tool returned Odd, which has no JSON form"),
+])  # fmt: skip
 async def test_the_model_gets_any_value_as_json(value: Any, text: str, harness: Any) -> None:
     @tool(access="none")
     async def Give() -> Any:
@@ -258,15 +255,13 @@ def test_the_model_is_told_only_what_says_something() -> None:
         "enum"
     ]  # and are asked for all the same
     foreign = ToolSpec("mcp__a__b", "What its server says.", whole)
-    assert offer_tools(
-        [msgspec.structs.replace(builtin_tools()[0], spec=foreign)], 100_000
-    ).listed == (foreign,)
+    found = offer_tools([msgspec.structs.replace(builtin_tools()[0], spec=foreign)], 100_000).listed
+    assert found == (foreign,)
 
 
 SAID_BY_THEIR_NAMES = (
     "file_path content old_string new_string replace_all command description pattern path "
-    "output_mode -i -C multiline "
-    "todos task_id text plan url questions input"
+    "output_mode -i -C multiline todos task_id text plan url questions input"
 )
 TAKES = "it takes file_path (required), word, how, spots"
 NAMES = split_words("""
@@ -315,22 +310,19 @@ async def Kinds(
     return ""
 
 
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
-        ({"i": "3"}, {"i": 3}),
-        ({"i": 3.0}, {"i": 3}),
-        ({"i": " 3 "}, {"i": 3}),
-        ({"f": "2.5"}, {"f": 2.5}),
-        ({"f": 2}, {"f": 2}),
-        ({"b": "True"}, {"b": True}),
-        ({"s": 404}, {"s": "404"}),
-        ({"o": '{"a":1}'}, {"o": {"a": 1}}),
-        ({"u": "x"}, {"u": "x"}),
-        ({"i": 9007199254740993}, {"i": 9007199254740993}),
-        ({"i": None}, {}),
-    ],
-)
+@pytest.mark.parametrize(("given", "read"), [
+    ({"i": "3"}, {"i": 3}),
+    ({"i": 3.0}, {"i": 3}),
+    ({"i": " 3 "}, {"i": 3}),
+    ({"f": "2.5"}, {"f": 2.5}),
+    ({"f": 2}, {"f": 2}),
+    ({"b": "True"}, {"b": True}),
+    ({"s": 404}, {"s": "404"}),
+    ({"o": '{"a":1}'}, {"o": {"a": 1}}),
+    ({"u": "x"}, {"u": "x"}),
+    ({"i": 9007199254740993}, {"i": 9007199254740993}),
+    ({"i": None}, {}),
+])  # fmt: skip
 def test_plain_meanings_are_read(given: dict[str, Any], read: dict[str, Any]) -> None:
     fitted, error = fit_arguments(make_tool(Kinds, access="none"), given)
     assert error is None
@@ -338,20 +330,17 @@ def test_plain_meanings_are_read(given: dict[str, Any], read: dict[str, Any]) ->
     assert msgspec.json.encode(fitted) == msgspec.json.encode(read)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"i": True},
-        {"i": 3.5},
-        {"i": "x"},
-        {"i": 1e400},
-        {"b": 1},
-        {"s": False},
-        {"o": "[1]"},
-        {"o": []},
-        {"u": []},
-    ],
-)
+@pytest.mark.parametrize("given", [
+    {"i": True},
+    {"i": 3.5},
+    {"i": "x"},
+    {"i": 1e400},
+    {"b": 1},
+    {"s": False},
+    {"o": "[1]"},
+    {"o": []},
+    {"u": []},
+])  # fmt: skip
 def test_nothing_is_guessed(given: dict[str, Any]) -> None:
     assert fit_arguments(make_tool(Kinds, access="none"), given)[1]
 
@@ -365,10 +354,8 @@ def test_R014_malformed_json() -> None:
         ("3", "they are a number"),
         ("", "Input data was truncated"),
     ]:
-        assert (
-            malformed_arguments_message("Read", received)
-            == f"[bad-json] The arguments of Read are not a JSON object: {why}. {end}"
-        )
+        found = malformed_arguments_message("Read", received)
+        assert found == f"[bad-json] The arguments of Read are not a JSON object: {why}. {end}"
 
 
 @pytest.mark.parametrize(

@@ -25,44 +25,31 @@ def tree(harness: Any) -> Any:
     return harness
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({"pattern": "^def f"}, "src/deep/b.py\nsrc/a.py"),
-        ({"pattern": "^DEF", "-i": True}, "notes 中.md\nsrc/deep/b.py\nsrc/a.py"),
-        ({"pattern": "^def", "glob": "*.md"}, "notes 中.md"),
-        (
-            {"pattern": "def", "output_mode": "count", "path": "src"},
-            "src/a.py: 2\nsrc/deep/b.py: 1",
-        ),
-        (
-            {"pattern": "return", "output_mode": "content", "path": "src", "-C": 1},
-            "src/a.py\n3-def f():\n4:    return 1\n5-\n6-def g():\n7:    return 2",
-        ),
-        (
-            {"pattern": "^def f", "output_mode": "content"},
-            "src/a.py\n3:def f():\n\nsrc/deep/b.py\n1:def f(x):",
-        ),
-        (
-            {"pattern": "import|2", "output_mode": "content", "path": "src/a.py", "-C": 1},
-            "src/a.py\n1:import os\n2-\n--\n6-def g():\n7:    return 2",
-        ),
-        ({"pattern": "f.*pass", "multiline": True}, "src/deep/b.py"),
-        (
-            {"pattern": "def", "head_limit": 1},
-            "notes 中.md\n[there is more: narrow the search, or raise head_limit]",
-        ),
-        ({"pattern": "nowhere"}, "Nothing found."),
-        ({"pattern": ""}, "[bad-pattern] The pattern is empty; to list files use Glob."),
-        ({"pattern": "x", "head_limit": -1}, "[bad-range] -C and head_limit must not be negative."),
-        (
-            {"pattern": "x", "path": "srcs"},
-            "[not-found] No such file: ROOT/srcs. Use Glob to find it.",
-        ),
-    ],
-)
-async def test_grep(tree: Any, arguments: dict[str, Any], expected: str) -> None:
-    assert (await tree.call("Grep", **arguments)).replace(str(tree.root), "ROOT") == expected
+CONTENT = {"output_mode": "content"}
+IN_SRC = {**CONTENT, "path": "src", "-C": 1}
+IN_A = {**IN_SRC, "path": "src/a.py"}
+COUNT = {"output_mode": "count", "path": "src"}
+MORE = "[there is more: narrow the search, or raise head_limit]"
+
+
+@pytest.mark.parametrize(("pattern", "arguments", "expected"), [
+    ("^def f", {}, "src/deep/b.py\nsrc/a.py"),
+    ("^DEF", {"-i": True}, "notes 中.md\nsrc/deep/b.py\nsrc/a.py"),
+    ("^def", {"glob": "*.md"}, "notes 中.md"),
+    ("def", COUNT, "src/a.py: 2\nsrc/deep/b.py: 1"),
+    ("return", IN_SRC, "src/a.py\n3-def f():\n4:    return 1\n5-\n6-def g():\n7:    return 2"),
+    ("^def f", CONTENT, "src/a.py\n3:def f():\n\nsrc/deep/b.py\n1:def f(x):"),
+    ("import|2", IN_A, "src/a.py\n1:import os\n2-\n--\n6-def g():\n7:    return 2"),
+    ("f.*pass", {"multiline": True}, "src/deep/b.py"),
+    ("def", {"head_limit": 1}, f"notes 中.md\n{MORE}"),
+    ("nowhere", {}, "Nothing found."),
+    ("", {}, "[bad-pattern] The pattern is empty; to list files use Glob."),
+    ("x", {"head_limit": -1}, "[bad-range] -C and head_limit must not be negative."),
+    ("x", {"path": "srcs"}, "[not-found] No such file: ROOT/srcs. Use Glob to find it."),
+])  # fmt: skip
+async def test_grep(tree: Any, pattern: str, arguments: dict[str, Any], expected: str) -> None:
+    found = await tree.call("Grep", pattern=pattern, **arguments)
+    assert found.replace(str(tree.root), "ROOT") == expected
 
 
 @pytest.mark.parametrize("pattern", ["a(", "a{99999999999}", "(" * 3_000 + ")" * 3_000])

@@ -11,28 +11,25 @@ from longrein.tools.registry import read_docstring
 from longrein.tools.text_encoding import cut_head, cut_tail, decode, visible
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"plain\n\ttext\n", "plain\n\ttext\n"),
-        ("中é😀\n".encode(), "中é😀\n"),
-        (b"a\0b\x07c\x7fd", "abcd"),
-        (b"caf\xe9", "caf\ufffd"),
-        (b"\xed\xa0\x80", "\ufffd\ufffd\ufffd"),
-        (b"\x1b[1;31mbold\x1b[0m\x1b[K", "bold"),
-        (b"\x1b]0;title\x07x\x1b]52;c;aGk=\x1b\\y", "xy"),
-        (b"\x1b]never ends\nnext", "\nnext"),
-        (b"\x1bPq#0\x1b\\sixel", "sixel"),
-        (b"\x1b(B\x1b=\x1bMx\x1b", "x"),
-        ("\x9b31mred\x9d0;t\x9cx\x85y".encode(), "redxy"),
-        (b"a\r\nb\r\n", "a\nb\n"),
-        (b"10%\r20%\r\n", "20%\n"),
-        (b"10%\r20%\r", "20%"),
-        (b"h\0i\0 \0t\0h\0e\0r\0e\0", "hi there"),
-        (b"\xff\xfeh\0i\0", "hi"),
-        (b"", ""),
-    ],
-)
+@pytest.mark.parametrize(("data", "expected"), [
+    (b"plain\n\ttext\n", "plain\n\ttext\n"),
+    ("中é😀\n".encode(), "中é😀\n"),
+    (b"a\0b\x07c\x7fd", "abcd"),
+    (b"caf\xe9", "caf\ufffd"),
+    (b"\xed\xa0\x80", "\ufffd\ufffd\ufffd"),
+    (b"\x1b[1;31mbold\x1b[0m\x1b[K", "bold"),
+    (b"\x1b]0;title\x07x\x1b]52;c;aGk=\x1b\\y", "xy"),
+    (b"\x1b]never ends\nnext", "\nnext"),
+    (b"\x1bPq#0\x1b\\sixel", "sixel"),
+    (b"\x1b(B\x1b=\x1bMx\x1b", "x"),
+    ("\x9b31mred\x9d0;t\x9cx\x85y".encode(), "redxy"),
+    (b"a\r\nb\r\n", "a\nb\n"),
+    (b"10%\r20%\r\n", "20%\n"),
+    (b"10%\r20%\r", "20%"),
+    (b"h\0i\0 \0t\0h\0e\0r\0e\0", "hi there"),
+    (b"\xff\xfeh\0i\0", "hi"),
+    (b"", ""),
+])  # fmt: skip
 def test_clean(data: bytes, expected: str) -> None:
     assert clean(data) == expected
 
@@ -82,13 +79,8 @@ def test_docstrings() -> None:
     assert read_docstring(
         "One.\n\n    Two\n    three.\n\n    a: First.\n    b: Second:\n        more.\n    ",
         ["a", "b"],
-    ) == (
-        "One.\n\nTwo three.",
-        {"a": "First.", "b": "Second: more."},
-    )
+    ) == ("One.\n\nTwo three.", {"a": "First.", "b": "Second: more."})
     assert read_docstring("a: is said.", ["a"]) == ("", {"a": "is said."})
     assert read_docstring("", []) == ("", {})
-    assert read_docstring("One.\n\nnote: this is no parameter.", ["a"]) == (
-        "One.\n\nnote: this is no parameter.",
-        {},
-    )
+    found = read_docstring("One.\n\nnote: this is no parameter.", ["a"])
+    assert found == ("One.\n\nnote: this is no parameter.", {})

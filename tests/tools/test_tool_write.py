@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 import pytest
+from tests.tables import read_rows
 
 from longrein.events import FileChanged
 
@@ -31,28 +32,23 @@ async def test_existing_file_must_have_been_read(harness: Any) -> None:
     text = await harness.call("Write", file_path="a.txt", content="mine\n")
     assert text == (
         f"[changed] {path} has changed since you read it; nothing was written. Read it again "
-        "first, or go by this, "
-        "which is all that somebody else changed:\n-1\ttheirs\n+1\tnewer"
+        "first, or go by this, which is all that somebody else changed:\n-1\ttheirs\n+1\tnewer"
     )
     assert path.read_text() == "newer\n"
     await harness.call("Read", file_path="a.txt")
     text = await harness.call("Write", file_path="a.txt", content="mine\n")
     assert text == f"Replaced {path} (1 line, 5 bytes)."
-    assert await harness.call("Write", file_path="a.txt", content="mine\n") == (
-        f"{path} has exactly this content already; nothing was written."
-    )
+    found = await harness.call("Write", file_path="a.txt", content="mine\n")
+    assert found == f"{path} has exactly this content already; nothing was written."
     assert harness.last.facts == ()
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "said"),
-    [
-        (b"a\r\nb\r\n", b"x\r\ny\r\n", " Kept: CRLF line ends."),
-        (b"\xef\xbb\xbfa\n", b"\xef\xbb\xbfx\ny\n", " Kept: byte order mark."),
-        ("\ufeffa\n".encode("utf-16-le"), "\ufeffx\ny\n".encode("utf-16-le"), " Kept: UTF-16."),
-        (b"\0\1\2", b"x\ny\n", ""),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "said"), [
+    (b"a\r\nb\r\n", b"x\r\ny\r\n", " Kept: CRLF line ends."),
+    (b"\xef\xbb\xbfa\n", b"\xef\xbb\xbfx\ny\n", " Kept: byte order mark."),
+    ("\ufeffa\n".encode("utf-16-le"), "\ufeffx\ny\n".encode("utf-16-le"), " Kept: UTF-16."),
+    (b"\0\1\2", b"x\ny\n", ""),
+])  # fmt: skip
 async def test_a_file_keeps_its_ways(harness: Any, before: bytes, after: bytes, said: str) -> None:
     """R081 for whole files."""
     path = harness.file("a.txt", before)
@@ -86,14 +82,12 @@ async def test_somebody_was_faster(harness: Any) -> None:
 
 @pytest.mark.parametrize(
     ("path", "expected"),
-    [
-        ("sub", "[not-a-file] ROOT/sub is a folder."),
-        (".git/x", ("[ignored-path] ROOT/.git/x lies in .git, which only version control may "
-                   "change; use git.")),
-        ("sub/x/y", ("[unwritable] ROOT/sub/x/y cannot be written: not a directory. It is "
-                    "unchanged.")),
-    ],
-)  # fmt: skip
+    read_rows("""
+sub => [not-a-file] ROOT/sub is a folder.
+.git/x => [ignored-path] ROOT/.git/x lies in .git, which only version control may change; use git.
+sub/x/y => [unwritable] ROOT/sub/x/y cannot be written: not a directory. It is unchanged.
+"""),
+)
 async def test_refused(harness: Any, path: str, expected: str) -> None:
     harness.file("sub/x", "x")
     text = await harness.call("Write", file_path=path, content="y")
@@ -165,14 +159,12 @@ async def test_a_whole_content_is_merged_with_what_somebody_else_changed_elsewhe
     text = await harness.call("Write", file_path="a.txt", content="1\ntwo\nthree\nfour\n")
     assert text == (
         f"Replaced {path} (4 lines, 17 bytes). Since you read it subagent a3 changed it too, "
-        "elsewhere; both changes "
-        "stand. Theirs:\n 1\t1\n 2\ttwo\n 3\tthree\n-4\tfour\n+4\tIV"
+        "elsewhere; both changes stand. Theirs:\n 1\t1\n 2\ttwo\n 3\tthree\n-4\tfour\n+4\tIV"
     )
     assert path.read_text() == "1\ntwo\nthree\nIV\n"
     digest = harness.workspace.hash(str(path))
-    assert harness.last.facts == (
-        FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),
-    )
+    found = harness.last.facts
+    assert found == (FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),)
     assert harness.blobs.read_blob(theirs) == b"one\ntwo\nthree\nIV\n"
 
 

@@ -26,39 +26,32 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "by", "printed"),
-    [
-        ("echo out; echo err >&2; echo out", 0, "", "out\nerr\nout\n"),
-        ("exit 137", 137, "", ""),
-        ("kill -9 $$", None, "SIGKILL", ""),
-        ("kill -SEGV $$", None, "SIGSEGV", ""),
-        ("cd / && kill -9 $$", None, "SIGKILL", ""),
-        ("kill -40 $$", None, "SIG40", ""),
-        (f"kill -{int(signal.SIGPIPE)} $$", None, "SIGPIPE", ""),
-        ("false", 1, "", ""),
-        ("nosuch", 127, "", "bash: line 1: nosuch: command not found\n"),
-        ("./plain", 126, "", "bash: line 1: ./plain: Permission denied\n"),
-        ("cd /tmp\nnosuch", 127, "", "bash: line 2: nosuch: command not found\n"),
-        ("set -e; cd /; false; echo no", 1, "", ""),
-        ("cd /; trap 'echo bye' EXIT; exit 3", 3, "", "bye\n"),
-        ("exec true", 0, "", ""),
-        ("[ $(ps -o sid= -p $$) = $$ ] && echo alone", 0, "", "alone\n"),
-        ("tty; ps -o tty= -p $$ | tr -d ' '", 0, "", "not a tty\n?\n"),
-        ("cat <<X\nin $HOME_X here\nX", 0, "", "in  here\n"),
-    ],
-)
+@pytest.mark.parametrize(("command", "code", "by", "printed"), [
+    ("echo out; echo err >&2; echo out", 0, "", "out\nerr\nout\n"),
+    ("exit 137", 137, "", ""),
+    ("kill -9 $$", None, "SIGKILL", ""),
+    ("kill -SEGV $$", None, "SIGSEGV", ""),
+    ("cd / && kill -9 $$", None, "SIGKILL", ""),
+    ("kill -40 $$", None, "SIG40", ""),
+    (f"kill -{int(signal.SIGPIPE)} $$", None, "SIGPIPE", ""),
+    ("false", 1, "", ""),
+    ("nosuch", 127, "", "bash: line 1: nosuch: command not found\n"),
+    ("./plain", 126, "", "bash: line 1: ./plain: Permission denied\n"),
+    ("cd /tmp\nnosuch", 127, "", "bash: line 2: nosuch: command not found\n"),
+    ("set -e; cd /; false; echo no", 1, "", ""),
+    ("cd /; trap 'echo bye' EXIT; exit 3", 3, "", "bye\n"),
+    ("exec true", 0, "", ""),
+    ("[ $(ps -o sid= -p $$) = $$ ] && echo alone", 0, "", "alone\n"),
+    ("tty; ps -o tty= -p $$ | tr -d ' '", 0, "", "not a tty\n?\n"),
+    ("cat <<X\nin $HOME_X here\nX", 0, "", "in  here\n"),
+])  # fmt: skip
 async def test_R063_how_a_command_ends_is_told_exactly(
     harness: CommandHarness, command: str, code: int | None, by: str, printed: str
 ) -> None:
     (harness.folder / "plain").write_text("x")
     ended = await harness.run(command)
-    assert (ended.code, ended.signal, ended.cause, harness.printed.decode()) == (
-        code,
-        by,
-        "exit",
-        printed,
-    )
+    found = (ended.code, ended.signal, ended.cause, harness.printed.decode())
+    assert found == (code, by, "exit", printed)
 
 
 async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_tell(
@@ -73,28 +66,17 @@ async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_t
     assert b"./script: " in harness.printed
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "message"),
-    [
-        (["nosuch-program"], 127, "nosuch-program: no such file or directory"),
-        (["/etc/passwd"], 126, "/etc/passwd: permission denied"),
-        (
-            "echo " + "x" * 200_000,
-            126,
-            (
-                "the command is too long for the system (200,005 characters): write it to a file "
-                "and "
-                "run that"
-            ),
-        ),
-        (
-            "echo a\0b",
-            126,
-            "the command or its environment holds what cannot be started (embedded null byte)",
-        ),
-        ([], 126, "the command or its environment holds what cannot be started (nothing)"),
-    ],
-)
+TOO_LONG = "the command is too long for the system (200,005 characters): write it to a file and run"
+NO_START = "the command or its environment holds what cannot be started"
+
+
+@pytest.mark.parametrize(("command", "code", "message"), [
+    (["nosuch-program"], 127, "nosuch-program: no such file or directory"),
+    (["/etc/passwd"], 126, "/etc/passwd: permission denied"),
+    ("echo " + "x" * 200_000, 126, f"{TOO_LONG} that"),
+    ("echo a\0b", 126, f"{NO_START} (embedded null byte)"),
+    ([], 126, f"{NO_START} (nothing)"),
+])  # fmt: skip
 async def test_R063_what_cannot_start_says_why(
     harness: CommandHarness, command: str | list[str], code: int, message: str
 ) -> None:
@@ -157,16 +139,13 @@ async def test_R053_a_tree_that_ignores_TERM_is_killed_whole(harness: CommandHar
     assert harness.survivors() == []
 
 
-@pytest.mark.parametrize(
-    "escape",
-    [
-        "setsid sleep 999 & sleep 999",
-        "(setsid sh -c 'trap \"\" TERM; sleep 999; sleep 999' &); sleep 999",
-        "(setsid sh -c '(setsid sh -c \"trap : TERM; while :; do sleep 9; done\" &)' &); sleep 999",
-        "env -u LONGREIN_COMMAND setsid sleep 999 & sleep 999",
-        "set -m; sleep 999 & sleep 998 & wait",
-    ],
-)
+@pytest.mark.parametrize("escape", [
+    "setsid sleep 999 & sleep 999",
+    "(setsid sh -c 'trap \"\" TERM; sleep 999; sleep 999' &); sleep 999",
+    "(setsid sh -c '(setsid sh -c \"trap : TERM; while :; do sleep 9; done\" &)' &); sleep 999",
+    "env -u LONGREIN_COMMAND setsid sleep 999 & sleep 999",
+    "set -m; sleep 999 & sleep 998 & wait",
+])  # fmt: skip
 async def test_R053_who_forks_away_is_found(harness: CommandHarness, escape: str) -> None:
     running = asyncio.create_task(harness.run(escape, timeout_s=0.15))
     ended = await running
@@ -200,9 +179,8 @@ async def test_an_interrupt_is_at_once_and_the_kill_goes_on_behind_it(
     await harness.until(b"ready\nready\nready\n")
     for one in running:
         one.cancel()
-    assert [type(end) for end in await asyncio.gather(*running, return_exceptions=True)] == [
-        asyncio.CancelledError
-    ] * 3
+    found = [type(end) for end in await asyncio.gather(*running, return_exceptions=True)]
+    assert found == [asyncio.CancelledError] * 3
     assert harness.survivors(), "they ignore TERM"
     async with asyncio.timeout(HANG_S):
         while harness.survivors():  # noqa: ASYNC110 - other processes end
@@ -257,25 +235,22 @@ async def test_much_output_in_small_pieces_is_taken_in_large_ones_up_to_the_limi
         os.close(running.detach_output())
 
 
-@pytest.mark.parametrize(
-    ("command", "left_in"),
-    [
-        ("cd sub", "sub"),
-        ("cd sub && false", "sub"),
-        ("cd sub; exit 3", "sub"),
-        ("pushd sub >/dev/null; echo", "sub"),
-        ("cd 'a b\n'", "a b\n"),
-        ("(cd sub)", "."),
-        ("f() { cd sub; }; f", "sub"),
-        ("eval 'cd sub'", "sub"),
-        (". ./go", "sub"),
-        ("cd sub; pwd() { echo fooled; }", "sub"),
-        ("ls", None),
-        ("cd sub; exec true", None),
-        ("cd sub; trap 'echo mine' EXIT", None),
-        ("cd sub; kill -9 $$", None),
-    ],
-)
+@pytest.mark.parametrize(("command", "left_in"), [
+    ("cd sub", "sub"),
+    ("cd sub && false", "sub"),
+    ("cd sub; exit 3", "sub"),
+    ("pushd sub >/dev/null; echo", "sub"),
+    ("cd 'a b\n'", "a b\n"),
+    ("(cd sub)", "."),
+    ("f() { cd sub; }; f", "sub"),
+    ("eval 'cd sub'", "sub"),
+    (". ./go", "sub"),
+    ("cd sub; pwd() { echo fooled; }", "sub"),
+    ("ls", None),
+    ("cd sub; exec true", None),
+    ("cd sub; trap 'echo mine' EXIT", None),
+    ("cd sub; kill -9 $$", None),
+])  # fmt: skip
 async def test_the_shell_says_where_it_was_left(
     harness: CommandHarness, command: str, left_in: str | None
 ) -> None:

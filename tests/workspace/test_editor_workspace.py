@@ -62,19 +62,16 @@ def use(
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize(
-    ("disk", "buffer", "read"),
-    [
-        ("one\n", "two\n", "two\n"),
-        ("one\n", "one\n", "one\n"),
-        ("one\n", None, "one\n"),
-        ("one\r\n", "one\n", "one\r\n"),
-        ("one\r\n", "two\nthree\n", "two\r\nthree\r\n"),
-        ("\ufeffone\n", "two\n", "\ufefftwo\n"),
-        ("one\n", "x" * (BUFFER_BYTES_MAX + 1), "one\n"),
-        ("x\0y", "two\n", "x\0y"),
-    ],
-)
+@pytest.mark.parametrize(("disk", "buffer", "read"), [
+    ("one\n", "two\n", "two\n"),
+    ("one\n", "one\n", "one\n"),
+    ("one\n", None, "one\n"),
+    ("one\r\n", "one\n", "one\r\n"),
+    ("one\r\n", "two\nthree\n", "two\r\nthree\r\n"),
+    ("\ufeffone\n", "two\n", "\ufefftwo\n"),
+    ("one\n", "x" * (BUFFER_BYTES_MAX + 1), "one\n"),
+    ("x\0y", "two\n", "x\0y"),
+])  # fmt: skip
 def test_what_is_read(tmp_path: Path, disk: str, buffer: str | None, read: str) -> None:
     (tmp_path / "a.txt").write_bytes(disk.encode())
 
@@ -181,8 +178,7 @@ def test_a_file_with_unsaved_text_is_not_removed(tmp_path: Path, unsaved: str) -
 
 
 @pytest.mark.parametrize(
-    ("unsaved", "left"),
-    [("ONE\ntwo\nthree\n", "ONE\ntwo\n3\n"), ("one\ntwo\nTHREE\n", "")],
+    ("unsaved", "left"), [("ONE\ntwo\nthree\n", "ONE\ntwo\n3\n"), ("one\ntwo\nTHREE\n", "")]
 )
 def test_a_change_in_the_buffer_is_merged_or_stays(tmp_path: Path, unsaved: str, left: str) -> None:
     file = tmp_path / "a.txt"

@@ -32,28 +32,17 @@ PARENT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("keep", "more"),
-    [
-        ((), set()),
-        (("MY_FLAG",), {"MY_FLAG"}),
-        (("MY_*",), {"MY_FLAG"}),
-        (
-            ("*",),
-            {
-                "MY_FLAG",
-                "PWD",
-                "BASH_ENV",
-                "LD_PRELOAD",
-                "GIT_DIR",
-                "DATABASE_URL",
-                "LONGREIN_MODEL",
-            },
-        ),
-        (("MY_API_KEY",), {"MY_API_KEY"}),
-        (("NOT_THERE",), set()),
-    ],
-)
+ALL = "MY_FLAG PWD BASH_ENV LD_PRELOAD GIT_DIR DATABASE_URL LONGREIN_MODEL"
+
+
+@pytest.mark.parametrize(("keep", "more"), [
+    ((), set()),
+    (("MY_FLAG",), {"MY_FLAG"}),
+    (("MY_*",), {"MY_FLAG"}),
+    (("*",), set(ALL.split())),
+    (("MY_API_KEY",), {"MY_API_KEY"}),
+    (("NOT_THERE",), set()),
+])  # fmt: skip
 def test_S069_only_what_is_listed_passes(keep: tuple[str, ...], more: set[str]) -> None:
     passed = {
         "HOME",

@@ -127,19 +127,16 @@ def test_a_new_file_has_the_users_mask_and_its_folders(tmp_path: Path) -> None:
     assert mode(tmp_path / "a") == 0o750
 
 
-@pytest.mark.parametrize(
-    ("there", "expect", "written"),
-    [
-        (b"old", sha(b"old"), True),
-        (b"old", None, True),
-        (b"other", sha(b"old"), False),
-        (b"old", "", False),
-        (None, sha(b"old"), False),
-        (None, "", True),
-        (None, None, True),
-        (b"", sha(b""), True),
-    ],
-)
+@pytest.mark.parametrize(("there", "expect", "written"), [
+    (b"old", sha(b"old"), True),
+    (b"old", None, True),
+    (b"other", sha(b"old"), False),
+    (b"old", "", False),
+    (None, sha(b"old"), False),
+    (None, "", True),
+    (None, None, True),
+    (b"", sha(b""), True),
+])  # fmt: skip
 def test_R079_a_file_that_is_not_as_expected_is_left_alone(
     tmp_path: Path, there: bytes | None, expect: str | None, written: bool
 ) -> None:

@@ -372,7 +372,6 @@ def test_what_a_living_process_makes_is_left_alone(
     assert recover_temp_files([str(tmp_path), "/none"]) == []
     assert len(os.listdir(tmp_path)) == 5
     alive = process(os.getpid())
-    assert alive is not None
     assert new_temp_file().owner == f"{os.getpid()}.{alive.start}"
 
     def refused(*_: object) -> None:

@@ -197,9 +197,8 @@ def test_what_is_borrowed_from_the_user_outlives_what_he_throws_away(tree: Path,
     repository = store.repository(str(tree))
     blobs = {path: one.blob for path, one in repository.files(record).items()}
     wanted = {path: (tree / path).read_bytes() for path in ("a", "src/b", "src/deep/c")}
-    assert dict(repository.contents(blobs.values())) == {
-        blobs[path]: data for path, data in wanted.items()
-    }
+    found = dict(repository.contents(blobs.values()))
+    assert found == {blobs[path]: data for path, data in wanted.items()}
 
 
 def test_nothing_is_trusted_where_nobody_can_know(

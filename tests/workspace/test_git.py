@@ -61,20 +61,17 @@ def hostile(harness: CommandHarness) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["status", "--porcelain"], " M a\n?? .gitattributes\n"),
-        (["diff", "--stat"], " a | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n"),
-        (["log", "-p", "--format=%s"], "first\n\ndiff --git a/a b/a\nnew file mode 100644\n"),
-        (["ls-files", "--others", "--exclude-standard"], ".gitattributes\n"),
-        (["rev-parse", "--abbrev-ref", "HEAD"], "mas"),
-        (["show", "--format=%s", "HEAD"], "first\n"),
-        (["stash", "list"], ""),
-        (["add", "a"], ""),
-        (["checkout", "-q", "--", "a"], ""),
-    ],
-)
+@pytest.mark.parametrize(("args", "said"), [
+    (["status", "--porcelain"], " M a\n?? .gitattributes\n"),
+    (["diff", "--stat"], " a | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n"),
+    (["log", "-p", "--format=%s"], "first\n\ndiff --git a/a b/a\nnew file mode 100644\n"),
+    (["ls-files", "--others", "--exclude-standard"], ".gitattributes\n"),
+    (["rev-parse", "--abbrev-ref", "HEAD"], "mas"),
+    (["show", "--format=%s", "HEAD"], "first\n"),
+    (["stash", "list"], ""),
+    (["add", "a"], ""),
+    (["checkout", "-q", "--", "a"], ""),
+])  # fmt: skip
 async def test_S049_nothing_of_the_repository_runs(
     harness: CommandHarness, hostile: Path, args: list[str], said: str
 ) -> None:
@@ -138,10 +135,8 @@ async def test_a_configuration_that_never_ends_is_cut_off(
     (hostile / ".git/config").write_text(
         (hostile / ".git/config").read_text() + "[include]\n\tpath = pipe\n"
     )
-    assert await run_git(harness.workspace, ["status"], str(hostile), timeout_s=0.2) == (
-        GIT_CUT,
-        b"",
-    )
+    found = await run_git(harness.workspace, ["status"], str(hostile), timeout_s=0.2)
+    assert found == (GIT_CUT, b"")
 
 
 async def test_a_filter_that_cannot_be_switched_off_by_name_is_refused(
@@ -156,16 +151,13 @@ async def test_R086_outside_a_repository_it_is_an_error_code(harness: CommandHar
     code, output = await run_git(harness.workspace, ["status"], str(harness.folder))
     assert code == 128
     assert output.startswith(b"fatal: not a git repository")
-    assert (await run_git(harness.workspace, ["status"], str(harness.folder / "gone")))[0] in (
-        126,
-        127,
-    )
+    found = (await run_git(harness.workspace, ["status"], str(harness.folder / "gone")))[0]
+    assert found in (126, 127)
 
 
 async def test_the_environment_cannot_point_git_elsewhere(
     harness: CommandHarness, hostile: Path
 ) -> None:
     harness.reopen(GIT_DIR="/nowhere")
-    assert (await run_git(harness.workspace, ["rev-parse", "--show-toplevel"], str(hostile)))[
-        1
-    ] == f"{hostile}\n".encode()
+    found = (await run_git(harness.workspace, ["rev-parse", "--show-toplevel"], str(hostile)))[1]
+    assert found == f"{hostile}\n".encode()

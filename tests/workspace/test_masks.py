@@ -42,29 +42,26 @@ def make(root: Path, names: str) -> None:
             (root / name).write_text(name)
 
 
-@pytest.mark.parametrize(
-    ("names", "hidden", "locked"),
-    [
-        ("a d/b", "", ""),
-        ("a secret d/secret", "d/secret secret", ""),
-        ("secret/a secret/locked", "secret", ""),
-        ("locked/a locked/b/c", "", "locked"),
-        ("locked/a locked/b/secret", "locked/b/secret", "locked"),
-        ("d/locked d/secret", "d/secret", "d/locked"),
-        ("secret-locked", "secret-locked", "secret-locked"),
-        # a link counts by its own name, and what it leads to is hidden
-        ("a secret>a", "a", ""),
-        ("d/a locked>d", "", "d"),
-        ("d/a link>d/secret d/secret", "d/secret", ""),
-        ("d/secret link>d", "d/secret", ""),
-        ("secret>gone", "", ""),
-        ("secret>secret", "", ""),
-        # another name of a hidden file
-        ("secret other=secret", "other secret", ""),
-        ("a/secret b/other=a/secret", "a/secret b/other", ""),
-        ("b/secret a/other=b/secret", "a/other b/secret", ""),
-    ],
-)
+@pytest.mark.parametrize(("names", "hidden", "locked"), [
+    ("a d/b", "", ""),
+    ("a secret d/secret", "d/secret secret", ""),
+    ("secret/a secret/locked", "secret", ""),
+    ("locked/a locked/b/c", "", "locked"),
+    ("locked/a locked/b/secret", "locked/b/secret", "locked"),
+    ("d/locked d/secret", "d/secret", "d/locked"),
+    ("secret-locked", "secret-locked", "secret-locked"),
+    # a link counts by its own name, and what it leads to is hidden
+    ("a secret>a", "a", ""),
+    ("d/a locked>d", "", "d"),
+    ("d/a link>d/secret d/secret", "d/secret", ""),
+    ("d/secret link>d", "d/secret", ""),
+    ("secret>gone", "", ""),
+    ("secret>secret", "", ""),
+    # another name of a hidden file
+    ("secret other=secret", "other secret", ""),
+    ("a/secret b/other=a/secret", "a/secret b/other", ""),
+    ("b/secret a/other=b/secret", "a/other b/secret", ""),
+])  # fmt: skip
 def test_what_rules_forbid_is_found(tmp_path: Path, names: str, hidden: str, locked: str) -> None:
     make(tmp_path, names)
     found = find(tmp_path, MaskIndex())
@@ -72,20 +69,17 @@ def test_what_rules_forbid_is_found(tmp_path: Path, names: str, hidden: str, loc
     assert found.problem == ""
 
 
-@pytest.mark.parametrize(
-    ("folders", "hidden", "locked"),
-    [
-        ("a b", "a/secret b/secret", "b/locked"),
-        ("a a", "a/secret", ""),
-        (". a", "a/secret b/secret secret-too", "b/locked"),
-        ("secret-too", "secret-too", ""),
-        ("secret-too a", "a/secret secret-too", ""),
-        ("b", "b/secret", "b/locked"),
-        ("b/locked", "", "b/locked"),
-        ("none a", "a/secret", ""),
-        ("plain a", "a/secret", ""),
-    ],
-)
+@pytest.mark.parametrize(("folders", "hidden", "locked"), [
+    ("a b", "a/secret b/secret", "b/locked"),
+    ("a a", "a/secret", ""),
+    (". a", "a/secret b/secret secret-too", "b/locked"),
+    ("secret-too", "secret-too", ""),
+    ("secret-too a", "a/secret secret-too", ""),
+    ("b", "b/secret", "b/locked"),
+    ("b/locked", "", "b/locked"),
+    ("none a", "a/secret", ""),
+    ("plain a", "a/secret", ""),
+])  # fmt: skip
 def test_each_of_the_folders_is_looked_through(
     tmp_path: Path, folders: str, hidden: str, locked: str
 ) -> None:
@@ -94,18 +88,15 @@ def test_each_of_the_folders_is_looked_through(
     assert (short(tmp_path, found.hidden), short(tmp_path, found.locked)) == (hidden, locked)
 
 
-@pytest.mark.parametrize(
-    ("names", "linked", "problem"),
-    [
-        ("secret", {}, ""),
-        ("secret a=secret", {"secret": "a secret"}, ""),
-        ("secret locked=secret", {"secret": "locked secret"}, ""),
-        ("locked", {}, ""),
-        ("locked a=locked", {"locked": "locked"}, "locked"),
-        ("locked locked-too=locked", {"locked": "locked locked-too"}, ""),
-        ("d/secret ../outside=d/secret", {"d/secret": "d/secret"}, "d/secret"),
-    ],
-)
+@pytest.mark.parametrize(("names", "linked", "problem"), [
+    ("secret", {}, ""),
+    ("secret a=secret", {"secret": "a secret"}, ""),
+    ("secret locked=secret", {"secret": "locked secret"}, ""),
+    ("locked", {}, ""),
+    ("locked a=locked", {"locked": "locked"}, "locked"),
+    ("locked locked-too=locked", {"locked": "locked locked-too"}, ""),
+    ("d/secret ../outside=d/secret", {"d/secret": "d/secret"}, "d/secret"),
+])  # fmt: skip
 def test_another_name_that_no_mask_covers_is_told(
     tmp_path: Path, names: str, linked: dict[str, str], problem: str
 ) -> None:

@@ -169,9 +169,8 @@ def test_a_longrein_started_inside_a_lost_session_spares_itself_and_who_started_
 ) -> None:
     went = tmp_path / "went"
     program = (
-        "from longrein.workspace import end_orphans\n"
-        f"said = end_orphans(lambda session: session != {crashed.session!r})\n"
-        f"open({str(went)!r}, 'w').write(repr(said))\n"
+        "from longrein.workspace import end_orphans\nsaid = end_orphans(lambda session: session "
+        f"!= {crashed.session!r})\nopen({str(went)!r}, 'w').write(repr(said))\n"
     )
     other = crashed.start_orphan()
     crashed.start_orphan(f'{sys.executable} -c "$PROGRAM"; sleep 999; true', PROGRAM=program)
@@ -183,7 +182,6 @@ def test_a_longrein_started_inside_a_lost_session_spares_itself_and_who_started_
 def test_a_number_that_now_belongs_to_another_is_not_signalled(crashed: CrashedSession) -> None:
     pid = crashed.start_orphan()
     real = process(pid)
-    assert real is not None
     earlier = Process(pid, real.parent, real.group, real.session, real.start - 1)
     assert send(earlier, signal.SIGKILL) is False
     assert not gone(pid)
@@ -221,7 +219,6 @@ def test_an_owner_that_is_ending_is_dead(
 def test_a_mark_that_a_command_wrote_names_nobody(number: str) -> None:
     """Each start reads the marks of what is left: one of 5,000 digits ended it."""
     own = process(os.getpid())
-    assert own is not None
     assert owner_process(f"/{own.pid}.{own.start}") is not None
     assert owner_process(f"/{number}.{own.start}") is None
     assert owner_process(f"/{own.pid}.{number}") is None

@@ -38,50 +38,47 @@ def looked(world: Path, path: str, root: str = "repo") -> ResolvedPath:
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "inside", "kind"),
-    [
-        ("src/a.py", True, "file"),
-        ("./src/../src/a.py", True, "file"),
-        ("{w}/repo/src", True, "folder"),
-        ("{w}/repo", True, "folder"),
-        (".", True, "folder"),
-        ("src/new.py", True, ""),
-        ("in", True, "file"),
-        ("pipe", True, "other"),
-        ("src/a.py/x", True, ""),
-        # S031: names that only begin like the root
-        ("{w}/repo-evil/secret", False, "file"),
-        ("{w}/repo2/x", False, ""),
-        ("../repo-evil/secret", False, "file"),
-        # S032: ways out
-        ("../x", False, ""),
-        ("src/../../x", False, ""),
-        ("~/.ssh/id", False, ""),
-        ("~", False, "folder"),
-        ("~root", False, "folder"),
-        ("/etc/passwd", False, "file"),
-        ("//etc//passwd", False, "file"),
-        ("/", False, "folder"),
-        # S032: nothing is expanded or decoded, these are odd names inside
-        ("$HOME/x", True, ""),
-        ("%2e%2e/x", True, ""),
-        ("file:///etc/passwd", True, ""),
-        ("~nosuchuser/x", True, ""),
-        # S033: links count as what they lead to
-        ("out/secret", False, "file"),
-        ("out", False, "folder"),
-        ("out/../repo/src/a.py", True, "file"),
-        ("leak", False, "file"),
-        ("dangling", False, ""),
-        ("{w}/alias/src/a.py", False, "file"),
-        # impossible
-        ("", False, ""),
-        ("a\0b", False, ""),
-        ("\ud800", False, ""),
-        ("loop", True, ""),
-    ],
-)
+@pytest.mark.parametrize(("path", "inside", "kind"), [
+    ("src/a.py", True, "file"),
+    ("./src/../src/a.py", True, "file"),
+    ("{w}/repo/src", True, "folder"),
+    ("{w}/repo", True, "folder"),
+    (".", True, "folder"),
+    ("src/new.py", True, ""),
+    ("in", True, "file"),
+    ("pipe", True, "other"),
+    ("src/a.py/x", True, ""),
+    # S031: names that only begin like the root
+    ("{w}/repo-evil/secret", False, "file"),
+    ("{w}/repo2/x", False, ""),
+    ("../repo-evil/secret", False, "file"),
+    # S032: ways out
+    ("../x", False, ""),
+    ("src/../../x", False, ""),
+    ("~/.ssh/id", False, ""),
+    ("~", False, "folder"),
+    ("~root", False, "folder"),
+    ("/etc/passwd", False, "file"),
+    ("//etc//passwd", False, "file"),
+    ("/", False, "folder"),
+    # S032: nothing is expanded or decoded, these are odd names inside
+    ("$HOME/x", True, ""),
+    ("%2e%2e/x", True, ""),
+    ("file:///etc/passwd", True, ""),
+    ("~nosuchuser/x", True, ""),
+    # S033: links count as what they lead to
+    ("out/secret", False, "file"),
+    ("out", False, "folder"),
+    ("out/../repo/src/a.py", True, "file"),
+    ("leak", False, "file"),
+    ("dangling", False, ""),
+    ("{w}/alias/src/a.py", False, "file"),
+    # impossible
+    ("", False, ""),
+    ("a\0b", False, ""),
+    ("\ud800", False, ""),
+    ("loop", True, ""),
+])  # fmt: skip
 def test_S031_S032_S033_where_a_path_leads(world: Path, path: str, inside: bool, kind: str) -> None:
     place = looked(world, path.replace("{w}", str(world)))
     assert (place.inside, place.kind) == (inside, kind)

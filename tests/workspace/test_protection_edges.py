@@ -28,24 +28,21 @@ FULL = CORE + "#" * (GIT_FILE_BYTES_MAX - len(CORE))
 NAMES_A_PROGRAM = "\n\tfsmonitor = ./x\n"
 
 
-@pytest.mark.parametrize(
-    ("files", "is_plain"),
-    [
-        ({"config": CORE}, True),
-        ({}, False),
-        ({"config": FULL}, True),
-        ({"config": FULL + "#"}, False),
-        ({"config": CORE + "#" + "é" * 2_040 + NAMES_A_PROGRAM}, False),  # bytes, not characters
-        ({"config": CORE + NAMES_A_PROGRAM}, False),
-        ({"config": CORE, "hooks/pre-commit.sample": ""}, True),
-        ({"config": CORE, "hooks/pre-commit": ""}, False),
-        ({"config": CORE, "hooks": ""}, False),
-        ({"config": CORE, "config.worktree": ""}, False),
-        ({"config": CORE, "commondir": ""}, False),
-        ({"config": CORE, "modules/x": ""}, False),
-        ({"config": CORE, "worktrees/x": ""}, False),
-    ],
-)
+@pytest.mark.parametrize(("files", "is_plain"), [
+    ({"config": CORE}, True),
+    ({}, False),
+    ({"config": FULL}, True),
+    ({"config": FULL + "#"}, False),
+    ({"config": CORE + "#" + "é" * 2_040 + NAMES_A_PROGRAM}, False),  # bytes, not characters
+    ({"config": CORE + NAMES_A_PROGRAM}, False),
+    ({"config": CORE, "hooks/pre-commit.sample": ""}, True),
+    ({"config": CORE, "hooks/pre-commit": ""}, False),
+    ({"config": CORE, "hooks": ""}, False),
+    ({"config": CORE, "config.worktree": ""}, False),
+    ({"config": CORE, "commondir": ""}, False),
+    ({"config": CORE, "modules/x": ""}, False),
+    ({"config": CORE, "worktrees/x": ""}, False),
+])  # fmt: skip
 def test_a_new_repository_executes_nothing(
     tmp_path: Path, files: dict[str, str], is_plain: bool
 ) -> None:
@@ -83,20 +80,17 @@ def test_the_cache_of_a_project_lies_where_the_user_may_write(
     assert asked == [(str(tmp_path), os.W_OK)]
 
 
-@pytest.mark.parametrize(
-    ("files", "looked_for"),
-    [
-        ("", "all"),  # a folder that cannot be read looks the same
-        ("src setup.py", ""),
-        ("src .envrc .github", ".envrc .github/actions .github/skills .github/workflows"),
-        ("src .Envrc", ".envrc"),  # where case does not count, this is one file
-        ("src .github/workflows", ".github/actions .github/skills .github/workflows"),
-        ("src .ENVRC/x a.code-workspace", ".envrc a.code-workspace"),
-        ("src .env\N{LATIN SMALL LETTER LONG S}", "all"),  # nor is this
-        ("src .env\N{ZERO WIDTH SPACE}rc", "all"),
-        ("src sub/.envrc", ""),
-    ],
-)
+@pytest.mark.parametrize(("files", "looked_for"), [
+    ("", "all"),  # a folder that cannot be read looks the same
+    ("src setup.py", ""),
+    ("src .envrc .github", ".envrc .github/actions .github/skills .github/workflows"),
+    ("src .Envrc", ".envrc"),  # where case does not count, this is one file
+    ("src .github/workflows", ".github/actions .github/skills .github/workflows"),
+    ("src .ENVRC/x a.code-workspace", ".envrc a.code-workspace"),
+    ("src .env\N{LATIN SMALL LETTER LONG S}", "all"),  # nor is this
+    ("src .env\N{ZERO WIDTH SPACE}rc", "all"),
+    ("src sub/.envrc", ""),
+])  # fmt: skip
 def test_one_reading_of_a_root_tells_which_protected_paths_are_missing(
     tmp_path: Path, files: str, looked_for: str
 ) -> None:
@@ -120,17 +114,14 @@ def test_a_root_that_is_no_folder_tells_nothing(tmp_path: Path, place: str) -> N
     assert listing.may_exist(paths) == paths
 
 
-@pytest.mark.parametrize(
-    ("fixed", "mounts"),
-    [
-        ({"hidden": "a/b/file"}, "write write/a write/a/b cover/a/b/file"),
-        ({"hidden": "a/b"}, "write write/a closed/a/b"),
-        ({"hidden": "file"}, "write cover/file"),
-        ({"read_only": "a/b/c"}, "write write/a write/a/b read/a/b/c"),
-        ({"roots": "a/b/c"}, "write write/a/b/c"),
-        ({"read_only": "a", "roots": "a/b"}, "write read/a write/a/b"),
-    ],
-)
+@pytest.mark.parametrize(("fixed", "mounts"), [
+    ({"hidden": "a/b/file"}, "write write/a write/a/b cover/a/b/file"),
+    ({"hidden": "a/b"}, "write write/a closed/a/b"),
+    ({"hidden": "file"}, "write cover/file"),
+    ({"read_only": "a/b/c"}, "write write/a write/a/b read/a/b/c"),
+    ({"roots": "a/b/c"}, "write write/a/b/c"),
+    ({"read_only": "a", "roots": "a/b"}, "write read/a write/a/b"),
+])  # fmt: skip
 def test_folders_above_what_is_protected_cannot_be_renamed(
     tmp_path: Path, fixed: Mapping[str, str], mounts: str
 ) -> None:
@@ -146,18 +137,15 @@ def test_folders_above_what_is_protected_cannot_be_renamed(
     assert " ".join(one.kind + one.path.removeprefix(str(tmp_path)) for one in inside) == mounts
 
 
-@pytest.mark.parametrize(
-    ("files", "in_git", "is_kept"),
-    [
-        ((4, 3), False, True),
-        ((4, 4), False, False),
-        ((1, 1, 1), False, True),
-        ((1, 1, 1, 1), False, False),
-        ((9,), True, True),
-        ((1, 1), True, True),
-        ((1, 1, 1), True, False),
-    ],
-)
+@pytest.mark.parametrize(("files", "in_git", "is_kept"), [
+    ((4, 3), False, True),
+    ((4, 4), False, False),
+    ((1, 1, 1), False, True),
+    ((1, 1, 1, 1), False, False),
+    ((9,), True, True),
+    ((1, 1), True, True),
+    ((1, 1, 1), True, False),
+])  # fmt: skip
 def test_a_tree_is_kept_up_to_a_size(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -12,12 +12,7 @@ from longrein.workspace import tree_restore
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.supervisor.process_tree import process
 from longrein.workspace.supervisor.spool_writer import write_end
-from longrein.workspace.tree_restore import (
-    CHANGED_NOW,
-    FileTarget,
-    put_files,
-    remove_files,
-)
+from longrein.workspace.tree_restore import CHANGED_NOW, FileTarget, put_files, remove_files
 from tests.timeouts import wait_until
 
 

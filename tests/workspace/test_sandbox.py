@@ -333,20 +333,17 @@ def test_a_git_file_that_names_a_foreign_folder_is_not_believed(confined: Confin
     assert git_folder(str(other), str(confined.home)) is None
 
 
-@pytest.mark.parametrize(
-    ("inside", "made", "is_believed"),
-    [
-        ("repository/worktrees/one", "HEAD objects/", True),
-        ("repository/worktrees/one", "HEAD objects", False),
-        ("repository/worktrees/one", "objects/", False),
-        ("repository/worktrees/one", "HEAD", False),
-        ("repository/worktrees/one/deeper", "HEAD objects/", False),
-        ("repository/elsewhere/one", "HEAD objects/", False),
-        ("repository", "HEAD objects/", False),
-        ("evil", "HEAD objects/", False),
-        ("evil", "", False),
-    ],
-)
+@pytest.mark.parametrize(("inside", "made", "is_believed"), [
+    ("repository/worktrees/one", "HEAD objects/", True),
+    ("repository/worktrees/one", "HEAD objects", False),
+    ("repository/worktrees/one", "objects/", False),
+    ("repository/worktrees/one", "HEAD", False),
+    ("repository/worktrees/one/deeper", "HEAD objects/", False),
+    ("repository/elsewhere/one", "HEAD objects/", False),
+    ("repository", "HEAD objects/", False),
+    ("evil", "HEAD objects/", False),
+    ("evil", "", False),
+])  # fmt: skip
 def test_a_worktree_has_its_git_folder_among_those_of_a_repository(
     confined: Confined, inside: str, made: str, is_believed: bool
 ) -> None:
@@ -448,18 +445,15 @@ def env_files(path: str, _real: str) -> bool:
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize(
-    "line",
-    [
-        "mkdir new; echo canary > new/.env",
-        "mv conf new",
-        "touch -r . /tmp/times; mv conf new; touch -r /tmp/times .",
-        "touch -r . /tmp/times; mkdir conf/in; mv sub conf/in; touch -r /tmp/times .",
-        "mkdir new; mv conf/* conf/.e* new; rmdir conf; mv new conf",
-        "mv conf x; mv sub conf; mv x sub",
-        "cp -r conf new; ln -s conf link; ln conf/.env new/name",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "mkdir new; echo canary > new/.env",
+    "mv conf new",
+    "touch -r . /tmp/times; mv conf new; touch -r /tmp/times .",
+    "touch -r . /tmp/times; mkdir conf/in; mv sub conf/in; touch -r /tmp/times .",
+    "mkdir new; mv conf/* conf/.e* new; rmdir conf; mv new conf",
+    "mv conf x; mv sub conf; mv x sub",
+    "cp -r conf new; ln -s conf link; ln conf/.env new/name",
+])  # fmt: skip
 async def test_what_a_command_moves_stays_hidden_from_the_next_one(
     confined: Confined, line: str
 ) -> None:

@@ -101,9 +101,8 @@ def test_each_listed_call_is_refused_and_no_other(machine: str) -> None:
     listed |= {numbers["socket"]}  # family 0
     answers = {number: judge(program, architecture, number) for number in range(600)}
     assert {number for number, answer in answers.items() if answer == REFUSED} == listed
-    assert {number for number, answer in answers.items() if answer == MISSING} == {
-        numbers["clone3"]
-    }
+    found = {number for number, answer in answers.items() if answer == MISSING}
+    assert found == {numbers["clone3"]}
     assert set(answers.values()) == {REFUSED, MISSING, ALLOW}
 
 
@@ -152,17 +151,14 @@ def test_the_filter_without_namespaces_follows_the_policy(network: bool) -> None
         assert judge(program, architecture, numbers["socket"], [family]) == answer
 
 
-@pytest.mark.parametrize(
-    ("abi", "machine", "reason"),
-    [
-        (landlock.ABI_MIN, "x86_64", ""),
-        (landlock.ABI_MIN, "aarch64", ""),
-        (2, "x86_64", "the kernel has version 2 of Landlock; version 3 is needed"),
-        (OSError(38, "Function not implemented"), "x86_64", "the kernel offers no Landlock (Fun"),
-        (landlock.ABI_MIN, "", "Landlock exists on Linux only"),
-        (landlock.ABI_MIN, "vax", "no table of system calls for "),
-    ],
-)
+@pytest.mark.parametrize(("abi", "machine", "reason"), [
+    (landlock.ABI_MIN, "x86_64", ""),
+    (landlock.ABI_MIN, "aarch64", ""),
+    (2, "x86_64", "the kernel has version 2 of Landlock; version 3 is needed"),
+    (OSError(38, "Function not implemented"), "x86_64", "the kernel offers no Landlock (Fun"),
+    (landlock.ABI_MIN, "", "Landlock exists on Linux only"),
+    (landlock.ABI_MIN, "vax", "no table of system calls for "),
+])  # fmt: skip
 def test_why_commands_cannot_be_confined_here(
     monkeypatch: pytest.MonkeyPatch, abi: int | OSError, machine: str, reason: str
 ) -> None:

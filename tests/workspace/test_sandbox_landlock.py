@@ -106,20 +106,17 @@ def test_no_attempt_to_leave_succeeds(uid: int) -> None:
         shutil.rmtree(base)
 
 
-@pytest.mark.parametrize(
-    ("command", "printed"),
-    [
-        ("echo hello", "hello\n"),
-        ("echo text > new && ls new", "new\n"),
-        ("mkdir -p a/b && echo text > a/b/c && mv a/b/c a/c && ls a", "b\nc\n"),
-        ("cat data", "data\n"),
-        ("sort data > /dev/null; head -c 4 /dev/urandom | wc -c", "4\n"),
-        ("echo x > $TMPDIR/x && cat $TMPDIR/x", "x\n"),
-        ("(sleep 100 & kill $!; wait) 2> /dev/null; echo ended", "ended\n"),
-        ("head -c 4 /etc/passwd", "root"),
-        ("ulimit -n 100; ulimit -n", "100\n"),
-    ],
-)
+@pytest.mark.parametrize(("command", "printed"), [
+    ("echo hello", "hello\n"),
+    ("echo text > new && ls new", "new\n"),
+    ("mkdir -p a/b && echo text > a/b/c && mv a/b/c a/c && ls a", "b\nc\n"),
+    ("cat data", "data\n"),
+    ("sort data > /dev/null; head -c 4 /dev/urandom | wc -c", "4\n"),
+    ("echo x > $TMPDIR/x && cat $TMPDIR/x", "x\n"),
+    ("(sleep 100 & kill $!; wait) 2> /dev/null; echo ended", "ended\n"),
+    ("head -c 4 /etc/passwd", "root"),
+    ("ulimit -n 100; ulimit -n", "100\n"),
+])  # fmt: skip
 def test_ordinary_work_goes_on(command: str, printed: str, outside: Outside) -> None:
     (outside.project / "data").write_text("data\n")
     private = outside.project.parent / "private"
@@ -127,10 +124,8 @@ def test_ordinary_work_goes_on(command: str, printed: str, outside: Outside) -> 
     policy = policy_for(outside, private_tmp=str(private))
     assert landlock.environment(policy) == dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(private))
     command = f"export TMPDIR={private}; {command}"
-    assert as_user(-1, [BASH, "-c", command], outside.project, landlock.plan_of(policy)) == (
-        printed,
-        0,
-    )
+    found = as_user(-1, [BASH, "-c", command], outside.project, landlock.plan_of(policy))
+    assert found == (printed, 0)
 
 
 @pytest.mark.parametrize("moving", ["mv .env moved", "mv private/secret moved", "mv private moved"])
@@ -227,20 +222,17 @@ def test_no_command_leaves_it(tmp_path: Path, name: str) -> None:
     assert asyncio.run(escapes.run_all(tmp_path, [name], rung="landlock")) == {}
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "echo x > .git/hooks/pre-commit",
-        "echo x >> .git/hooks/post-commit",
-        "rm .git/hooks/post-commit",
-        "rm -r .git/hooks",
-        "chmod -x .git/hooks/post-commit",
-        "ln -sf /etc/passwd .git/hooks/post-commit",
-        "git config core.fsmonitor /bin/false",
-        "rm .git/config",
-        "mv .git old && mkdir .git && cp -r old/. .git && echo x >> .git/config && rm -r old",
-    ],
-)
+@pytest.mark.parametrize("command", [
+    "echo x > .git/hooks/pre-commit",
+    "echo x >> .git/hooks/post-commit",
+    "rm .git/hooks/post-commit",
+    "rm -r .git/hooks",
+    "chmod -x .git/hooks/post-commit",
+    "ln -sf /etc/passwd .git/hooks/post-commit",
+    "git config core.fsmonitor /bin/false",
+    "rm .git/config",
+    "mv .git old && mkdir .git && cp -r old/. .git && echo x >> .git/config && rm -r old",
+])  # fmt: skip
 def test_s093_what_git_executes_is_put_back(command: str, tmp_path: Path) -> None:
     if not shutil.which("git"):
         pytest.skip("git is not installed")
@@ -332,29 +324,22 @@ async def test_a_session_runs_commands_in_it(kind: str, tmp_path: Path) -> None:
 DEVICE = landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV
 
 
-@pytest.mark.parametrize(
-    ("options", "path", "rights"),
-    [
-        ({}, "{home}/shown", 0),
-        ({"home_visible": ("{home}/shown",)}, "{home}/shown", landlock.READ),
-        ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}", 0),
-        ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}/shown", 0),
-        ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}/file", landlock.READ),
-        (
-            {"home_writable": ("{home}/shown",)},
-            "{home}/shown",
-            landlock.READ | landlock.WRITE,
-        ),
-        ({"private_home": "{home}/shown"}, "{home}/shown", landlock.READ),
-        ({"private_tmp": "{home}/shown"}, "{home}/shown", landlock.READ | landlock.WRITE),
-        ({"home": ""}, "{project}", landlock.READ | landlock.WRITE),
-        ({}, "/run/systemd/resolve", 0),
-        ({"network": True}, "/run/systemd/resolve", landlock.READ),
-        *(({}, f"/dev/{name}", DEVICE) for name in landlock.DEVICES),
-        ({}, "/dev/sda", 0),
-        ({}, "/dev/shm", 0),
-    ],
-)
+@pytest.mark.parametrize(("options", "path", "rights"), [
+    ({}, "{home}/shown", 0),
+    ({"home_visible": ("{home}/shown",)}, "{home}/shown", landlock.READ),
+    ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}", 0),
+    ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}/shown", 0),
+    ({"home_visible": ("{home}",), "hidden": ("{home}/shown",)}, "{home}/file", landlock.READ),
+    ({"home_writable": ("{home}/shown",)}, "{home}/shown", landlock.READ | landlock.WRITE),
+    ({"private_home": "{home}/shown"}, "{home}/shown", landlock.READ),
+    ({"private_tmp": "{home}/shown"}, "{home}/shown", landlock.READ | landlock.WRITE),
+    ({"home": ""}, "{project}", landlock.READ | landlock.WRITE),
+    ({}, "/run/systemd/resolve", 0),
+    ({"network": True}, "/run/systemd/resolve", landlock.READ),
+    *(({}, f"/dev/{name}", DEVICE) for name in landlock.DEVICES),
+    ({}, "/dev/sda", 0),
+    ({}, "/dev/shm", 0),
+])  # fmt: skip
 def test_rules_of_what_a_policy_names(
     options: dict[str, object], path: str, rights: int, outside: Outside
 ) -> None:
@@ -373,25 +358,19 @@ def test_rules_of_what_a_policy_names(
 
 def test_the_home_folder_is_closed_wherever_it_lies(outside: Outside) -> None:
     rules = landlock.rules_of(policy_for(outside, home="/usr/lib"))
-    assert {path: rules.get(path, 0) & landlock.READ for path in ("/", "/usr", "/usr/lib")} == {
-        "/": 0,
-        "/usr": 0,
-        "/usr/lib": 0,
-    }
+    found = {path: rules.get(path, 0) & landlock.READ for path in ("/", "/usr", "/usr/lib")}
+    assert found == {"/": 0, "/usr": 0, "/usr/lib": 0}
     assert rules["/usr/bin"] == landlock.READ
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({}, []),
-        ({"read_only": ("{project}/.git", "/elsewhere")}, ["change {project}/.git until longrein"]),
-        ({"hidden": ("{project}/.env", "/elsewhere")}, ["replace {project}/.env, which is hidden"]),
-        ({"abi": landlock.ABI_SCOPES - 1}, ["end other processes of yours"]),
-        ({"abi": landlock.ABI_SCOPES}, []),
-        ({"abi": landlock.ABI_SCOPES + 1}, []),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), [
+    ({}, []),
+    ({"read_only": ("{project}/.git", "/elsewhere")}, ["change {project}/.git until longrein"]),
+    ({"hidden": ("{project}/.env", "/elsewhere")}, ["replace {project}/.env, which is hidden"]),
+    ({"abi": landlock.ABI_SCOPES - 1}, ["end other processes of yours"]),
+    ({"abi": landlock.ABI_SCOPES}, []),
+    ({"abi": landlock.ABI_SCOPES + 1}, []),
+])  # fmt: skip
 def test_each_thing_that_stays_open_is_said(
     outside: Outside, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], said: list[str]
 ) -> None:
@@ -430,10 +409,7 @@ def test_links_in_the_private_home_are_made_once_and_lead_to_the_real_places(
             for path in private.rglob("*")
             if path.is_symlink()
         }
-        assert links == {
-            "shown": f"{home}/shown",
-            "deep/cache": f"{home}/deep/cache",
-            "alias": "/usr",
-        }
+        found = {"shown": f"{home}/shown", "deep/cache": f"{home}/deep/cache", "alias": "/usr"}
+        assert links == found
     assert (private / "deep").stat().st_mode & 0o777 == 0o700
     landlock.link_visible(policy_for(outside, home_visible=(f"{home}/shown",), private_home=""))

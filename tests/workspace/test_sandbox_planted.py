@@ -41,8 +41,7 @@ FOUND = BEST.name
 LEVELS = [
     pytest.param("bubblewrap", marks=pytest.mark.skipif(FOUND != "bubblewrap", reason="bwrap")),
     pytest.param(
-        "landlock",
-        marks=pytest.mark.skipif(bool(landlock.available()), reason="Landlock"),
+        "landlock", marks=pytest.mark.skipif(bool(landlock.available()), reason="Landlock")
     ),
 ]
 USERS = [0, NOBODY] if os.getuid() == 0 else [os.getuid()]
@@ -112,16 +111,7 @@ class Project:
         env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), **confinement.env}
         limits = confinement.words, confinement.filter
         pid = spawn(
-            line,
-            BASH,
-            root,
-            env,
-            writing,
-            -1,
-            nothing,
-            here,
-            limits,
-            user_namespace=self.namespace,
+            line, BASH, root, env, writing, -1, nothing, here, limits, user_namespace=self.namespace
         )
         os.close(writing)
         with open(reading, encoding="utf-8", errors="replace") as output:
@@ -260,11 +250,8 @@ def test_links_of_the_user_stay_and_what_they_lead_to_is_protected(rung: str, ui
             "notes": os.path.exists(project.root / "notes"),
         }
 
-    assert as_user(uid, rung, attempt) == {
-        "links": ["shared", "notes"],
-        "there": False,
-        "notes": False,
-    }
+    found = as_user(uid, rung, attempt)
+    assert found == {"links": ["shared", "notes"], "there": False, "notes": False}
 
 
 def test_what_cannot_be_moved_stops_further_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,24 +278,21 @@ def test_what_cannot_be_moved_stops_further_commands(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("uid", USERS)
 @pytest.mark.parametrize("rung", LEVELS)
-@pytest.mark.parametrize(
-    ("lines", "leads"),
-    [
-        # a worktree of the user: its git folder lies in the project
-        (("echo $PWD/evil > .git/worktrees/wt/commondir",), ".git/worktrees/wt/commondir"),
-        # links of the user, one after the other
-        (("rm notes; ln -s evil notes", "ls"), ".claude/config"),
-        # a link in place of a folder
-        (("mv .vscode v; ln -s evil .vscode; ls",), ".vscode/config"),
-        (("mv .git g; cp evil/config g; ln -s g .git; ls",), ".git/config"),
-        # a new repository with settings for a submodule
-        (("git init -q; mkdir -p .git/modules/m; echo evil > .git/modules/m/config", "ls"), "new"),
-        # a file that lies under a protected name, too
-        (("rm -f .mcp.json; ln other .mcp.json; ls",), "other"),
-        # the same for the link of a link, and for a command that works in git
-        (("echo x > f; git add f; git commit -qm two", "rm .claude; ln -s evil .claude"), "f"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "leads"), [
+    # a worktree of the user: its git folder lies in the project
+    (("echo $PWD/evil > .git/worktrees/wt/commondir",), ".git/worktrees/wt/commondir"),
+    # links of the user, one after the other
+    (("rm notes; ln -s evil notes", "ls"), ".claude/config"),
+    # a link in place of a folder
+    (("mv .vscode v; ln -s evil .vscode; ls",), ".vscode/config"),
+    (("mv .git g; cp evil/config g; ln -s g .git; ls",), ".git/config"),
+    # a new repository with settings for a submodule
+    (("git init -q; mkdir -p .git/modules/m; echo evil > .git/modules/m/config", "ls"), "new"),
+    # a file that lies under a protected name, too
+    (("rm -f .mcp.json; ln other .mcp.json; ls",), "other"),
+    # the same for the link of a link, and for a command that works in git
+    (("echo x > f; git add f; git commit -qm two", "rm .claude; ln -s evil .claude"), "f"),
+])  # fmt: skip
 def test_what_leads_to_programs_stays(
     lines: Sequence[str], leads: str, rung: str, uid: int
 ) -> None:
@@ -619,15 +603,12 @@ def test_no_git_of_longrein_writes_through_links_in_the_git_folder(name: str) ->
     assert as_user(os.getuid(), FOUND, attempt) == [f"git cannot make a worktree: fatal: {why}", []]
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "ln -s ~/.ssh/id .git/info/exclude",
-        "mkfifo .git/info/exclude",
-        "mkfifo .git/index",
-        "ln -s ~/.ssh .git/info",
-    ],
-)
+@pytest.mark.parametrize("planted", [
+    "ln -s ~/.ssh/id .git/info/exclude",
+    "mkfifo .git/info/exclude",
+    "mkfifo .git/index",
+    "ln -s ~/.ssh .git/info",
+])  # fmt: skip
 def test_checkpoints_read_no_planted_list_of_ignored_files(planted: str) -> None:
     def attempt(project: Project) -> Any:
         repository(project)
@@ -654,14 +635,11 @@ def test_random_plantings_touch_nothing_outside(rung: str, uid: int) -> None:
 
 
 @pytest.mark.parametrize("rung", LEVELS)
-@pytest.mark.parametrize(
-    "steps",
-    [
-        ("rm -rf config/secrets; ln -sn @/outside config/secrets", "!start"),
-        ("rm -rf .git/logs; ln -sn @/home/.config .git/logs", "!worktree"),
-        ("rm -rf .git/hooks; ln -sn @/home/.config .git/hooks",),
-    ],
-)
+@pytest.mark.parametrize("steps", [
+    ("rm -rf config/secrets; ln -sn @/outside config/secrets", "!start"),
+    ("rm -rf .git/logs; ln -sn @/home/.config .git/logs", "!worktree"),
+    ("rm -rf .git/hooks; ln -sn @/home/.config .git/hooks",),
+])  # fmt: skip
 def test_sequences_that_touched_what_lies_outside(steps: Sequence[str], rung: str) -> None:
     """Found by `python -m tests.load.planted`."""
     from tests.load.planted import faults_of
@@ -695,19 +673,16 @@ def test_what_came_between_two_commands_is_kept_and_told_once(rung: str) -> None
 
 
 @pytest.mark.parametrize("rung", LEVELS)
-@pytest.mark.parametrize(
-    ("written", "moved", "new"),
-    [
-        ([], ".envrc .vscode .vimrc", "AGENTS.md sub/CLAUDE.md"),
-        (["x"], ".envrc .vscode .vimrc", "AGENTS.md sub/CLAUDE.md"),
-        ([".envrc"], ".vscode .vimrc", "AGENTS.md sub/CLAUDE.md"),
-        ([".vscode/tasks.json"], ".envrc .vimrc", "AGENTS.md sub/CLAUDE.md"),
-        ([".vimrc"], ".envrc .vscode", "AGENTS.md sub/CLAUDE.md"),
-        (["AGENTS.md"], ".envrc .vscode .vimrc", "sub/CLAUDE.md"),
-        (["sub/CLAUDE.md", ".envrc"], ".vscode .vimrc", "AGENTS.md"),
-        ([""], "", ""),
-    ],
-)
+@pytest.mark.parametrize(("written", "moved", "new"), [
+    ([], ".envrc .vscode .vimrc", "AGENTS.md sub/CLAUDE.md"),
+    (["x"], ".envrc .vscode .vimrc", "AGENTS.md sub/CLAUDE.md"),
+    ([".envrc"], ".vscode .vimrc", "AGENTS.md sub/CLAUDE.md"),
+    ([".vscode/tasks.json"], ".envrc .vimrc", "AGENTS.md sub/CLAUDE.md"),
+    ([".vimrc"], ".envrc .vscode", "AGENTS.md sub/CLAUDE.md"),
+    (["AGENTS.md"], ".envrc .vscode .vimrc", "sub/CLAUDE.md"),
+    (["sub/CLAUDE.md", ".envrc"], ".vscode .vimrc", "AGENTS.md"),
+    ([""], "", ""),
+])  # fmt: skip
 def test_what_a_process_makes_meanwhile_is_not_accepted_with_what_longrein_writes(
     written: Sequence[str], moved: str, new: str, rung: str
 ) -> None:

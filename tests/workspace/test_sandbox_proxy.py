@@ -16,10 +16,7 @@ from typing import Any
 import pytest
 
 from longrein.permissions import Rules
-from longrein.permissions.network_hosts import (
-    Target,
-    judge_host,
-)
+from longrein.permissions.network_hosts import Target, judge_host
 from longrein.workspace.sandbox import proxy as proxy_module
 from longrein.workspace.sandbox.proxy import Connection, Proxy, proxy_environment
 from longrein.workspace.sandbox.proxy_forwarder import forwarder_words
@@ -126,57 +123,54 @@ def status(answer: bytes) -> int:
 # --- Requests -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("allowed", "request_line", "code"),
-    [
-        (["good.example"], "CONNECT good.example:443 HTTP/1.1", 200),
-        (["good.example"], "CONNECT GOOD.example.:443 HTTP/1.1", 200),
-        (["*.good.example"], "CONNECT api.good.example:443 HTTP/1.1", 200),
-        (["*.good.example"], "CONNECT good.example:443 HTTP/1.1", 403),
-        (["good.example"], "CONNECT good.example:22 HTTP/1.1", 403),
-        (["good.example"], "CONNECT good.example:0443 HTTP/1.1", 200),
-        (["good.example"], "CONNECT good.example HTTP/1.1", 400),
-        (["good.example"], "CONNECT good.example:99999 HTTP/1.1", 400),
-        (["good.example"], "CONNECT good.example:-1 HTTP/1.1", 400),
-        (["good.example"], "CONNECT other.example:443 HTTP/1.1", 403),
-        (["good.example"], "CONNECT good.example\0.other.example:443 HTTP/1.1", 400),
-        (["good.example"], "CONNECT good.example%00.other.example:443 HTTP/1.1", 400),
-        (["good.example"], "CONNECT good.example@other.example:443 HTTP/1.1", 400),
-        (["good.example"], "GET http://good.example/x?y HTTP/1.1", 200),
-        (["good.example"], "GET http://user:password@good.example/ HTTP/1.1", 200),
-        (["good.example"], "GET http://good.example@other.example/ HTTP/1.1", 403),
-        (["good.example"], "GET http://other.example\\@good.example/ HTTP/1.1", 400),
-        (["good.example"], "GET http://other.example#@good.example/ HTTP/1.1", 403),
-        (["good.example"], "GET https://good.example/ HTTP/1.1", 400),
-        (["good.example"], "GET file:///etc/passwd HTTP/1.1", 400),
-        (["good.example"], "GET / HTTP/1.1", 400),
-        (["good.example"], "nonsense", 400),
-        (["mixed.example"], "CONNECT mixed.example:443 HTTP/1.1", 200),
-        (["inside.example"], "CONNECT inside.example:443 HTTP/1.1", 403),
-        (["mapped.example"], "CONNECT mapped.example:443 HTTP/1.1", 403),
-        (["metadata.google.internal"], "GET http://metadata.google.internal/ HTTP/1.1", 403),
-        (["unknown.example"], "CONNECT unknown.example:443 HTTP/1.1", 502),
-        ([], "CONNECT good.example:443 HTTP/1.1", 403),
-        ([], f"CONNECT {PUBLIC}:443 HTTP/1.1", 403),
-        (["localhost:3000"], "CONNECT localhost:3000 HTTP/1.1", 200),
-        (["localhost:3000"], "CONNECT localhost.:3000 HTTP/1.1", 200),
-        (["good.example"], "CONNECT localhost.:443 HTTP/1.1", 403),
-        (["127.0.0.1:3000"], "CONNECT 127.0.0.1:3000 HTTP/1.1", 200),
-        (["127.0.0.1:3000"], "CONNECT 127.1:3000 HTTP/1.1", 400),
-        (["good.example:65535"], "CONNECT good.example:65535 HTTP/1.1", 200),
-        (["good.example:1"], "CONNECT good.example:1 HTTP/1.1", 200),
-        (["good.example"], "CONNECT good.example:65536 HTTP/1.1", 400),
-        (["good.example"], "CONNECT good.example:0 HTTP/1.1", 400),
-        (["good.example"], "CONNECT good.example:000443 HTTP/1.1", 400),
-        (["good.example"], "GET http:///x HTTP/1.1", 400),
-        (["good.example"], "GET http://good.example:80/ HTTP/1.1", 200),
-        (["good.example"], "GET http://good.example:81/ HTTP/1.1", 403),
-        (["[2606:4700::1111]"], "GET http://[2606:4700::1111]/ HTTP/1.1", 200),
-        (["[2606:4700::1111]"], "CONNECT [2606:4700::1111]:443 HTTP/1.1", 200),
-        (["[2606:4700::1111]"], "CONNECT [2606:4700::1111] HTTP/1.1", 400),
-        (["good.example"], "GET http://good.example/\xe9 HTTP/1.1", 400),
-    ],
-)
+@pytest.mark.parametrize(("allowed", "request_line", "code"), [
+    (["good.example"], "CONNECT good.example:443 HTTP/1.1", 200),
+    (["good.example"], "CONNECT GOOD.example.:443 HTTP/1.1", 200),
+    (["*.good.example"], "CONNECT api.good.example:443 HTTP/1.1", 200),
+    (["*.good.example"], "CONNECT good.example:443 HTTP/1.1", 403),
+    (["good.example"], "CONNECT good.example:22 HTTP/1.1", 403),
+    (["good.example"], "CONNECT good.example:0443 HTTP/1.1", 200),
+    (["good.example"], "CONNECT good.example HTTP/1.1", 400),
+    (["good.example"], "CONNECT good.example:99999 HTTP/1.1", 400),
+    (["good.example"], "CONNECT good.example:-1 HTTP/1.1", 400),
+    (["good.example"], "CONNECT other.example:443 HTTP/1.1", 403),
+    (["good.example"], "CONNECT good.example\0.other.example:443 HTTP/1.1", 400),
+    (["good.example"], "CONNECT good.example%00.other.example:443 HTTP/1.1", 400),
+    (["good.example"], "CONNECT good.example@other.example:443 HTTP/1.1", 400),
+    (["good.example"], "GET http://good.example/x?y HTTP/1.1", 200),
+    (["good.example"], "GET http://user:password@good.example/ HTTP/1.1", 200),
+    (["good.example"], "GET http://good.example@other.example/ HTTP/1.1", 403),
+    (["good.example"], "GET http://other.example\\@good.example/ HTTP/1.1", 400),
+    (["good.example"], "GET http://other.example#@good.example/ HTTP/1.1", 403),
+    (["good.example"], "GET https://good.example/ HTTP/1.1", 400),
+    (["good.example"], "GET file:///etc/passwd HTTP/1.1", 400),
+    (["good.example"], "GET / HTTP/1.1", 400),
+    (["good.example"], "nonsense", 400),
+    (["mixed.example"], "CONNECT mixed.example:443 HTTP/1.1", 200),
+    (["inside.example"], "CONNECT inside.example:443 HTTP/1.1", 403),
+    (["mapped.example"], "CONNECT mapped.example:443 HTTP/1.1", 403),
+    (["metadata.google.internal"], "GET http://metadata.google.internal/ HTTP/1.1", 403),
+    (["unknown.example"], "CONNECT unknown.example:443 HTTP/1.1", 502),
+    ([], "CONNECT good.example:443 HTTP/1.1", 403),
+    ([], f"CONNECT {PUBLIC}:443 HTTP/1.1", 403),
+    (["localhost:3000"], "CONNECT localhost:3000 HTTP/1.1", 200),
+    (["localhost:3000"], "CONNECT localhost.:3000 HTTP/1.1", 200),
+    (["good.example"], "CONNECT localhost.:443 HTTP/1.1", 403),
+    (["127.0.0.1:3000"], "CONNECT 127.0.0.1:3000 HTTP/1.1", 200),
+    (["127.0.0.1:3000"], "CONNECT 127.1:3000 HTTP/1.1", 400),
+    (["good.example:65535"], "CONNECT good.example:65535 HTTP/1.1", 200),
+    (["good.example:1"], "CONNECT good.example:1 HTTP/1.1", 200),
+    (["good.example"], "CONNECT good.example:65536 HTTP/1.1", 400),
+    (["good.example"], "CONNECT good.example:0 HTTP/1.1", 400),
+    (["good.example"], "CONNECT good.example:000443 HTTP/1.1", 400),
+    (["good.example"], "GET http:///x HTTP/1.1", 400),
+    (["good.example"], "GET http://good.example:80/ HTTP/1.1", 200),
+    (["good.example"], "GET http://good.example:81/ HTTP/1.1", 403),
+    (["[2606:4700::1111]"], "GET http://[2606:4700::1111]/ HTTP/1.1", 200),
+    (["[2606:4700::1111]"], "CONNECT [2606:4700::1111]:443 HTTP/1.1", 200),
+    (["[2606:4700::1111]"], "CONNECT [2606:4700::1111] HTTP/1.1", 400),
+    (["good.example"], "GET http://good.example/\xe9 HTTP/1.1", 400),
+])  # fmt: skip
 async def test_requests_are_answered_by_the_allow_list(
     allowed: list[str], request_line: str, code: int
 ) -> None:
@@ -254,20 +248,17 @@ async def test_headers_without_end_are_refused() -> None:
         assert not world.connected
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
-        "Transfer-Encoding: xchunked\r\n",
-        "Content-Length: 4\r\nContent-Length: 5\r\n",
-        "Content-Length: +4\r\n",
-        "Content-Length : 4\r\n",
-        "X: a\rHost: other.example\r\n",
-        "X: a\0b\r\n",
-        "Host: other.example\r\n",
-    ],
-)
+@pytest.mark.parametrize("headers", [
+    "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+    "Transfer-Encoding: xchunked\r\n",
+    "Content-Length: 4\r\nContent-Length: 5\r\n",
+    "Content-Length: +4\r\n",
+    "Content-Length : 4\r\n",
+    "X: a\rHost: other.example\r\n",
+    "X: a\0b\r\n",
+    "Host: other.example\r\n",
+])  # fmt: skip
 async def test_headers_that_can_be_read_in_two_ways_are_refused(headers: str) -> None:
     body = "4\r\nbody\r\n0\r\n\r\nGET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n"
     async with opened(["good.example"]) as (world, _, path):
@@ -369,16 +360,13 @@ async def test_the_other_side_is_left_when_somebody_leaves(request_line: str, wh
         writer.close()
 
 
-@pytest.mark.parametrize(
-    ("written", "sent"),
-    [
-        ("http://good.example", "/"),
-        ("http://good.example?q=1", "/?q=1"),
-        ("http://good.example/a/b?q=1&r", "/a/b?q=1&r"),
-        ("http://good.example/a?", "/a"),
-        ("http://good.example/a#part", "/a"),
-    ],
-)
+@pytest.mark.parametrize(("written", "sent"), [
+    ("http://good.example", "/"),
+    ("http://good.example?q=1", "/?q=1"),
+    ("http://good.example/a/b?q=1&r", "/a/b?q=1&r"),
+    ("http://good.example/a?", "/a"),
+    ("http://good.example/a#part", "/a"),
+])  # fmt: skip
 async def test_the_path_is_sent_to_the_host(written: str, sent: str) -> None:
     async with opened(["good.example"]) as (world, _, path):
         await exchange(path, f"GET {written} HTTP/1.1\r\nHost: good.example\r\n\r\n".encode())
@@ -432,14 +420,11 @@ async def test_an_answer_above_the_limit_is_cut(
         writer.close()
 
 
-@pytest.mark.parametrize(
-    ("head", "end"),
-    [
-        ("Content-Length: 3", "abc"),
-        ("Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n"),
-        ("Content-Length: 0", ""),
-    ],
-)
+@pytest.mark.parametrize(("head", "end"), [
+    ("Content-Length: 3", "abc"),
+    ("Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n"),
+    ("Content-Length: 0", ""),
+])  # fmt: skip
 async def test_the_answer_ends_where_its_head_says(head: str, end: str) -> None:
     async with opened(["good.example"]) as (world, _, path):
         world.answer = f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n{end}".encode()
@@ -484,15 +469,12 @@ async def test_a_name_that_hangs_has_no_address(monkeypatch: pytest.MonkeyPatch)
         assert b"good.example has no address" in answer
 
 
-@pytest.mark.parametrize(
-    ("entries", "direct"),
-    [
-        ([], "localhost,127.0.0.1,::1"),
-        (["good.example"], "localhost,127.0.0.1,::1"),
-        (["localhost:3000"], "127.0.0.1,::1"),
-        (["127.0.0.1:3000", "[::1]:80"], "localhost"),
-    ],
-)
+@pytest.mark.parametrize(("entries", "direct"), [
+    ([], "localhost,127.0.0.1,::1"),
+    (["good.example"], "localhost,127.0.0.1,::1"),
+    (["localhost:3000"], "127.0.0.1,::1"),
+    (["127.0.0.1:3000", "[::1]:80"], "localhost"),
+])  # fmt: skip
 async def test_variables_lead_commands_to_the_proxy(entries: list[str], direct: str) -> None:
     found = proxy_environment(3128, entries)
     assert (found["NO_PROXY"], found["no_proxy"]) == (direct, direct)
@@ -518,10 +500,9 @@ async def test_a_namespace_without_network_reaches_the_proxy_by_its_socket(tmp_p
             bwrap --unshare-user --unshare-net --unshare-pid --ro-bind / / --dev /dev
         """)
         script = (
-            "import urllib.request as r, urllib.error as e\n"
-            "print(r.urlopen('http://good.example/').read())\n"
-            "try: r.urlopen('http://other.example/')\n"
-            "except e.HTTPError as error: print(error.code)\n"
+            "import urllib.request as r, urllib.error as "
+            "e\nprint(r.urlopen('http://good.example/').read())\ntry: "
+            "r.urlopen('http://other.example/')\nexcept e.HTTPError as error: print(error.code)\n"
         )
         words = [
             *bare,

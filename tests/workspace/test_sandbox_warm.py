@@ -90,33 +90,30 @@ FDS = "for f in /proc/$$/fd/*; do n=${f##*/}; echo $((n > 2 ? 3 : n)) $(readlink
 """The number of the folder report depends on what else the supervisor has open."""
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "env",
-        "set",
-        'echo "$0 $- $SHLVL $# $_ $BASHOPTS"',
-        'echo "$BASH_EXECUTION_STRING"',
-        FDS,
-        f"cd sub && {FDS}",
-        "cat; echo $?",
-        "cd sub; pwd; declare -p OLDPWD",
-        "cd sub && false",
-        "trap 'echo bye' EXIT; cd sub",
-        "exit 7",
-        "kill -9 $$",
-        "kill -TERM $$",
-        "nope",
-        "echo a\nif",
-        "\n\necho ${x?unset}",
-        "echo 'é\t漢 \\' \"$TOLD\"",
-        'ulimit -a; umask; found=$(ps -o comm=); sort -u <<< "$found"',
-        "grep -E '^(Sig[BIC]|Cap|NoNew|Seccomp)' /proc/self/status",
-        "echo " + "x" * 60_000 + " | wc -c",
-        "echo " + "x" * 120_000 + " | wc -c",
-        ": " + "x" * 200_000,
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "env",
+    "set",
+    'echo "$0 $- $SHLVL $# $_ $BASHOPTS"',
+    'echo "$BASH_EXECUTION_STRING"',
+    FDS,
+    f"cd sub && {FDS}",
+    "cat; echo $?",
+    "cd sub; pwd; declare -p OLDPWD",
+    "cd sub && false",
+    "trap 'echo bye' EXIT; cd sub",
+    "exit 7",
+    "kill -9 $$",
+    "kill -TERM $$",
+    "nope",
+    "echo a\nif",
+    "\n\necho ${x?unset}",
+    "echo 'é\t漢 \\' \"$TOLD\"",
+    'ulimit -a; umask; found=$(ps -o comm=); sort -u <<< "$found"',
+    "grep -E '^(Sig[BIC]|Cap|NoNew|Seccomp)' /proc/self/status",
+    "echo " + "x" * 60_000 + " | wc -c",
+    "echo " + "x" * 120_000 + " | wc -c",
+    ": " + "x" * 200_000,
+])  # fmt: skip
 async def test_a_command_cannot_tell_that_its_sandbox_waited(warm: Warm, line: str) -> None:
     cold = await warm.told(line)
     await warm.ready()

@@ -73,68 +73,57 @@ def told(found: SearchResult, folder: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        (
-            {"pattern": r"\bone\b"},
-            split_words("""
-                a.py b.txt keep.log .hidden/c.py sub/top.txt sub/lost.log sub/deep/d.ts last
-            """),
-        ),
-        ({"pattern": "one", "glob": "*.py"}, ["a.py", ".hidden/c.py"]),
-        ({"pattern": "one", "glob": "*.{ts,txt}"}, ["b.txt", "sub/top.txt", "sub/deep/d.ts"]),
-        ({"pattern": "one", "glob": "sub/**/*.t*"}, ["sub/top.txt", "sub/deep/d.ts"]),
-        (
-            {"pattern": "one", "glob": "!*.py"},
-            ["b.txt", "keep.log", "sub/top.txt", "sub/lost.log", "sub/deep/d.ts", "last"],
-        ),
-        ({"pattern": "(?i)^ONE$"}, ["b.txt"]),
-        ({"pattern": "^one$", "ignore_case": True}, ["b.txt"]),
-        ({"pattern": "nowhere"}, []),
-        ({"pattern": "one", "mode": "count", "glob": "*.txt"}, ["b.txt=1", "sub/top.txt=1"]),
-        ({"pattern": "o", "mode": "count", "glob": "a.py"}, ["a.py=3"]),
-        (
-            {"pattern": "def|return", "mode": "content", "glob": "a.py"},
-            ["a.py:3:def one():", "a.py:4:    return os.sep"],
-        ),
-        (
-            {"pattern": "^def", "mode": "content", "glob": "a.py", "before": 1, "after": 1},
-            ["a.py:2-", "a.py:3:def one():", "a.py:4-    return os.sep"],
-        ),
-        ({"pattern": "two", "mode": "content", "glob": "*.txt"}, ["b.txt:2:two"]),
-        ({"pattern": "end", "mode": "content"}, ["last:1:no end one"]),
-        (
-            {"pattern": r"\{.*\}", "mode": "content", "multiline": True},
-            ["sub/deep/d.ts:1:const one = {", "sub/deep/d.ts:2:  two: 1,", "sub/deep/d.ts:3:}"],
-        ),
-        ({"pattern": "(?<=return )os", "mode": "content"}, ["a.py:4:    return os.sep"]),
-        ({"pattern": "one = {", "mode": "content"}, ["sub/deep/d.ts:1:const one = {"]),
-        ({"pattern": "[[:upper:]]ne", "mode": "content"}, ["b.txt:1:One"]),
-        ({"pattern": "-one|^--", "mode": "content"}, []),
-    ],
-)
+ALL_ONES = "a.py b.txt keep.log .hidden/c.py sub/top.txt sub/lost.log sub/deep/d.ts last"
+CONTENT = {"mode": "content"}
+IN_A = {"mode": "content", "glob": "a.py"}
+BLOCK = ["sub/deep/d.ts:1:const one = {", "sub/deep/d.ts:2:  two: 1,", "sub/deep/d.ts:3:}"]
+AROUND = ["a.py:2-", "a.py:3:def one():", "a.py:4-    return os.sep"]
+
+
+@pytest.mark.parametrize(("pattern", "query", "expected"), [
+    (r"\bone\b", {}, split_words(ALL_ONES)),
+    ("one", {"glob": "*.py"}, ["a.py", ".hidden/c.py"]),
+    ("one", {"glob": "*.{ts,txt}"}, ["b.txt", "sub/top.txt", "sub/deep/d.ts"]),
+    ("one", {"glob": "sub/**/*.t*"}, ["sub/top.txt", "sub/deep/d.ts"]),
+    ("one", {"glob": "!*.py"}, [name for name in split_words(ALL_ONES) if ".py" not in name]),
+    ("(?i)^ONE$", {}, ["b.txt"]),
+    ("^one$", {"ignore_case": True}, ["b.txt"]),
+    ("nowhere", {}, []),
+    ("one", {"mode": "count", "glob": "*.txt"}, ["b.txt=1", "sub/top.txt=1"]),
+    ("o", {"mode": "count", "glob": "a.py"}, ["a.py=3"]),
+    ("def|return", IN_A, ["a.py:3:def one():", "a.py:4:    return os.sep"]),
+    ("^def", {**IN_A, "before": 1, "after": 1}, AROUND),
+    ("two", {"mode": "content", "glob": "*.txt"}, ["b.txt:2:two"]),
+    ("end", CONTENT, ["last:1:no end one"]),
+    (r"\{.*\}", {"mode": "content", "multiline": True}, BLOCK),
+    ("(?<=return )os", CONTENT, ["a.py:4:    return os.sep"]),
+    ("one = {", CONTENT, BLOCK[:1]),
+    ("[[:upper:]]ne", CONTENT, ["b.txt:1:One"]),
+    ("-one|^--", CONTENT, []),
+])  # fmt: skip
 async def test_both_engines_find_the_same(
-    harness: CommandHarness, tree: Path, engine: str, query: dict[str, object], expected: list[str]
+    harness: CommandHarness,
+    tree: Path,
+    engine: str,
+    pattern: str,
+    query: dict[str, object],
+    expected: list[str],
 ) -> None:
-    found = await grep(harness.workspace, Query(str(tree), **query))  # type: ignore[arg-type]
+    found = await grep(harness.workspace, Query(str(tree), pattern, **query))  # type: ignore[arg-type]
     assert (told(found, tree), found.error, found.partial, found.more) == (expected, "", "", False)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        ("*.py", ["a.py", "empty.py"]),
-        ("**/*.py", ["a.py", ".hidden/c.py", "empty.py"]),
-        ("**/*.{ts,log}", ["keep.log", "sub/lost.log", "sub/deep/d.ts"]),
-        ("sub/**", ["sub/top.txt", "sub/.gitignore", "sub/lost.log", "sub/deep/d.ts"]),
-        ("sub/*", ["sub/top.txt", "sub/.gitignore", "sub/lost.log"]),
-        ("*/[!k-z]*.ts", []),
-        ("s?b/**/d.ts", ["sub/deep/d.ts"]),
-        ("**/.git/**", []),
-        ("nothing*", []),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "expected"), [
+    ("*.py", ["a.py", "empty.py"]),
+    ("**/*.py", ["a.py", ".hidden/c.py", "empty.py"]),
+    ("**/*.{ts,log}", ["keep.log", "sub/lost.log", "sub/deep/d.ts"]),
+    ("sub/**", ["sub/top.txt", "sub/.gitignore", "sub/lost.log", "sub/deep/d.ts"]),
+    ("sub/*", ["sub/top.txt", "sub/.gitignore", "sub/lost.log"]),
+    ("*/[!k-z]*.ts", []),
+    ("s?b/**/d.ts", ["sub/deep/d.ts"]),
+    ("**/.git/**", []),
+    ("nothing*", []),
+])  # fmt: skip
 async def test_names_are_found_newest_first(
     harness: CommandHarness, tree: Path, engine: str, pattern: str, expected: list[str]
 ) -> None:
@@ -169,9 +158,8 @@ async def test_names_and_lines_that_are_no_utf8(harness: CommandHarness, engine:
     with open(name, "wb") as file:
         file.write(b"caf\xe9 one\n")
     found = await grep(harness.workspace, Query(str(harness.folder), "one", mode="content"))
-    assert [(os.fsencode(one.path), os.fsencode(one.text)) for one in found.lines] == [
-        (name, b"caf\xe9 one")
-    ]
+    told = [(os.fsencode(one.path), os.fsencode(one.text)) for one in found.lines]
+    assert told == [(name, b"caf\xe9 one")]
     assert [
         os.fsencode(path)
         for path in (await grep(harness.workspace, Query(str(harness.folder), "one"))).paths
@@ -232,29 +220,26 @@ async def test_an_rg_of_the_repository_or_its_settings_are_never_used(
     assert not (tree / "tripped").exists()
 
 
-@pytest.mark.parametrize(
-    ("pattern", "yes", "no"),
-    [
-        ("*.py", ["a.py", ".py"], ["a/b.py", "a.pyc"]),
-        ("**/*.py", ["a.py", "a/b/c.py"], ["a.pyc"]),
-        ("a/**", ["a/b", "a/b/c"], ["a", "b/a/c"]),
-        ("a/**/b", ["a/b", "a/x/b", "a/x/y/b"], ["ab", "a/xb"]),
-        ("**", ["a", "a/b"], []),
-        ("a**b", ["ab", "axb"], ["a/b"]),
-        ("?.c", ["a.c"], ["ab.c", "/.c"]),
-        ("[a-c].c", ["b.c"], ["d.c"]),
-        ("[!a-c].c", ["d.c"], ["a.c", "/.c"]),
-        ("[]x].c", ["].c", "x.c"], ["a.c"]),
-        ("{a,b/{c,d}}.x", ["a.x", "b/c.x", "b/d.x"], ["b.x"]),
-        ("{a,**/b}.x", ["a.x", "b.x", "y/z/b.x"], ["y/a.x"]),
-        (r"\*.c", ["*.c"], ["a.c"]),
-        ("a+(b).c", ["a+(b).c"], ["aab.c"]),
-        ("[z-a].c", ["[z-a].c"], ["b.c"]),
-        ("[a.c", ["[a.c"], ["a.c"]),
-        ("{a.c", ["{a.c"], ["a.c"]),
-        ("./src/*", ["src/a"], ["a"]),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "yes", "no"), [
+    ("*.py", ["a.py", ".py"], ["a/b.py", "a.pyc"]),
+    ("**/*.py", ["a.py", "a/b/c.py"], ["a.pyc"]),
+    ("a/**", ["a/b", "a/b/c"], ["a", "b/a/c"]),
+    ("a/**/b", ["a/b", "a/x/b", "a/x/y/b"], ["ab", "a/xb"]),
+    ("**", ["a", "a/b"], []),
+    ("a**b", ["ab", "axb"], ["a/b"]),
+    ("?.c", ["a.c"], ["ab.c", "/.c"]),
+    ("[a-c].c", ["b.c"], ["d.c"]),
+    ("[!a-c].c", ["d.c"], ["a.c", "/.c"]),
+    ("[]x].c", ["].c", "x.c"], ["a.c"]),
+    ("{a,b/{c,d}}.x", ["a.x", "b/c.x", "b/d.x"], ["b.x"]),
+    ("{a,**/b}.x", ["a.x", "b.x", "y/z/b.x"], ["y/a.x"]),
+    (r"\*.c", ["*.c"], ["a.c"]),
+    ("a+(b).c", ["a+(b).c"], ["aab.c"]),
+    ("[z-a].c", ["[z-a].c"], ["b.c"]),
+    ("[a.c", ["[a.c"], ["a.c"]),
+    ("{a.c", ["{a.c"], ["a.c"]),
+    ("./src/*", ["src/a"], ["a"]),
+])  # fmt: skip
 def test_glob_patterns(pattern: str, yes: list[str], no: list[str]) -> None:
     matcher = compile_glob(pattern)
     assert [path for path in yes if not matcher.match(path)] == []
@@ -268,18 +253,15 @@ def test_every_text_is_a_glob_pattern(pattern: str, path: str) -> None:
     assert len(folder) + len(rest) <= len(pattern)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "parts"),
-    [
-        ("src/a*/**", ("src", "a*/**")),
-        ("*.py", ("", "*.py")),
-        ("/abs/x/*.py", ("/abs/x", "*.py")),
-        ("/*.py", ("/", "*.py")),
-        ("../x/**/y", ("../x", "**/y")),
-        ("plain/name", ("plain", "name")),
-        ("{a,b}/c", ("", "{a,b}/c")),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "parts"), [
+    ("src/a*/**", ("src", "a*/**")),
+    ("*.py", ("", "*.py")),
+    ("/abs/x/*.py", ("/abs/x", "*.py")),
+    ("/*.py", ("/", "*.py")),
+    ("../x/**/y", ("../x", "**/y")),
+    ("plain/name", ("plain", "name")),
+    ("{a,b}/c", ("", "{a,b}/c")),
+])  # fmt: skip
 def test_a_globs_plain_beginning_is_a_folder(pattern: str, parts: tuple[str, str]) -> None:
     assert split_glob(pattern) == parts
 
@@ -335,28 +317,23 @@ def test_an_unreadable_folder_and_an_odd_gitignore_are_passed_over(
 # --- A file that is swapped while rg runs ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"no\none\r\n",
-        b"\xef\xbb\xbfno\none\n",
-        b"\xef\xbb\xbfone\n",
-        "no\none ü\n".encode("utf-16"),
-        b"caf\xe9\none \xff\n",
-        b"one without end",
-        b"x" * 300_000 + b"\none\n",
-    ],
-)
+@pytest.mark.parametrize("content", [
+    b"no\none\r\n",
+    b"\xef\xbb\xbfno\none\n",
+    b"\xef\xbb\xbfone\n",
+    "no\none ü\n".encode("utf-16"),
+    b"caf\xe9\none \xff\n",
+    b"one without end",
+    b"x" * 300_000 + b"\none\n",
+])  # fmt: skip
 async def test_lines_are_looked_at_again_in_every_encoding(
     harness: CommandHarness, engine: str, content: bytes
 ) -> None:
     (harness.folder / "file").write_bytes(content)
     for path in (harness.folder, harness.folder / "file"):
         found = await grep(harness.workspace, Query(str(path), "one", mode="content"))
-        assert ([one.text.lstrip("\ufeff").split()[0] for one in found.lines], found.partial) == (
-            ["one"],
-            "",
-        )
+        told = ([one.text.lstrip("\ufeff").split()[0] for one in found.lines], found.partial)
+        assert told == (["one"], "")
 
 
 @pytest.mark.parametrize("mode", ["content", "files", "count", "names"])

@@ -68,15 +68,12 @@ def test_a_link_counts_where_it_leads_and_the_home_is_never_hidden(tmp_path: Pat
 
 @needs_bubblewrap
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("secret", "variable"),
-    [
-        ("home/.cache/huggingface/token", ""),
-        ("home/.julia/servers/a/auth.toml", ""),
-        ("project/config/longrein/credentials.json", "XDG_CONFIG_HOME=project/config"),
-        ("project/cargo/credentials.toml", "CARGO_HOME=project/cargo"),
-    ],
-)
+@pytest.mark.parametrize(("secret", "variable"), [
+    ("home/.cache/huggingface/token", ""),
+    ("home/.julia/servers/a/auth.toml", ""),
+    ("project/config/longrein/credentials.json", "XDG_CONFIG_HOME=project/config"),
+    ("project/cargo/credentials.toml", "CARGO_HOME=project/cargo"),
+])  # fmt: skip
 async def test_a_command_does_not_see_it(
     tmp_path: Path, secret: str, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

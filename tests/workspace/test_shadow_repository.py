@@ -247,18 +247,15 @@ def test_a_root_in_another_one_is_kept_with_it(tmp_path: Path) -> None:
     assert store.take([f"{tree}/in", f"{tmp_path}/none"])[1].keys() == {f"{tree}/in"}
 
 
-@pytest.mark.parametrize(
-    ("made", "umask"),
-    [
-        ("", 0o022),
-        ("a=1 a:600", 0o066),
-        ("a=1 a:666", 0o000),
-        ("a=1 b=1 c=1 a:600 b:600", 0o066),
-        ("a=1 b=1 c=1 a:600 b:664 c:664", 0o002),
-        ("a=1 b=1 c=1 a:600 b:755 c:755", 0o066),
-        ("a=1 a:600 l>a m>a n>a", 0o066),
-    ],
-)
+@pytest.mark.parametrize(("made", "umask"), [
+    ("", 0o022),
+    ("a=1 a:600", 0o066),
+    ("a=1 a:666", 0o000),
+    ("a=1 b=1 c=1 a:600 b:600", 0o066),
+    ("a=1 b=1 c=1 a:600 b:664 c:664", 0o002),
+    ("a=1 b=1 c=1 a:600 b:755 c:755", 0o066),
+    ("a=1 a:600 l>a m>a n>a", 0o066),
+])  # fmt: skip
 def test_most_files_tell_which_permissions_are_usual(tmp_path: Path, made: str, umask: int) -> None:
     one = Kept(tmp_path)
     one.act(made)
@@ -437,15 +434,12 @@ def test_rules_below_more_folders_than_python_calls_functions(tmp_path: Path) ->
 # --- git that fails -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("failing", "script", "told"),
-    [
-        ("diff-files", "echo one >&2; echo fatal: two >&2; exit 3", "git: fatal: two"),
-        ("diff-files", "exit 3", "git: exit code 3"),
-        ("diff-files", f"exec {shutil.which('sleep')} 1000", "git took longer than 0 s"),
-        ("write-tree", "exit 3", "git: exit code 3"),
-    ],
-)
+@pytest.mark.parametrize(("failing", "script", "told"), [
+    ("diff-files", "echo one >&2; echo fatal: two >&2; exit 3", "git: fatal: two"),
+    ("diff-files", "exit 3", "git: exit code 3"),
+    ("diff-files", f"exec {shutil.which('sleep')} 1000", "git took longer than 0 s"),
+    ("write-tree", "exit 3", "git: exit code 3"),
+])  # fmt: skip
 def test_a_git_that_fails_twice_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, script: str, told: str
 ) -> None:

@@ -64,21 +64,18 @@ def test_a_stream_is_redacted_as_its_whole_text_would_be(data: bytes, places: li
     assert given_out == REDACT(data.decode()).encode()
 
 
-@pytest.mark.parametrize(
-    ("printed", "shown"),
-    [
-        (b"Password: ", b"Password: "),
-        (b"Continue? [y/n] ", b"Continue? [y/n] "),
-        (b"Really (y/N)?", b"Really (y/N)?"),
-        (b"50%|#####     |", b"50%|#####     |"),
-        (b"enter your name", b"enter your name"),
-        (b"plain\n", b"plain\n"),
-        (b"x hunter2-", b"x "),
-        (b"token ghp_a1B2a1", b"token "),
-        (b"key\n-----BEGIN RSA PRIVATE KEY-----\nMII", b"key\n"),
-        (b"ends in \xc3", b"ends in "),
-    ],
-)
+@pytest.mark.parametrize(("printed", "shown"), [
+    (b"Password: ", b"Password: "),
+    (b"Continue? [y/n] ", b"Continue? [y/n] "),
+    (b"Really (y/N)?", b"Really (y/N)?"),
+    (b"50%|#####     |", b"50%|#####     |"),
+    (b"enter your name", b"enter your name"),
+    (b"plain\n", b"plain\n"),
+    (b"x hunter2-", b"x "),
+    (b"token ghp_a1B2a1", b"token "),
+    (b"key\n-----BEGIN RSA PRIVATE KEY-----\nMII", b"key\n"),
+    (b"ends in \xc3", b"ends in "),
+])  # fmt: skip
 def test_a_prompt_is_seen_at_once_and_half_a_secret_is_not(printed: bytes, shown: bytes) -> None:
     assert held().take(printed) == shown
 
@@ -148,10 +145,8 @@ def test_a_full_disk_leaves_a_gap_and_what_comes_after_it_is_kept(tmp_path: Path
     output.write(b"after ")
     output.close()
     assert (output.lost, output.lost_bytes, output.elided_bytes) == ("the disk was full", 5, 5)
-    assert (
-        Path(make_whole(str(tmp_path), "b1", "[{} bytes]")).read_bytes()
-        == b"before [5 bytes]after "
-    )
+    found = Path(make_whole(str(tmp_path), "b1", "[{} bytes]")).read_bytes()
+    assert found == b"before [5 bytes]after "
 
 
 def test_a_disk_that_stays_full_costs_no_file_a_write(tmp_path: Path) -> None:
@@ -173,10 +168,5 @@ def test_what_a_crash_left_in_the_spool_is_swept_and_what_is_in_use_is_not(tmp_p
     (tmp_path / "b4.more").mkdir()
     (tmp_path / "b4.more" / "512").write_text("x")
     sweep_spool(str(tmp_path))
-    assert sorted(os.listdir(tmp_path)) == [
-        "b1.json",
-        "b1.out",
-        f"early-{os.getpid()}-7.out",
-        "v1.json",
-        "v1.sock",
-    ]
+    found = sorted(os.listdir(tmp_path))
+    assert found == ["b1.json", "b1.out", f"early-{os.getpid()}-7.out", "v1.json", "v1.sock"]

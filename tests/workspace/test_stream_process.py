@@ -59,10 +59,8 @@ async def test_input_and_output_are_streams_and_errors_are_apart(
 async def test_a_program_that_cannot_start_has_a_reason(spawner: SupervisedSpawner) -> None:
     found = await spawner.start_streams(CommandSpec(["not-installed"], "/", dict(os.environ)))
     assert isinstance(found, CommandExit)
-    assert (found.cause, found.message) == (
-        "not_started",
-        "not-installed: no such file or directory",
-    )
+    told = (found.cause, found.message)
+    assert told == ("not_started", "not-installed: no such file or directory")
 
 
 async def test_close_ends_a_program_that_ignores_its_input_with_its_children(

@@ -155,18 +155,15 @@ async def harness(tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator
     assert tagged(tag) == []
 
 
-@pytest.mark.parametrize(
-    ("command", "state", "code", "cause", "printed"),
-    [
-        ("echo out; echo err >&2", "done", 0, "", b"out\nerr\n"),
-        ("echo x; exit 3", "failed", 3, "", b"x\n"),
-        ("kill -SEGV $$", "failed", None, "SIGSEGV", b""),
-        ("nosuch", "failed", 127, "", b"bash: line 1: nosuch: command not found\n"),
-        ("true", "done", 0, "", b""),
-        ("cd /; echo $PWD", "done", 0, "", b"/\n"),
-        ("printf 'no line end'", "done", 0, "", b"no line end"),
-    ],
-)
+@pytest.mark.parametrize(("command", "state", "code", "cause", "printed"), [
+    ("echo out; echo err >&2", "done", 0, "", b"out\nerr\n"),
+    ("echo x; exit 3", "failed", 3, "", b"x\n"),
+    ("kill -SEGV $$", "failed", None, "SIGSEGV", b""),
+    ("nosuch", "failed", 127, "", b"bash: line 1: nosuch: command not found\n"),
+    ("true", "done", 0, "", b""),
+    ("cd /; echo $PWD", "done", 0, "", b"/\n"),
+    ("printf 'no line end'", "done", 0, "", b"no line end"),
+])  # fmt: skip
 async def test_B1_B7_a_kept_command_ends_as_it_ended(
     harness: SupervisorHarness,
     command: str,
@@ -177,12 +174,8 @@ async def test_B1_B7_a_kept_command_ends_as_it_ended(
 ) -> None:
     await harness.keep("b1", command)
     ended = await harness.over("b1")
-    assert (ended.state, ended.code, ended.cause, harness.output("b1")) == (
-        state,
-        code,
-        cause,
-        printed,
-    )
+    found = (ended.state, ended.code, ended.cause, harness.output("b1"))
+    assert found == (state, code, cause, printed)
     assert ended.size_bytes == len(printed)
     assert harness.news == ["b1"]
     whole = harness.spawner.whole("b1")
@@ -307,9 +300,8 @@ async def test_a_secret_never_reaches_the_spool_however_it_is_cut(
     token = "ghp_" + "a1B2" * 9
     await harness.keep(
         "b1",
-        f"printf 'x {SECRET[:half]}'; sleep 0.05; printf '{SECRET[half:]} y\\n'; sleep 0.03;"
-        f"printf 'tok {token[:7]}'; sleep 0.05; printf '{token[7:]} z\\n'; printf 'name? '; sleep "
-        "0.05",
+        f"printf 'x {SECRET[:half]}'; sleep 0.05; printf '{SECRET[half:]} y\\n'; sleep 0.03;printf "
+        f"'tok {token[:7]}'; sleep 0.05; printf '{token[7:]} z\\n'; printf 'name? '; sleep 0.05",
     )
     await harness.until(lambda: b"name? " in harness.output("b1"))
     await harness.over("b1")
@@ -340,17 +332,12 @@ async def test_after_its_supervisor_died_the_next_command_gets_a_new_one(
     os.kill(parent_of(running.pid), signal.SIGKILL)
     ended = await started.ended()
     assert (ended.code, ended.signal, ended.cause) == (None, "", "lost")
-    assert (
-        ended.message
-        == "the supervisor of processes ended, and what it had started was ended with it"
-    )
+    found = ended.message
+    assert found == "the supervisor of processes ended, and what it had started was ended with it"
     assert (await (await harness.start("exit 6")).ended()).code == 6
     lost = await harness.over("", "b1")
-    assert (lost.state, lost.code, lost.cause) == (
-        "lost",
-        None,
-        "its supervisor ended while it ran",
-    )
+    told = (lost.state, lost.code, lost.cause)
+    assert told == ("lost", None, "its supervisor ended while it ran")
     assert harness.news == ["", "b1"]
     assert [one.state for one in await harness.spawner.adopt()] == ["lost"]
     assert tagged(harness.tag, "LONGREIN_SESSION") == []
@@ -489,10 +476,8 @@ async def test_an_exit_in_order_lets_kept_tasks_go_on_and_ends_the_others(
     )
     assert is_supervised(str(harness.folder))
     adopted = await harness.reopen().adopt()
-    assert [(one.task, one.state, one.cause) for one in adopted] == [
-        ("b1", "running", ""),
-        ("b2", "killed", "longrein is gone"),
-    ]
+    found = [(one.task, one.state, one.cause) for one in adopted]
+    assert found == [("b1", "running", ""), ("b2", "killed", "longrein is gone")]
     (harness.folder / "go").touch()
     ended = await harness.over("b1")
     assert (ended.state, ended.code, harness.output("b1")) == ("failed", 6, b"late\n")
@@ -533,8 +518,7 @@ async def test_a_daemon_that_a_dead_longrein_had_left_ends_and_one_of_the_next_s
 
 
 @pytest.mark.parametrize(
-    "rest",
-    [RemainingProcesses("/1.1", 1, 0.0, lambda: (), float("inf")), Tree("/1.1.5/", 0, 0.0)],
+    "rest", [RemainingProcesses("/1.1", 1, 0.0, lambda: (), float("inf")), Tree("/1.1.5/", 0, 0.0)]
 )
 def test_one_look_that_finds_nobody_is_not_believed(rest: Tree) -> None:
     """Who forks and exits while the table of processes is read is in none of it, and who begins
@@ -606,7 +590,6 @@ async def test_longrein_tasks_of_another_process_stops_one(harness: SupervisorHa
     await harness.keep("b1", "trap '' TERM; sleep 99; sleep 99")
     assert await stop_background_task(str(harness.folder), "nobody") is None
     stopped = await stop_background_task(str(harness.folder), "b1", "the user, from elsewhere")
-    assert stopped is not None
     assert (stopped.state, stopped.cause) == ("killed", "the user, from elsewhere")
     await harness.over("b1")
     assert await stop_background_task(str(harness.folder), "b1") == stopped
@@ -712,14 +695,11 @@ async def test_a_supervisor_that_was_stopped_when_its_longrein_died_is_woken_by_
     assert tagged(harness.tag) == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "sleep 99; echo never",
-        "trap '' TERM; setsid sleep 99 & sleep 99",
-        "until [ -e go ]; do sleep 0.05; done",
-    ],
-)
+@pytest.mark.parametrize("command", [
+    "sleep 99; echo never",
+    "trap '' TERM; setsid sleep 99 & sleep 99",
+    "until [ -e go ]; do sleep 0.05; done",
+])  # fmt: skip
 async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
     harness: SupervisorHarness, frozen: Callable[[], None], command: str
 ) -> None:
@@ -739,7 +719,6 @@ async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
         if pid in tagged(harness.tag, "LONGREIN_SESSION")
     ]
     kept = harness.spawner.spooled("b1")
-    assert kept is not None
     assert others == [kept.pid], "what it was not about goes on"
     wake(harness)
     await harness.until(lambda: not connection_of(harness.spawner).unresponsive)
@@ -784,10 +763,8 @@ async def test_a_task_of_a_stopped_supervisor_is_ended_and_told(
     frozen()
     await harness.spawner.stop("b1", "stopped by the user")
     over = await harness.over("b1")
-    assert (over.state, over.cause) == (
-        "lost",
-        "stopped by the user; its supervisor did not answer",
-    )
+    found = (over.state, over.cause)
+    assert found == ("lost", "stopped by the user; its supervisor did not answer")
     assert task.pid not in processes()
     wake(harness)
 
@@ -904,8 +881,7 @@ async def test_no_supervisor_can_be_had(
     assert told == [
         (
             "commands cannot go on in the background: no supervisor of processes could be had "
-            "(File "
-            "exists)"
+            "(File exists)"
         )
     ]
     await harness.spawner.drain()
@@ -938,7 +914,6 @@ async def test_a_long_path_is_no_hindrance(tmp_path: Path, tag: str) -> None:
         lambda: (task := harness.spawner.spooled("b1")) is not None and task.state != "running"
     )
     task = harness.spawner.spooled("b1")
-    assert task is not None
     assert task.code == 4
     await harness.spawner.drain()
 

@@ -219,11 +219,8 @@ async def test_B14_the_supervisor_is_killed_its_longrein_ends_all_and_tells_them
     assert said["news"] == ["", *sorted(scenario.tasks)]
     assert scenario.sleepers() == []
     for task in spooled_tasks(str(scenario.folder)):
-        assert (task.state, task.code, task.cause) == (
-            "lost",
-            None,
-            "its supervisor ended while it ran",
-        )
+        found = (task.state, task.code, task.cause)
+        assert found == ("lost", None, "its supervisor ended while it ran")
     scenario.harness.wait(HANG_S)
     assert tagged(scenario.tag) == []
 
@@ -275,10 +272,8 @@ async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(
 ) -> None:
     scenario = start_scenario({"plain": ""})
     scenario.kill(scenario.harness.pid)
-    assert (
-        end_orphans(lambda session: session != scenario.session, lambda _: str(scenario.folder))
-        == []
-    )
+    found = end_orphans(lambda session: session != scenario.session, lambda _: str(scenario.folder))
+    assert found == []
     assert scenario.states() == {"plain": "running"}
     (scenario.folder / "go").touch()
     wait_until(lambda: scenario.states() == {"plain": "failed"})

@@ -118,11 +118,8 @@ async def test_s18_a_worktree_lies_in_the_state_folder_on_a_branch_of_its_own(
 ) -> None:
     before = seen(repo)
     tree = await trees.make(cwd=repo / "sub")
-    assert (tree.path, tree.branch, tree.root) == (
-        f"{trees.state}/a398-1f3e",
-        "longrein/a398-1f3e",
-        str(repo),
-    )
+    found = (tree.path, tree.branch, tree.root)
+    assert found == (f"{trees.state}/a398-1f3e", "longrein/a398-1f3e", str(repo))
     assert tree.cwd == f"{trees.state}/a398-1f3e/sub"
     assert tree.mapped(f"{repo}/sub/b.txt") == f"{trees.state}/a398-1f3e/sub/b.txt"
     assert tree.mapped("/etc/hosts") == "/etc/hosts"
@@ -147,24 +144,21 @@ async def test_s18_what_is_not_committed_is_not_in_it_and_that_is_said(
     assert Path(tree.path, "a.txt").read_text() == BASE
 
 
-@pytest.mark.parametrize(
-    ("name", "right"),
-    [
-        ("a398", True),
-        ("A.b_c-9", True),
-        ("x" * 64, True),
-        ("x" * 65, False),
-        ("", False),
-        ("-x", False),
-        (".x", False),
-        ("a..b", False),
-        ("a.", False),
-        ("a.lock", False),
-        ("a/b", False),
-        ("a b", False),
-        ("a\n", False),
-    ],
-)
+@pytest.mark.parametrize(("name", "right"), [
+    ("a398", True),
+    ("A.b_c-9", True),
+    ("x" * 64, True),
+    ("x" * 65, False),
+    ("", False),
+    ("-x", False),
+    (".x", False),
+    ("a..b", False),
+    ("a.", False),
+    ("a.lock", False),
+    ("a/b", False),
+    ("a b", False),
+    ("a\n", False),
+])  # fmt: skip
 async def test_s18_names(trees: Trees, repo: Path, name: str, right: bool) -> None:
     made_or_why = await trees.try_make(repo, name)
     assert isinstance(made_or_why, Worktree) == right
@@ -232,19 +226,16 @@ async def test_R086_the_users_own_worktrees_links_and_odd_names_work(
     linked = await trees.make("a1", str(repo.parent / "wörk\ntree here"))
     assert linked.root == str(repo.parent / "wörk\ntree here")
     (repo.parent / "link").symlink_to(repo)
-    assert (
-        await trees.make("a2", str(repo.parent / "link" / "sub"))
-    ).cwd == f"{trees.state}/a2/sub"
+    found = (await trees.make("a2", str(repo.parent / "link" / "sub"))).cwd
+    assert found == f"{trees.state}/a2/sub"
 
 
 async def test_without_git_it_says_so(trees: Trees, repo: Path) -> None:
     space = open_workspace(
         [str(repo)], spawner=trees.harness.spawner, environment={"PATH": "/nonexistent"}
     )
-    assert (
-        await make_worktree(space, str(repo), trees.state, "a1")
-        == "git is not installed, so there are no worktrees"
-    )
+    found = await make_worktree(space, str(repo), trees.state, "a1")
+    assert found == "git is not installed, so there are no worktrees"
 
 
 async def test_what_a_crash_left_half_made_is_made_anew(trees: Trees, repo: Path) -> None:
@@ -341,16 +332,14 @@ async def test_s18_a_changed_one_is_kept_its_rest_committed_and_the_report_says_
     assert finished.kept
     assert finished.files == (f"{repo}/a.txt", f"{repo}/new.txt")
     assert finished.text == (
-        f"kept on branch longrein/a398-1f3e, folder {tree.path}: 2 files changed, 2 "
-        "insertions(+), 1 deletion(-). "
-        "To see it: git diff HEAD...longrein/a398-1f3e; to take it over: git merge --squash "
-        "longrein/a398-1f3e, "
-        "or, where uncommitted changes are in the way, longrein worktrees merge a398-1f3e"
+        f"kept on branch longrein/a398-1f3e, folder {tree.path}: 2 files changed, 2 insertions(+), "
+        "1 deletion(-). To see it: git diff HEAD...longrein/a398-1f3e; to take it over: git merge "
+        "--squash longrein/a398-1f3e, or, where uncommitted changes are in the way, longrein "
+        "worktrees merge a398-1f3e"
     )
     assert seen(repo)[:2] == before
-    assert git(tree.path, "log", "-1", "--format=%an %s") == (
-        "longrein What was left uncommitted in longrein/a398-1f3e\n"
-    )
+    found = git(tree.path, "log", "-1", "--format=%an %s")
+    assert found == "longrein What was left uncommitted in longrein/a398-1f3e\n"
     git(repo, "merge", "--squash", "longrein/a398-1f3e")
     assert (repo / "new.txt").read_text() == "new\n"
 
@@ -379,9 +368,8 @@ async def test_a_clash_with_later_commits_is_said_at_once(trees: Trees, repo: Pa
 async def test_s18_what_holds_work_is_not_removed(trees: Trees, repo: Path) -> None:
     tree = await trees.make()
     edit(tree.path, "a.txt", 1, "changed")
-    assert await trees.remove(tree, unmerged=True) == (
-        f"{tree.path} was not removed, it holds work (uncommitted: a.txt)"
-    )
+    found = await trees.remove(tree, unmerged=True)
+    assert found == f"{tree.path} was not removed, it holds work (uncommitted: a.txt)"
     git(tree.path, "commit", "-qam", "work")
     assert await trees.remove(tree) == "longrein/a398-1f3e holds commits that were not merged"
     assert Path(tree.path, "a.txt").exists()
@@ -433,11 +421,8 @@ async def test_s18_a_merge_comes_into_a_dirty_folder_as_uncommitted_changes(
     assert merged.done, merged.text
     assert merged.files == (f"{repo}/a.txt", f"{repo}/sub/b.txt", f"{repo}/tool.sh")
     lines = (repo / "a.txt").read_text().splitlines()
-    assert (lines[1], lines[3], lines[27]) == (
-        "ours, not committed",
-        "ours, not even staged",
-        "theirs",
-    )
+    found = (lines[1], lines[3], lines[27])
+    assert found == ("ours, not committed", "ours, not even staged", "theirs")
     assert os.access(repo / "tool.sh", os.X_OK)
     assert not (repo / "sub" / "b.txt").exists()
     assert (git(repo, "diff", "--cached"), git(repo, "rev-parse", "HEAD")) == (staged, head)
@@ -514,19 +499,15 @@ async def test_what_was_done_on_another_branch_in_it_is_merged_too(
 TWICE = "c\n" * 9 + "X\n" + "c\n" * 40
 
 
-@pytest.mark.parametrize(
-    ("act", "before", "name"),
-    [
-        ("echo new > a.txt", "", "a.txt"),
-        ("chmod 755 a.txt", "", "a.txt"),
-        ("sed -i '30i X' twice", "", "twice"),
-        ("touch empty", "", "empty"),
-        ("echo new > local.env", "", "local.env"),
-        ("echo new > a.txt; echo more > b.txt", "echo new > a.txt; echo half > b.txt", "a.txt"),
-        ("rm -r sub; ln -s /etc sub", "rm -r sub", "sub"),
-    ],
-    ids=["text", "mode", "again", "empty", "ignored", "half", "link"],
-)
+@pytest.mark.parametrize(("act", "before", "name"), [
+    ("echo new > a.txt", "", "a.txt"),
+    ("chmod 755 a.txt", "", "a.txt"),
+    ("sed -i '30i X' twice", "", "twice"),
+    ("touch empty", "", "empty"),
+    ("echo new > local.env", "", "local.env"),
+    ("echo new > a.txt; echo more > b.txt", "echo new > a.txt; echo half > b.txt", "a.txt"),
+    ("rm -r sub; ln -s /etc sub", "rm -r sub", "sub"),
+], ids=["text", "mode", "again", "empty", "ignored", "half", "link"])  # fmt: skip
 async def test_a_patch_is_taken_once_and_completely(
     trees: Trees, repo: Path, act: str, before: str, name: str
 ) -> None:

@@ -88,35 +88,32 @@ async def traced(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterato
 ALL = tuple(split_words("a b sub/c sub/deep/d new sub/new other/c other/deep/d link made/x"))
 
 
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
-        ("true", ""),
-        ("cat a b sub/c; ls -R; grep -r a . ; true", ""),
-        ("echo 1 > a", "a"),
-        ("echo 1 >> sub/../a", "a"),
-        ("cd sub && echo 1 > deep/d", "sub/deep/d"),
-        ("sed -i s/a/b/ a", "a"),
-        ("rm b", ""),
-        ("mv a new", "a new"),
-        ("mv sub other", "sub/c sub/deep/d sub/new other/c other/deep/d"),
-        ("cp a sub/new", "sub/new"),
-        ("ln a new", "new"),
-        ("ln -s a new", "new"),
-        ("chmod 600 b", "b"),
-        ("echo 1 > link", "b link"),
-        ("echo 1 > folder_link/c", "sub/c"),
-        ("echo 1 > $PWD/a", "a"),
-        ("mkdir made; touch made/x", "made/x"),
-        ("truncate -s 0 a", "a"),
-        pytest.param("perl -e 'truncate \"link\", 0'", "b link", marks=needs_perl),
-        ("mkfifo new", "new"),
-        ("(sleep 0.1; echo 1 > a) & wait", "a"),
-        ("tar -cf new a", "new"),
-        ("tar -cf new sub && rm -r sub && tar -xf new", "new sub/c sub/deep/d"),
-        ("git init -q . && git add a && git mv a new", "a new"),
-    ],
-)
+@pytest.mark.parametrize(("line", "wanted"), [
+    ("true", ""),
+    ("cat a b sub/c; ls -R; grep -r a . ; true", ""),
+    ("echo 1 > a", "a"),
+    ("echo 1 >> sub/../a", "a"),
+    ("cd sub && echo 1 > deep/d", "sub/deep/d"),
+    ("sed -i s/a/b/ a", "a"),
+    ("rm b", ""),
+    ("mv a new", "a new"),
+    ("mv sub other", "sub/c sub/deep/d sub/new other/c other/deep/d"),
+    ("cp a sub/new", "sub/new"),
+    ("ln a new", "new"),
+    ("ln -s a new", "new"),
+    ("chmod 600 b", "b"),
+    ("echo 1 > link", "b link"),
+    ("echo 1 > folder_link/c", "sub/c"),
+    ("echo 1 > $PWD/a", "a"),
+    ("mkdir made; touch made/x", "made/x"),
+    ("truncate -s 0 a", "a"),
+    pytest.param("perl -e 'truncate \"link\", 0'", "b link", marks=needs_perl),
+    ("mkfifo new", "new"),
+    ("(sleep 0.1; echo 1 > a) & wait", "a"),
+    ("tar -cf new a", "new"),
+    ("tar -cf new sub && rm -r sub && tar -xf new", "new sub/c sub/deep/d"),
+    ("git init -q . && git add a && git mv a new", "a new"),
+])  # fmt: skip
 async def test_the_files_that_a_command_writes(traced: Traced, line: str, wanted: str) -> None:
     ended = await traced.run(line)
     assert ended.code == 0, ended
@@ -138,9 +135,8 @@ async def test_a_command_counts_at_two_questions_and_one_outside_the_sandbox_at_
 async def test_threads_signals_and_many_processes_write_as_without_a_trace(traced: Traced) -> None:
     (traced.root / "busy.py").write_text(BUSY)
     assert (await traced.run("python3 busy.py")).code == 0
-    assert sorted(path.name for path in (traced.root / "out").iterdir()) == sorted(
-        map(str, range(400))
-    )
+    found = sorted(path.name for path in (traced.root / "out").iterdir())
+    assert found == sorted(map(str, range(400)))
     assert await traced.written("out/0", "out/399", "a") == ["out/0", "out/399"]
 
 

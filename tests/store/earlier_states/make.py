@@ -26,36 +26,17 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 
 
+EDIT = {"file_path": "app.py", "old_string": "value_7 = 7\n", "new_string": "value_7 = 8\n"}
+TODO = call("TodoWrite", todos=[{"content": "test it", "status": "in_progress"}])
+AGENT = {"description": "look around", "prompt": "Count the lines.", "subagent_type": "explore"}
+TASK = call("Bash", command="echo begun; sleep 0.2; echo over", run_in_background=True)
+READ = call("Read", file_path="app.py")
 TURNS = [
-    {
-        "text": "I look.",
-        "calls": [call("Read", file_path="app.py"), call("Bash", command="seq 1 14000")],
-    },
-    {
-        "text": "I change it.",
-        "calls": [
-            call(
-                "Edit", file_path="app.py", old_string="value_7 = 7\n", new_string="value_7 = 8\n"
-            ),
-            call("TodoWrite", todos=[{"content": "test it", "status": "in_progress"}]),
-        ],
-    },
-    {
-        "text": "A helper looks.",
-        "calls": [
-            call(
-                "Agent",
-                description="look around",
-                prompt="Count the lines.",
-                subagent_type="explore",
-            )
-        ],
-    },
+    {"text": "I look.", "calls": [READ, call("Bash", command="seq 1 14000")]},
+    {"text": "I change it.", "calls": [call("Edit", **EDIT), TODO]},
+    {"text": "A helper looks.", "calls": [call("Agent", **AGENT)]},
     {"text": "There are 60 lines."},
-    {
-        "text": "A task runs.",
-        "calls": [call("Bash", command="echo begun; sleep 0.2; echo over", run_in_background=True)],
-    },
+    {"text": "A task runs.", "calls": [TASK]},
     {"text": "Value 7 is 8 now. 好。"},
     {"text": "The task is over."},
 ]
