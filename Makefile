@@ -37,7 +37,6 @@ test: .venv/ready  ## run every test function; of a dear one only the rows that 
 
 test-all: .venv/ready  ## run every case once, and write tests/costs.tsv
 	$(PYTEST) --write-costs
-	$(MAKE) late
 
 check: .venv/ready  ## check format, lint, types, layers, budget, and what only reads the source
 	$(PY) -m ruff format --check .

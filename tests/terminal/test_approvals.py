@@ -130,8 +130,8 @@ def test_a_line_that_is_begun_below_a_question_answers_nothing(tmp_path: Path) -
         tty.until(tty.keys_count)
         for char in "hold on":
             tty.send(char)
-        tty.until("› hold on").until("│ rm -rf build").send("\x15")
-        tty.until(lambda: "›" in tty.lines())
+        tty.until("› hold on").until("│ rm -rf build").until(lambda: not tty.keys_count())
+        tty.send("\x15").until(lambda: "›" in tty.lines())
         set_clock(tmp_path / "clock", 20)
         tty.until(tty.keys_count).send("y").until("○ Bash running")
         assert [a["verdict"] for a in answers(tty.leave())] == ["allow"]

@@ -14,7 +14,6 @@ from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean, cut_head, cut_tail, size_words
 from longrein.tools.tool_port import BackgroundedCommand, Outcome, ShellCommand, ToolContext
 from longrein.workspace import CommandExit, CommandSpec
-from longrein.workspace.sandbox import SandboxReport
 
 # --- Output of a running command: both ends in memory, the whole in a blob ------------------------
 
@@ -186,8 +185,7 @@ async def Bash(
     finally:
         if sandbox is not None:
             sandbox.end()
-    report = sandbox.take_report() if sandbox is not None else SandboxReport()
-    made = [f"[{line}]" for line in report.lines()]
+    made = [f"[{line}]" for line in sandbox.take_report().lines()] if sandbox is not None else []
     if isinstance(came, BackgroundedCommand):
         message = background_message(came, output.so_far(), limit_s)
         return Outcome.of("\n".join((message, *made)))

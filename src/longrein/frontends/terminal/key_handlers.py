@@ -212,6 +212,7 @@ def _start_typing(conversation: Conversation, text: str) -> None:
         conversation.last_key_s = conversation.mono_s()
         conversation.buffer.insert_text(text)
         conversation.screen.focus(panel=False)
+        conversation.redraw()  # the keys of the question no longer look as if they counted
         conversation.request_redraw()  # again and again, until the question has the keys back
 
 
