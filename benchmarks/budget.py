@@ -112,17 +112,17 @@ def read_budget(text: str) -> dict[str, int]:
 
 
 def wrongly_raised(commit: str) -> list[str]:
-    """Return a line for each commit since `commit` that raises a number among other changes, or
-    says no reason.
+    """Return a line if a number is higher than at `commit`, and the last change of the file stands
+    among others or says no reason.
     """
-    found = []
-    for one in git("rev-list", f"{commit}..HEAD", "--", FILE).split():
-        old, new = (read_budget(git("show", f"{at}:{FILE}")) for at in (f"{one}~1", one))
-        is_raised = any(size > old[name] for name, size in new.items() if name in old)
-        alone = git("diff-tree", "--no-commit-id", "--name-only", "-r", one).split() == [FILE]
-        if is_raised and not (alone and git("log", "-1", "--format=%b", one).strip()):
-            found.append(f"{one[:12]} raises {FILE}: do it in a commit of its own that says why")
-    return found
+    old, new = (read_budget(git("show", f"{at}:{FILE}")) for at in (commit, "HEAD"))
+    if not any(size > old[name] for name, size in new.items() if name in old):
+        return []
+    last = git("log", "-1", "--format=%H", f"{commit}..HEAD", "--", FILE).strip()
+    alone = git("diff-tree", "--no-commit-id", "--name-only", "-r", last).split() == [FILE]
+    if alone and git("log", "-1", "--format=%b", last).strip():
+        return []
+    return [f"{last[:12]} raises {FILE}: do it in a commit of its own that says why"]
 
 
 def main(words: list[str]) -> int:
