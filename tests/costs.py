@@ -77,11 +77,11 @@ class TestCosts:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep of each function the rows that fit."""
+        if not self._config.getoption("--sample"):
+            return
         functions: dict[str, list[pytest.Item]] = defaultdict(list)
         for item in items:
             functions[function_of(item.nodeid)].append(item)
-        if not self._config.getoption("--sample"):
-            return
         kept: set[pytest.Item] = set()
         for function, rows in functions.items():
             cost_s, _ = self._known.get(function, (0.0, 0))
