@@ -35,8 +35,10 @@ PYTEST := $(PY) -m pytest -n 4 --dist worksteal -m "not scan"
 test: .venv/ready  ## run every test function; of a dear one only the rows that fit (tests/costs.tsv)
 	$(PYTEST) --sample
 
-test-all: .venv/ready  ## run every case once, and write tests/costs.tsv
-	$(PYTEST) --write-costs
+# `late` sleeps most of its time, so it runs beside the rest.
+test-all: .venv/ready  ## run every case once, write tests/costs.tsv, and run `late`
+	@said=$$(mktemp) && trap 'rm -f "$$said"' EXIT; $(MAKE) --no-print-directory late >"$$said" 2>&1 & late=$$!; \
+	set -x; $(PYTEST) --write-costs; all=$$?; wait $$late; late=$$?; cat "$$said"; exit $$((all + late))
 
 check: .venv/ready  ## check format, lint, types, layers, budget, and what only reads the source
 	$(PY) -m ruff format --check .

@@ -274,19 +274,20 @@ async def test_headers_that_can_be_read_in_two_ways_are_refused(headers: str) ->
 async def test_a_slow_client_is_dropped_and_holds_up_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(proxy_module, "HEADER_S", 0.3)
+    part = b"CONNECT good.exam"
     async with opened(["good.example"]) as (_, _proxy, path):
-        slow = []
-        for _ in range(100):
-            reader, writer = await asyncio.open_unix_connection(path)
-            writer.write(b"CONNECT good.exam")
-            slow.append((reader, writer))
-        monkeypatch.setattr(proxy_module, "HEADER_S", 5.0)  # some are accepted only now
+        slow = [await asyncio.open_unix_connection(path) for _ in range(100)]
+        for _, writer in slow:
+            writer.write(part)
         answer = await exchange(path, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
         assert status(answer) == 200
-        for reader, writer in slow:
-            assert status(await asyncio.wait_for(reader.read(), HANG_S)) == 400
+        for _, writer in slow:
             writer.close()
+        monkeypatch.setattr(proxy_module, "HEADER_S", 0.1)
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(part)
+        assert status(await asyncio.wait_for(reader.read(), HANG_S)) == 400
+        writer.close()
 
 
 async def test_more_connections_than_the_limit_are_refused_at_once(
