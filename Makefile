@@ -19,10 +19,12 @@ endef
 	$(call install,--no-deps -r $<)
 	@touch $@
 
-.venv/ready: requirements.lock pyproject.toml .venv/run
+PACKAGES := packages/longrein-context packages/longrein packages/longrein-fleet
+
+.venv/ready: requirements.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES)) .venv/run
 	@echo "make: installing the $$(grep -c == $<) packages of the tests and checks, and longrein itself (up to two minutes, once)"
 	$(call install,--no-deps -r $<)
-	$(call install,--no-deps -e .)
+	$(call install,--no-deps $(addprefix -e ,$(PACKAGES)))
 	@touch $@
 
 # Python keeps what it has compiled, also where the environment forbids it: otherwise each worker of the suite compiles
@@ -45,7 +47,7 @@ check: .venv/ready  ## check format, lint, types, layers, budget, and what only 
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	.venv/bin/lint-imports
-	$(PY) -m benchmarks.budget
+	$(PY) -m lab.budget
 	$(PY) -m pytest -m scan $(shell grep -rl 'mark\.scan' tests --include='test_*.py')
 
 .venv/library: requirements-library.lock .venv/ready
@@ -99,9 +101,9 @@ endef
 
 # Harbor, which evaluates agents in containers, for the tests of its tasks and of longrein as an agent of it. With longrein
 # itself, whose class it imports.
-.venv/harbor: pyproject.toml .venv/ready
+.venv/harbor: packages/longrein/pyproject.toml .venv/ready
 	@echo "make: installing Harbor with $(AGENT_PYTHON) for the tests with its tasks (a minute, once)"
-	$(call agent,$@,harbor==0.26.0 -e .) \
+	$(call agent,$@,harbor==0.26.0 $(addprefix -e ,$(PACKAGES))) \
 	|| { rm -rf $@; echo "make: Harbor cannot be installed, which needs Python 3.12: the tests with it are skipped"; }
 	@[ ! -d $@ ] || touch $@
 
@@ -116,10 +118,10 @@ format: .venv/ready  ## format the code and fix lint
 
 docs: .venv/ready  ## write the tables of docs/settings.md and the man page
 	$(PY) -m tests.settings_page
-	$(PY) -m longrein help --man > docs/longrein.1
+	$(PY) -m longrein help --man > packages/longrein/longrein.1
 
 pictures: .venv/ready  ## draw the pictures of the README and the docs (needs Chromium for the inspector's)
-	$(PY) -m benchmarks.pictures
+	$(PY) -m lab.pictures
 
 # The docs as a site. Its generator has a venv of its own, since nothing else needs it.
 .venv/site: .venv/run
@@ -142,47 +144,47 @@ site: .venv/site  ## build the docs as a site in site/
 release: .venv/release  ## build wheel and sdist in dist/, check them, and try each in a bare environment
 	@.venv/release/bin/python -m tests.release --version
 	@rm -rf dist
-	.venv/release/bin/python -m build --no-isolation --outdir dist .
+	@for package in $(PACKAGES); do .venv/release/bin/python -m build --no-isolation --outdir dist $$package || exit 1; done
 	.venv/release/bin/python -m twine check --strict dist/*
 	.venv/release/bin/python -m tests.release dist/*
 
 demo: .venv/run  ## run a small real job offline, without a key; installs only what longrein needs
-	@PYTHONPATH="$(CURDIR)/src" $(PY) -m longrein demo
+	@PYTHONPATH="$(CURDIR)/packages/longrein/src:$(CURDIR)/packages/longrein-context/src" $(PY) -m longrein demo
 
 bench: .venv/ready  ## measure longrein against a minimal Python harness
-	$(PY) benchmarks/bench.py
-	$(PY) -m benchmarks.concurrency
-	$(PY) -m benchmarks.sandbox
-	$(PY) -m benchmarks.hooks
-	$(PY) -m benchmarks.mcp_start
-	$(PY) -m benchmarks.checkpoints
-	$(PY) -m benchmarks.terminal
-	$(PY) -m benchmarks.terminal_start
+	$(PY) lab/bench.py
+	$(PY) -m lab.concurrency
+	$(PY) -m lab.sandbox
+	$(PY) -m lab.hooks
+	$(PY) -m lab.mcp_start
+	$(PY) -m lab.checkpoints
+	$(PY) -m lab.terminal
+	$(PY) -m lab.terminal_start
 
 # Campaigns take SEEDS=COUNT, SEED=FIRST and SECONDS=LIMIT, print how to play a failed seed again, and end with one line.
 CAMPAIGN = $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
 
 simulate: .venv/ready  ## play random sessions in virtual time over a disk that can tear; SEEDS=N SEED=FIRST
-	$(PY) -m tests.load.simulation $(CAMPAIGN)
+	$(PY) -m lab.campaigns.simulation $(CAMPAIGN)
 
 kill: .venv/ready  ## kill longrein inside commands, rewinds, checkpoints, forks, prunes and imports; SEEDS=N SEED=FIRST
-	$(PY) -m tests.load.kill_operations $(CAMPAIGN)
+	$(PY) -m lab.campaigns.kill_operations $(CAMPAIGN)
 
 soak: .venv/ready  ## work for hundreds of requests in one session: window, memory and old contents hold; SEEDS=N SEED=FIRST
-	$(PY) -m tests.load.soak $(CAMPAIGN)
+	$(PY) -m lab.campaigns.soak $(CAMPAIGN)
 
 rot: .venv/ready  ## overwrite bytes at cells and pages of a session's database: no loss goes untold; SEEDS=N SEED=FIRST
-	$(PY) -m tests.load.rot $(CAMPAIGN)
+	$(PY) -m lab.campaigns.rot $(CAMPAIGN)
 
 planted: .venv/ready  ## plant known bugs and count the seeds until the campaigns find them; SEEDS=N at most for each
-	$(PY) -m tests.load.planted_bugs $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS))
+	$(PY) -m lab.campaigns.planted_bugs $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS))
 
 rewind: .venv/ready  ## rewind after commands of the agent and edits of the user at any moment, with kills; SEEDS=N SEED=FIRST
-	$(PY) -m tests.load.rewind_campaign $(CAMPAIGN)
+	$(PY) -m lab.campaigns.rewind_campaign $(CAMPAIGN)
 
 load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and tasks, many writers of few files
-	$(PY) -m tests.load
-	$(PY) -m tests.load.rewind_campaign
+	$(PY) -m lab.campaigns
+	$(PY) -m lab.campaigns.rewind_campaign
 
 # Tests that look at a screen. A late reader sleeps most of the time, so that more workers than cores are quicker.
 SCREENS = $(shell grep -rl PseudoTerminal tests --include='test_*.py')
@@ -194,23 +196,23 @@ late: .venv/ready  ## run tests of screens with a reader that comes late, and te
 	$(PY) -m pytest -n 4 --dist worksteal --sample --basetemp "$$top/$$(printf %080d 0)" $(PLACES)
 
 measures: .venv/ready  ## measure the context engine against its targets; SESSIONS=FOLDER takes recorded sessions, SAMPLE=N of them (4)
-	$(PY) -m benchmarks.context
-	$(PY) -m benchmarks.cells $(if $(SESSIONS),--sessions $(SESSIONS)) --sample $(or $(SAMPLE),4) --system-share 0.25
+	$(PY) -m lab.context
+	$(PY) -m lab.cells $(if $(SESSIONS),--sessions $(SESSIONS)) --sample $(or $(SAMPLE),4) --system-share 0.25
 
 race: .venv/library  ## race the context engine in loops of others: raw openai, LangChain, Pydantic AI, OpenAI Agents
-	$(PY) -m benchmarks.race $(RACE)
+	$(PY) -m lab.race $(RACE)
 
 trust: .venv/ready  ## measure permissions, sandbox and secrets: fuzzed commands, racers, escapes, payloads, canaries
-	$(PY) -m benchmarks.trust $(SESSIONS)
+	$(PY) -m lab.trust $(SESSIONS)
 
 fleet: .venv/library  ## measure fleets: killed Ray nodes, overhead, money, quota, cost a session, the store; FLEET='--kills 3 --only kills'
-	$(PY) -m benchmarks.fleet $(FLEET)
+	$(PY) -m lab.fleet $(FLEET)
 
 mutants: .venv/ready  ## count the one-line bugs that the suite notices in what keeps files and machine safe; SEEDS=N of them, SEED=N
-	$(PY) -m benchmarks.mutants --sources promises $(if $(SEEDS),--count $(SEEDS)) $(if $(SEED),--seed $(SEED))
+	$(PY) -m lab.mutants --sources promises $(if $(SEEDS),--count $(SEEDS)) $(if $(SEED),--seed $(SEED))
 
 structure: .venv/ready  ## print the measures of the source code: lines, functions, cycles
-	$(PY) -m benchmarks.structure
+	$(PY) -m lab.structure
 
 clean:  ## remove what these targets have created
 	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -5,8 +5,8 @@ played from a script.
 import asyncio
 
 import longrein
-from longrein.events import text_of
 from longrein.testing import ScriptedModel, says
+from longrein_context.events import text_of
 
 
 async def main() -> None:

@@ -5,8 +5,8 @@ told.
 import asyncio
 
 import longrein
-from longrein.events import ToolEnded, text_of
 from longrein.testing import ScriptedModel, call, says
+from longrein_context.events import ToolEnded, text_of
 
 
 @longrein.tool(access="none")

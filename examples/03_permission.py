@@ -3,8 +3,8 @@
 import asyncio
 
 import longrein
-from longrein.events import PermissionAsked, ToolEnded, text_of
 from longrein.testing import ScriptedModel, call, says
+from longrein_context.events import PermissionAsked, ToolEnded, text_of
 
 
 async def main() -> None:

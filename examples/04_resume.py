@@ -3,8 +3,8 @@
 import asyncio
 
 import longrein
-from longrein.events import TurnEnded, UserSpoke, text_of
 from longrein.testing import ScriptedModel, says
+from longrein_context.events import TurnEnded, UserSpoke, text_of
 
 
 async def main() -> None:

@@ -1,7 +1,15 @@
 """The engine alone, without a loop: facts go in, a view, a decision and a request come out."""
 
-from longrein.context import Budget, Price, decide, fold, render
-from longrein.events import SCHEMA_VERSION, AnyEvent, Entry, Opened, PrefixSet, Text, UserSpoke
+from longrein_context import Budget, Price, decide, fold, render
+from longrein_context.events import (
+    SCHEMA_VERSION,
+    AnyEvent,
+    Entry,
+    Opened,
+    PrefixSet,
+    Text,
+    UserSpoke,
+)
 
 facts: list[AnyEvent] = [
     Opened(SCHEMA_VERSION, "00000000-0000-4000-8000-000000000005", "n0nce", ("/work",), "/work"),

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import longrein
-from longrein.events import ToolEnded, TurnEnded, text_of
 from longrein.testing import ScriptedModel, call, says
+from longrein_context.events import ToolEnded, TurnEnded, text_of
 
 GUARD = """#!/bin/sh
 grep -q 'rm ' && { echo 'nothing is removed here; move it to attic/' >&2; exit 2; }

@@ -6,8 +6,8 @@ import asyncio
 import sys
 
 import longrein
-from longrein.events import ToolEnded, text_of
 from longrein.testing import ScriptedModel, call, says
+from longrein_context.events import ToolEnded, text_of
 
 
 def serve() -> None:

@@ -10,9 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from acp.schema import AllowedOutcome, RequestPermissionResponse
-
 from acp import spawn_agent_process, text_block
+from acp.schema import AllowedOutcome, RequestPermissionResponse
 
 SCRIPT = {
     "turns": [

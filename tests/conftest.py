@@ -19,8 +19,8 @@ from tests.costs import TestCosts
 from tests.seeds import TIMES
 
 if TYPE_CHECKING:
+    from lab.support.postgresql import Server
     from tests.e2e.harness import CliHarness
-    from tests.support.postgresql import Server
 
 TESTS = Path(__file__).resolve().parent
 
@@ -87,7 +87,7 @@ def cli(tmp_path: Path) -> Iterator["CliHarness"]:
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator["Server"]:
     """A PostgreSQL server; the test is skipped where there is none."""
-    from tests.support.postgresql import running_server  # few tests need one
+    from lab.support.postgresql import running_server  # few tests need one
 
     with running_server() as server:
         yield server

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked import forked_cpu_s
+from lab.support.forked import forked_cpu_s
 
 FILE = Path(__file__).with_name("costs.tsv")
 FUNCTION_S = 0.25

@@ -1,8 +1,10 @@
-"""`make release`: the version that is released, and a try of each built package.
+"""`make release`: the version that is released, and a try of the built packages.
 
-Runs with the standard library alone. Each package is installed into a bare environment, beside what
-`requirements-run.lock` names, in an empty home and outside the repository: it says its version,
-runs the demo and one prompt with a scripted model.
+Runs with the standard library alone. The wheels, then the source distributions, are installed into
+bare environments in an empty home and outside the repository. The engine comes with nothing but
+`msgspec` and prepares a list. The agent comes with it, beside what `requirements-run.lock` names:
+it says its version, runs the demo and one prompt with a scripted model. The fleet, without Ray,
+says what it can do.
 """
 
 import json
@@ -15,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+PACKAGES = ROOT / "packages"
 HEADING = re.compile(r"^## (\d+\.\d+\.\d+) \((unreleased|\d{4}-\d{2}-\d{2})\)$", re.MULTILINE)
 """A heading of CHANGELOG.md: the version, and the day of its release."""
 ANSWER = "The package works."
@@ -22,7 +25,7 @@ ANSWER = "The package works."
 
 def version() -> str:
     """Return the version of the source."""
-    source = (ROOT / "src/longrein/__init__.py").read_text(encoding="utf-8")
+    source = (PACKAGES / "longrein/src/longrein/__init__.py").read_text(encoding="utf-8")
     found = re.search(r'^__version__ = "(.*)"$', source, re.MULTILINE)
     assert found is not None
     return found[1]
@@ -42,10 +45,20 @@ def check_version() -> None:
         print(f"release: CHANGELOG.md calls {newest} unreleased: name the day before you upload it")
 
 
-class BareEnvironment:
-    """A virtual environment with one built package, and an empty home."""
+LISTS = """
+import longrein_context
+engine = longrein_context.engine(window=100_000, max_output=8_000)
+chat = [{"role": "user", "content": "Hello."}]
+assert engine.prepare(chat) == chat
+"""
+"""What the engine does without the agent."""
 
-    def __init__(self, folder: Path, package: Path) -> None:
+
+class BareEnvironment:
+    """A virtual environment with some built packages, and an empty home."""
+
+    def __init__(self, folder: Path, packages: Sequence[Path], requirements: Sequence[str]) -> None:
+        """`requirements`: what pip is told to install first, without dependencies."""
         self.home, self.project = folder / "home", folder / "project"
         self.home.mkdir()
         self.project.mkdir()
@@ -57,10 +70,13 @@ class BareEnvironment:
             "LONGREIN_SANDBOX_MODE": "off",
         }
         pip = [str(self.bin / "python"), "-m", "pip", "install", "--quiet", "--no-deps"]
-        lock = str(ROOT / "requirements-run.lock")
         self._call([sys.executable, "-m", "venv", str(folder / "environment")], os.environ)
-        self._call([*pip, "-r", lock], os.environ)
-        self._call([*pip, str(package)], os.environ)
+        self._call([*pip, *requirements], os.environ)
+        self._call([*pip, *map(str, packages)], os.environ)
+
+    def python(self, program: str) -> None:
+        """Run a program in Python."""
+        self._call([str(self.bin / "python"), "-c", program], self.environ)
 
     def run(self, *words: str) -> str:
         """Run the installed command; return its output."""
@@ -91,30 +107,42 @@ class BareEnvironment:
         return done.stdout
 
 
-def try_package(package: Path) -> None:
-    """Install a package and use it. Exits with the reason when something fails."""
+def try_packages(context: Path, agent: Path, fleet: Path) -> None:
+    """Install the packages and use them. Exits with the reason when something fails."""
+    lock = ROOT / "requirements-run.lock"
+    pin = re.search(r"^msgspec==\S+", lock.read_text(encoding="utf-8"), re.MULTILINE)
+    assert pin is not None
     with tempfile.TemporaryDirectory() as folder:
-        installed = BareEnvironment(Path(folder), package.resolve())
+        BareEnvironment(Path(folder), [context], [pin[0]]).python(LISTS)
+    print(f"release: {context.name} prepares a list beside {pin[0]} alone")
+    with tempfile.TemporaryDirectory() as folder:
+        installed = BareEnvironment(Path(folder), [context, agent, fleet], ["-r", str(lock)])
         told = installed.run("--version").split()
         if told != ["longrein", version()]:
-            sys.exit(f"release: {package.name} calls itself {' '.join(told)}")
+            sys.exit(f"release: {agent.name} calls itself {' '.join(told)}")
         installed.run("demo")
         installed.plays(ANSWER)
         answer = installed.run("-p", "Do you work?").strip()
         if answer != ANSWER:
-            sys.exit(f"release: {package.name} answers {answer!r}")
-    print(f"release: {package.name} is installed, says {version()}, runs the demo and a prompt")
+            sys.exit(f"release: {agent.name} answers {answer!r}")
+        installed.run("fleet", "--help")
+    print(f"release: {agent.name} is installed, says {version()}, runs the demo and a prompt")
 
 
 def main(words: Sequence[str]) -> None:
     if words == ["--version"]:
         check_version()
         return
-    kinds = {"".join(Path(word).suffixes[-1:]) for word in words}
-    if kinds != {".whl", ".gz"}:
-        sys.exit(f"release: a wheel and a source distribution are needed, not {' '.join(words)}")
-    for word in words:
-        try_package(Path(word))
+    for kind in (".whl", ".gz"):
+        built = {
+            Path(word).name.split("-", maxsplit=1)[0]: Path(word).resolve()
+            for word in words
+            if word.endswith(kind)
+        }
+        names = ("longrein_context", "longrein", "longrein_fleet")
+        if missing := [name for name in names if name not in built]:
+            sys.exit(f"release: the {kind} of {missing[0]} is missing")
+        try_packages(*(built[name] for name in names))
 
 
 if __name__ == "__main__":

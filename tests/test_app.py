@@ -9,9 +9,9 @@ import pytest
 from longrein.app import App, AppSession
 from longrein.app.run_context import RunContext, read_run_context
 from longrein.app.user_requests import mode_message, pin_message, unpin_message
-from longrein.context import State
-from longrein.events import UsageError
 from longrein.options import Options
+from longrein_context import State
+from longrein_context.events import UsageError
 from tests.tables import cases
 
 pytestmark = pytest.mark.anyio

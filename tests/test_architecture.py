@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.source_tree import AGENT, ROOT, TREES
 from longrein.tools import own_tools
 
 pytestmark = pytest.mark.scan
 
-SRC = Path(__file__).parent.parent / "src" / "longrein"
-FILES = sorted(SRC.rglob("*.py"))
+FILES = sorted(path for tree in TREES for path in tree.rglob("*.py"))
 
 
 @cache
@@ -38,15 +38,20 @@ def walk(tree: ast.AST) -> tuple[ast.AST, ...]:
 
 def top_package(path: Path) -> str:
     """Package directly below `longrein` that holds the module; the module itself where none
-    does.
+    does. The whole of another distribution is one.
     """
-    parts = path.relative_to(SRC).parts
+    parts = Path(name(path)).parts
     return parts[0] if len(parts) > 1 else path.stem
 
 
 def name(path: Path) -> str:
-    """Path below `src/longrein`."""
-    return str(path.relative_to(SRC))
+    """Path below `longrein`; of another distribution with its own name in front."""
+    return str(path.relative_to(AGENT if AGENT in path.parents else source_folder(path)))
+
+
+def source_folder(path: Path) -> Path:
+    """Folder `src` of the distribution that holds the module."""
+    return next(tree.parent for tree in TREES if tree in path.parents)
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -108,7 +113,7 @@ LAZY: dict[str, float] = {
     if module != "why"
 }
 """Module that functions import at first use -> milliseconds that this spares a start."""
-LAZY_OWN = {module for module in LAZY if module.startswith("longrein.")} - LAZY_HEADLESS
+LAZY_OWN = {module for module in LAZY if module.startswith("longrein")} - LAZY_HEADLESS
 
 
 def test_functions_import_only_listed_modules() -> None:
@@ -120,7 +125,7 @@ def test_functions_import_only_listed_modules() -> None:
         for module in imported(node)
     }
     new = {module: place for module, place in found.items() if module not in LAZY}
-    assert not new, "import these at the top, or run python -m benchmarks.lazy_imports"
+    assert not new, "import these at the top, or run python -m lab.lazy_imports"
     assert not LAZY.keys() - found.keys(), "these are not imported inside functions any more"
 
 
@@ -179,10 +184,12 @@ def test_pure_packages_import_no_module_that_does_io() -> None:
     wrong = [
         f"{name(path)}: {module}"
         for path, tree in trees().items()
-        if top_package(path) in ("context", "permissions", "events")
+        if top_package(path) in ("longrein_context", "permissions")
+        if not name(path).startswith("longrein_context/integrations/")
         for module in imports(tree)
         if module.split(".")[0]
-        not in PURE_STDLIB | {"msgspec", "longrein", "tree_sitter", "tree_sitter_bash"}
+        not in PURE_STDLIB
+        | {"msgspec", "longrein", "longrein_context", "tree_sitter", "tree_sitter_bash"}
         if module != "sys" or not imports_only_intern(path)
     ]
     assert not wrong, wrong
@@ -206,9 +213,9 @@ IO_OWNERS = {
     "termios": {"frontends", "workspace"},
     "logging": {
         "extensions",
-        "store",
+        "longrein_fleet",
     },  # warnings of OpenTelemetry become a line; `extensions.mcp.connection` silences the SDK, and
-    # `store.postgresql.connection` psycopg
+    # `longrein_fleet.postgresql.connection` psycopg
 }
 """Module -> packages that may import it. `testing` and `commands/demo.py` play the outside world
 and may use all.
@@ -232,17 +239,24 @@ CLOCK_AND_ID_OWNERS = {
     "os.environ": {"config", "testing", "commands", "__main__"},
     "os.getenv": set(),
     "time.time": {"testing"},
-    "time.time_ns": {"app", "testing", "integrations"},
+    "time.time_ns": {"app", "testing"},
     "time.monotonic": {"app", "testing", "workspace", "frontends", "store"},
-    "time.sleep": {"testing", "workspace", "store"},  # store: a lost connection is tried again
+    "time.sleep": {"testing", "workspace", "store"},
     "asyncio.to_thread": set(),
-    "uuid.uuid4": {"app", "testing", "integrations"},
+    "uuid.uuid4": {"app", "testing"},
 }
 """Source of time, ids or settings -> packages that may read it; all others get the value as an
 argument, so that a simulation can set it. Limits of real processes are measured in real time.
 """
-FOR_LIBRARIES = {("extensions/fleet/ray_executor.py", "os.environ")}
-"""Modules that set what a library of others reads."""
+ENDS = {
+    ("longrein_fleet/ray_executor.py", "os.environ"),  # sets what Ray reads
+    ("longrein_fleet/harbor.py", "uuid.uuid4"),  # what Harbor starts
+    ("longrein_fleet/postgresql/connection.py", "time.monotonic"),
+    ("longrein_fleet/postgresql/connection.py", "time.sleep"),  # a lost connection is tried again
+    ("longrein_context/integrations/__init__.py", "time.time_ns"),  # an engine for any loop
+    ("longrein_context/integrations/__init__.py", "uuid.uuid4"),
+}
+"""Modules outside these packages that may, and what."""
 
 
 def test_time_ids_and_environment_are_passed_as_arguments() -> None:
@@ -251,7 +265,7 @@ def test_time_ids_and_environment_are_passed_as_arguments() -> None:
         for path, tree in trees().items()
         for line, used in attributes(tree)
         if used in CLOCK_AND_ID_OWNERS and top_package(path) not in CLOCK_AND_ID_OWNERS[used]
-        if (name(path), used) not in FOR_LIBRARIES
+        if (name(path), used) not in ENDS
     ]
     wrong += [
         f"{name(path)}:{node.lineno} from os import environ"
@@ -267,7 +281,8 @@ def test_only_the_agent_appends_to_a_log() -> None:
     wrong = [
         f"{name(path)}:{number}"
         for path in FILES
-        if top_package(path) in ("frontends", "config", "tools", "models", "context", "permissions")
+        if top_package(path)
+        in ("frontends", "config", "tools", "models", "longrein_context", "permissions")
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if "log.append(" in line
     ]
@@ -281,19 +296,19 @@ Graph = dict[str, set[str]]
 
 STRING_IMPORTERS = {
     "__init__.py",  # public names and packages, at first use
-    "lazy_names.py",  # names of packages, at first use
+    "longrein_context/lazy_names.py",  # names of packages, at first use
     "extension_points.py",  # parts of extensions
     "entry_points.py",  # the module of the chosen subcommand
     "workspace/system_keyring.py",  # the optional package `keyring`
     "extensions/mcp/servers.py",  # the module that needs the SDK
-    "integrations/__init__.py",  # the adapter of the framework that is in use
+    "longrein_context/integrations/__init__.py",  # the adapter of the framework that is in use
 }
 """Modules that may import by a string, which the import graph does not show."""
 
 
 def dotted(path: Path) -> str:
     """Dotted name of a module: `longrein.store.log`, `longrein.store` for its `__init__.py`."""
-    parts = ["longrein", *path.relative_to(SRC).with_suffix("").parts]
+    parts = path.relative_to(source_folder(path)).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -489,11 +504,11 @@ def test_every_module_and_public_definition_has_a_docstring() -> None:
 # anywhere else would be one more place to change for each new tool.
 
 LISTS_OF_TOOL_NAMES = {
-    "context/seed_policy.py",  # the names that they have in the founding documents
+    "longrein_context/seed_policy.py",  # the names that they have in the founding documents
     # traits of the tools in logs that state none; old, so it never grows
-    "context/state/tool_traits.py",
+    "longrein_context/state/tool_traits.py",
     # tools whose result is the user's answer, in logs of other agents too
-    "context/state/ledger.py",
+    "longrein_context/state/ledger.py",
     "permissions/rules.py",  # names of rules, which users copy from other agents
     "frontends/terminal/approvals.py",  # arguments of the two tools whose question shows a diff
 }
@@ -571,7 +586,7 @@ def test_a_line_holds_one_idea() -> None:
 
 
 def test_the_main_loop_fits_on_one_screen() -> None:
-    path = SRC / "agent" / "loop.py"
+    path = AGENT / "agent" / "loop.py"
     tree = trees()[path]
     doc = sum(len((ast.get_docstring(n) or "").splitlines()) + 1 for n in [tree, *functions(tree)])
     assert len(path.read_text(encoding="utf-8").splitlines()) - doc <= 150
@@ -609,7 +624,6 @@ PACKAGES_WITH_PUBLIC_NAMES = (
     "agent",
     "steps",
     "config",
-    "extensions.lab.replay",
 )
 
 
@@ -684,9 +698,9 @@ def _acts_by_path(node: ast.AST) -> bool:
 def test_only_listed_modules_of_the_workspace_act_by_path() -> None:
     """A confined command can put a link at any name in the project."""
     found = {
-        str(path.relative_to(SRC / "workspace").with_suffix(""))
+        str(path.relative_to(AGENT / "workspace").with_suffix(""))
         for path, tree in trees().items()
-        if SRC / "workspace" in path.parents and any(map(_acts_by_path, walk(tree)))
+        if AGENT / "workspace" in path.parents and any(map(_acts_by_path, walk(tree)))
     }
     assert found == FOLLOWS_PATHS.keys()
 
@@ -710,9 +724,9 @@ def test_no_background_task_of_a_test_lasts_tenths_of_a_second() -> None:
 
 UNBOUND_DIGITS = re.compile(r"\((?:\?P<\w+>)?-?(?:\\d|\[0-9\])\+\)")
 READ_BY_WHOLE_NUMBER = {
-    "context/state/command_results.py",  # counts of test runners
-    "context/report.py",  # shown as text
-    "context/summary/grounding_check.py",  # looked for as text
+    "longrein_context/state/command_results.py",  # counts of test runners
+    "longrein_context/context_report.py",  # shown as text
+    "longrein_context/summary/grounding_check.py",  # looked for as text
     "workspace/sandbox/rung.py",  # release of the kernel
     "config/settings_file.py",  # message of the TOML parser
 }
@@ -722,10 +736,10 @@ DIGITS_OF_OWN_NAMES = {
     "workspace/spool_reader.py",  # names that longrein gave
     "workspace/memory_use.py",  # lines of /proc and /sys
     "workspace/command_environment.py",  # at most three digits
-    "context/fold_notices.py",  # of an event that longrein made
+    "longrein_context/fold_notices.py",  # of an event that longrein made
     "frontends/argv.py",  # at most nine digits
     "tools/argument_substitution.py",  # at most four
-    "events/escape.py",  # `whole_number` itself
+    "longrein_context/events/escape.py",  # `whole_number` itself
 }
 
 
@@ -757,7 +771,7 @@ WALK_SHALLOW_FOLDERS = {
     "folder_trees.py",
     "store/snapshot.py",  # the sources of longrein
     "commands/demo.py",  # the folder of the demo
-    "extensions/fleet/harbor_check.py",  # tests of the author of a task
+    "longrein_fleet/harbor_check.py",  # tests of the author of a task
 }
 
 
@@ -775,11 +789,10 @@ JSON_OF_OUR_OWN = {
     "agent/model_hooks.py",  # the event that a hook is told of
     "commands/demo.py",
     "commands/report.py",
-    "context/message_list/message_formats.py",  # arguments that were decoded before
-    "events/codec.py",  # a log; deep values were replaced
-    "extensions/lab/replay/recording.py",  # a recording that the person names
+    "longrein_context/message_list/message_formats.py",  # arguments that were decoded before
+    "longrein_context/events/codec.py",  # a log; deep values were replaced
     "frontends/headless/hook_callbacks.py",  # the event that a hook is told of
-    "integrations/harbor.py",
+    "longrein_fleet/harbor.py",
     "models/wire_content.py",  # catches `RecursionError`; the typed decoder reads the result
     "extensions/transcripts/import_transcript.py",  # is followed by `is_too_deep`
     "workspace/file_search.py",  # what the search program prints
@@ -803,14 +816,13 @@ def test_json_of_others_is_not_nested_deep() -> None:
     assert found == JSON_OF_OUR_OWN
 
 
-TESTS = Path(__file__).parent
 PRIVATE_IN_TESTS = {
-    "permissions/test_real_programs.py": 1,
-    "standards/python_agents.py": 1,  # of another agent
-    "store/fixtures.py": 1,
-    "support/forked.py": 2,  # of Python, which a fork ends as an interpreter does
-    "timeouts.py": 2,  # of the event loop: what it is going to do
-    "workspace/conftest.py": 2,
+    "lab/support/forked.py": 2,  # of Python, which a fork ends as an interpreter does
+    "tests/permissions/test_real_programs.py": 1,
+    "tests/standards/python_agents.py": 1,  # of another agent
+    "tests/store/fixtures.py": 1,
+    "tests/timeouts.py": 2,  # of the event loop: what it is going to do
+    "tests/workspace/conftest.py": 2,
 }
 """File -> private names of others that it asks for."""
 
@@ -818,9 +830,10 @@ PRIVATE_IN_TESTS = {
 def test_tests_ask_for_promises_and_not_for_private_names() -> None:
     found = {
         name: size
-        for path in sorted(TESTS.rglob("*.py"))
+        for folder in ("lab/campaigns", "lab/support", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
         if (size := private_names(ast.parse(path.read_text(encoding="utf-8"))))
-        and (name := str(path.relative_to(TESTS)))
+        and (name := str(path.relative_to(ROOT)))
     }
     assert found == PRIVATE_IN_TESTS
 

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import longrein
+from lab.source_tree import AGENT, ENGINE, FLEET, PACKAGES
 from longrein.config.settings_file import KEYS
 from longrein.frontends.help_page import help_page
 from longrein.frontends.subcommands import MAIN
@@ -92,7 +94,7 @@ def test_the_tables_of_the_settings_page_are_those_of_the_fields() -> None:
 
 
 def test__what_the_package_offers_has_a_type() -> None:
-    typed = (ROOT / "src/longrein/__init__.pyi").read_text(encoding="utf-8")
+    typed = (AGENT / "__init__.pyi").read_text(encoding="utf-8")
     assert sorted(re.findall(r" as (\w+)$", typed, re.MULTILINE)) == sorted(longrein.__all__)
 
 
@@ -129,18 +131,20 @@ def test__every_package_stands_in_the_architecture_and_nothing_else_does() -> No
         for row in re.findall(r"^\| (`.+?) \|", page, re.MULTILINE)
         for name in re.findall(r"`([^`]+)`", row)
     }
-    package = ROOT / "src/longrein"
-    there = {path.name for path in package.iterdir() if not path.name.startswith(("_", "py."))}
-    assert there - named == set()
-    assert not [name for name in named if not (package / name).exists()]
-    begins = re.findall(r"^\| `([a-z/]+)` \| .+ \| (`.+`) \|$", page, re.MULTILINE)
+    there = {path.name for path in AGENT.iterdir() if not path.name.startswith(("_", "py."))}
+    assert there - named - {"context.pyi"} == set()
+    places = (AGENT, ENGINE.parent, FLEET.parent)
+
+    def exists(name: str) -> bool:
+        return any((place / name).exists() for place in places)
+
+    assert not [name for name in named if not exists(name)]
+    begins = re.findall(r"^\| `([a-z_/]+)` \| .+ \| (`.+`) \|$", page, re.MULTILINE)
     files = [
-        package / folder / file
-        for folder, begin in begins
-        for file in re.findall(r"`([^`]+)`", begin)
+        f"{folder}/{file}" for folder, begin in begins for file in re.findall(r"`([^`]+)`", begin)
     ]
     assert len(files) > 15
-    assert not [file for file in files if not file.exists()]
+    assert not [file for file in files if not exists(file)]
 
 
 def test__every_make_verb_of_the_documents_exists() -> None:
@@ -162,6 +166,21 @@ def test_the_install_lines_of_the_readme_never_ask_pip_to_install_into_the_syste
         assert re.search(r"-m venv (\S+) && \1/bin/pip install '\.\[mcp,acp\]'", line), line
 
 
+def project(folder: Path) -> dict[str, Any]:
+    """Return the `pyproject.toml` of a folder."""
+    return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_distributions_have_one_version_and_name_each_other_by_it() -> None:
+    for folder in sorted(PACKAGES.iterdir()):
+        path = folder / project(folder)["tool"]["hatch"]["version"]["path"]
+        assert f'\n__version__ = "{longrein.__version__}"\n' in path.read_text(encoding="utf-8")
+        extras = project(folder)["project"].get("optional-dependencies", {})
+        named = [*project(folder)["project"]["dependencies"], *extras.get("fleet", ())]
+        own = [one for one in named if one.startswith("longrein")]
+        assert [one.partition("==")[2] for one in own] == [longrein.__version__] * len(own)
+
+
 def pins(file: str) -> dict[str, str]:
     """Return package -> version of a lock file."""
     return dict(
@@ -175,10 +194,15 @@ def normal(requirement: str) -> str:
 
 
 def test_the_demo_installs_what_longrein_runs_on_and_no_more() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     run, tests = pins("requirements-run.lock"), pins("requirements.lock")
-    assert {normal(one) for one in project["project"]["dependencies"]} <= run.keys()
-    assert not {normal(one) for one in project["dependency-groups"]["dev"]} - {"anyio"} & run.keys()
+    needed = {
+        normal(one)
+        for name in ("longrein-context", "longrein")
+        for one in project(PACKAGES / name)["project"]["dependencies"]
+    }
+    assert needed - {"longrein-context"} <= run.keys()
+    groups = project(ROOT)["dependency-groups"]
+    assert not {normal(one) for one in groups["dev"]} - {"anyio"} & run.keys()
     assert run.items() <= tests.items(), "both files name the same versions"
 
 

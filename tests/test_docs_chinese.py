@@ -7,12 +7,12 @@ import tomllib
 from pathlib import Path
 
 from longrein.config import load_settings
-from longrein.events import PermissionAsked
 from longrein.frontends.help_page import help_page
 from longrein.frontends.subcommands import MAIN
 from longrein.frontends.terminal.approvals import Question, choices
 from longrein.frontends.terminal.command_table import BY_NAME
 from longrein.frontends.terminal.keymap import key_rows
+from longrein_context.events import PermissionAsked
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "README.zh.md").read_text(encoding="utf-8")

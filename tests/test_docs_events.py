@@ -8,9 +8,9 @@ from pathlib import Path
 
 from longrein.agent.change_detection import COMMITS_MAX, FILE_LINES_MAX, STATUS_LINES_MAX
 from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX
-from longrein.context import KINDS, PROGRAM_KINDS
-from longrein.context.fold_notices import EVENT_CHARS_MAX
-from longrein.events import Reminded, SchedulesSet
+from longrein_context import KINDS, PROGRAM_KINDS
+from longrein_context.events import Reminded, SchedulesSet
+from longrein_context.fold_notices import EVENT_CHARS_MAX
 from tests.e2e.harness import CliHarness, of, says
 from tests.timeouts import HANG_S
 

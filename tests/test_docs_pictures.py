@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import beside, pictures
+from lab import beside, pictures
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.replay.costs import TABLE_HEAD
 from longrein.config import load_settings
-from longrein.extensions.lab.replay.costs import TABLE_HEAD
 from longrein.models.catalog_data import PROVIDERS
 from longrein.testing.loopback import Call, Turn
 from tests.e2e.harness import CliHarness, Provider
@@ -93,7 +93,7 @@ def test_settings_that_a_page_shows_are_settings(page: Path, tmp_path: Path) -> 
 
 
 def test_tests_that_the_table_of_features_names_exist() -> None:
-    table = (ROOT / "benchmarks/terminal_features.md").read_text(encoding="utf-8")
+    table = (ROOT / "lab/terminal_features.md").read_text(encoding="utf-8")
     rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
     assert len(rows) >= 41
     named = set(re.findall(r"\btest_\w+\.py", table))

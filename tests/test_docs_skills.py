@@ -9,8 +9,8 @@ from longrein.config import SkillFiles
 from longrein.config.skill_files import FOLDERS_MAX, NOT_OBEYED, PROJECT_FOLDERS, SIZE_MAX_BYTES
 from longrein.config.skill_library import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.skill_library import RESOURCES_MAX
-from longrein.events import UserSpoke, text_of
 from longrein.tools.skill import CATALOGUE_CHARS_MAX
+from longrein_context.events import UserSpoke, text_of
 from tests.e2e.harness import CliHarness, of, says
 
 PAGE = (Path(__file__).parent.parent / "docs/skills.md").read_text(encoding="utf-8")

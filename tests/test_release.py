@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import longrein
+from lab.source_tree import AGENT, module_file
 from tests.release import ROOT, changes, version
 
 PAGE = (ROOT / "docs/versions.md").read_text(encoding="utf-8")
@@ -38,9 +39,7 @@ def test_the_public_names_are_those_that_the_page_promises(module: str) -> None:
     if module == "longrein":
         assert sorted(longrein.__all__) == PROMISED[module]
         return
-    path = ROOT / "src" / module.replace(".", "/")
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = ast.parse(module_file(module).read_text(encoding="utf-8"))
     listed = [
         ast.literal_eval(node.value)
         for node in tree.body
@@ -56,7 +55,7 @@ def test_the_public_names_are_those_that_the_page_promises(module: str) -> None:
 def test_every_module_with_adapters_or_doubles_is_promised() -> None:
     adapters = {
         f"longrein.integrations.{path.stem}"
-        for path in (ROOT / "src/longrein/integrations").glob("*.py")
+        for path in (AGENT / "integrations").glob("*.py")
         if re.search(r"^__all__ = ", path.read_text(encoding="utf-8"), re.MULTILINE)
         and path.stem != "__init__"
     }

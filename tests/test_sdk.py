@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 import longrein
 from longrein import Session, TurnFailed, UsageError
-from longrein.events import PermissionAsked, Replied, Text, ToolSpec, TurnEnded
 from longrein.frontends.subcommands import MAIN
 from longrein.models import Failure
 from longrein.sdk import library_words
 from longrein.testing.loopback import LoopbackProvider, Turn
 from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein_context import events
+from longrein_context.events import PermissionAsked, Replied, Text, ToolSpec, TurnEnded
 from tests.tables import cases, record
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +70,7 @@ def test_every_error_of_the_tree_can_be_caught_by_its_public_name() -> None:
 
     tree = {name for name in below(longrein.LongreinError) if not name.startswith("_")}
     public = {name for name in longrein.__all__ if isinstance(getattr(longrein, name), type)}
-    assert {name for name in tree if hasattr(longrein.events, name)} <= public | {"Session"}
+    assert {name for name in tree if hasattr(events, name)} <= public | {"Session"}
 
 
 def test_the_engine_imports_no_package_but_msgspec() -> None:
@@ -93,7 +94,12 @@ print(sorted({name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_m
         [sys.executable, "-S", "-c", _with_path(code)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert set(re.findall(r"'(\w+)'", done.stdout)) <= {"longrein", "msgspec", "typing_extensions"}
+    assert set(re.findall(r"'(\w+)'", done.stdout)) <= {
+        "longrein",
+        "longrein_context",
+        "msgspec",
+        "typing_extensions",
+    }
 
 
 def _with_path(code: str) -> str:

@@ -73,7 +73,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def is_own(module: str) -> bool:
-    return module.split(".", maxsplit=1)[0] == "longrein"
+    return module.split(".", maxsplit=1)[0].startswith("longrein")
 
 
 def test_only_listed_modules_are_imported_before_the_first_request(modules: list[str]) -> None:

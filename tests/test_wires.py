@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from lab.support.forked import ForkedProcess
 from longrein.testing.loopback import LoopbackProvider, common_blocks, read_play
 from tests.headless.schema import validate
-from tests.support.forked import ForkedProcess
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.support.idle_watch import IdleWatch
+from lab.support.idle_watch import IdleWatch
 
 HANG_S = 240.0
 """Limit of a wait for what happens unless something hangs: a machine under load may take a hundred

@@ -20,9 +20,8 @@ acp = pytest.importorskip(
     "acp", reason="needs agent-client-protocol, which `make library` installs"
 )
 
-from acp.client.connection import ClientSideConnection  # noqa: E402
-
 from acp import RequestError, schema  # noqa: E402
+from acp.client.connection import ClientSideConnection  # noqa: E402
 
 Update = dict[str, Any]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from longrein.events import Document, PermissionAnswered, Text, UsageError, UserSpoke
 from longrein.extensions.acp import acp_command as command
 from longrein.extensions.acp.json_lines import LINE_BYTES_MAX
+from longrein_context.events import Document, PermissionAnswered, Text, UsageError, UserSpoke
 from tests.acp.harness import RawAgent, file, raw_agent
 from tests.e2e.harness import CliHarness, call, calls, of, says
 from tests.tables import record
@@ -383,6 +383,7 @@ def test_a_missing_key_is_auth_required_until_it_is_there(cli: CliHarness) -> No
 def test_the_editors_mcp_servers_are_taken_over_in_the_form_of_mcp_json() -> None:
     pytest.importorskip("acp")
     from acp import schema
+
     from longrein.extensions.acp.agent_methods import mcp_servers
 
     request = schema.NewSessionRequest.model_validate(

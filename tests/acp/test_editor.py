@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from longrein.events import FileChanged, FileSeen
+from longrein_context.events import FileChanged, FileSeen
 from tests.acp.harness import FILES, READ_ONLY, TERMINALS, agent, file
 from tests.e2e.harness import CliHarness, bash, call, calls, needs_bubblewrap, of, says
 from tests.tables import split_words

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from longrein.events import PermissionAnswered, UserSpoke
+from longrein_context.events import PermissionAnswered, UserSpoke
 from tests.acp.harness import Agent, RequestError, acp, agent, file, raw_agent
 from tests.e2e.harness import CliHarness, background, bash, call, calls, fails, of, says
 from tests.tables import cases, row, split_words

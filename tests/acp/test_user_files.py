@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from longrein.events import Asked, Text, UserSpoke
+from longrein_context.events import Asked, Text, UserSpoke
 from tests.acp.harness import Agent, RequestError, agent, schema
 from tests.acp.test_turns import talk
 from tests.e2e.harness import CliHarness, call, calls, of, says

@@ -36,8 +36,18 @@ from longrein.agent.session_part import (
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.agent.task_slots import TaskPool
 from longrein.config.hook_files import HookFile, expanded_headers, parse_hooks
-from longrein.context import Request
-from longrein.events import (
+from longrein.models import Delta, Model
+from longrein.permissions import Rules
+from longrein.settings_schema import SandboxOptions
+from longrein.store import Log, Reader, open_log
+from longrein.testing.harness import Approver, results, said, story
+from longrein.testing.scripted_model import BUDGET, ScriptedModel, call, says
+from longrein.tools import builtin_tools
+from longrein.workspace import PlainSpawner, open_workspace
+from longrein.workspace.root_copies import CheckpointStore
+from longrein.workspace.sandbox import SessionSandbox
+from longrein_context import Request
+from longrein_context.events import (
     SCHEMA_VERSION,
     Entry,
     HookAnswered,
@@ -51,16 +61,6 @@ from longrein.events import (
     TurnEnded,
     text_of,
 )
-from longrein.models import Delta, Model
-from longrein.permissions import Rules
-from longrein.settings_schema import SandboxOptions
-from longrein.store import Log, Reader, open_log
-from longrein.testing.harness import Approver, results, said, story
-from longrein.testing.scripted_model import BUDGET, ScriptedModel, call, says
-from longrein.tools import builtin_tools
-from longrein.workspace import PlainSpawner, open_workspace
-from longrein.workspace.root_copies import CheckpointStore
-from longrein.workspace.sandbox import SessionSandbox
 
 Script = ScriptedModel
 SESSION = "00000000-0000-4000-8000-00000000beef"

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from lab.support.supervision import MemorySupervision
 from longrein.agent import (
     Dependencies,
     InboxMessage,
@@ -19,8 +20,6 @@ from longrein.agent import (
 )
 from longrein.agent.background.task_control import BackgroundControl
 from longrein.agent.session_part import BackgroundTasks
-from longrein.context import Request
-from longrein.events import SubagentStarted, Text
 from longrein.models import Delta, Failure, Reply
 from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock, run_virtual
@@ -36,7 +35,8 @@ from longrein.testing.scripted_model import ScriptedModel, call
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import SubagentType, Tool, agent_tool
-from tests.support.supervision import MemorySupervision
+from longrein_context import Request
+from longrein_context.events import SubagentStarted, Text
 
 T = TypeVar("T")
 Answer = Callable[[Request], Reply | Failure]

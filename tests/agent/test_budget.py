@@ -22,8 +22,8 @@ from longrein.agent.subagents.budget import (
     spent_on_task,
     without_reserve,
 )
-from longrein.context import Budget, Price, State, Summarise, fold
-from longrein.events import (
+from longrein_context import Budget, Price, State, Summarise, fold
+from longrein_context.events import (
     AnyEvent,
     Asked,
     Entry,

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from longrein.agent.call_conflicts import command_footprint, in_conflict
-from longrein.context import Request
 from longrein.permissions import join_path, read_command
 from longrein.settings_schema import ToolOptions
+from longrein_context import Request
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says
 from tests.tables import cases
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Answer
-from longrein.events import PermissionAsked, ToolCall
 from longrein.permissions import Rules
 from longrein.settings_schema import SandboxOptions
 from longrein.tools import make_tool
 from longrein.workspace.sandbox import SessionSandbox
+from longrein_context.events import PermissionAsked, ToolCall
 from tests.agent.disk_harness import DiskHarness, Script, call, question, results, says, turn
 from tests.tables import cases
 

@@ -11,8 +11,9 @@ import pytest
 
 from longrein.agent import Compact, Continue, Pin, Uncompact, Unpin, UserMessage
 from longrein.agent.model_request import SummaryRequest
-from longrein.context import Budget, Price, Request, fold
-from longrein.events import (
+from longrein.models import Delta
+from longrein_context import Budget, Price, Request, fold
+from longrein_context.events import (
     Asked,
     AskFailed,
     Cleared,
@@ -24,7 +25,6 @@ from longrein.events import (
     TurnEnded,
     encode_entry,
 )
-from longrein.models import Delta
 from tests.agent.disk_harness import DiskHarness, Script, call, said, says, turn
 from tests.store.fixtures import store
 from tests.tables import cases

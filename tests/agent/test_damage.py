@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Continue
-from longrein.events import Entry, Reminded, ToolEnded, ToolStarted, text_of
+from longrein_context.events import Entry, Reminded, ToolEnded, ToolStarted, text_of
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
 
 pytestmark = pytest.mark.anyio

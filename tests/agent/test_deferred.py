@@ -13,8 +13,6 @@ import pytest
 from longrein.agent import Answer, Continue, OpenSession
 from longrein.app import Additions, App
 from longrein.app.run_context import read_run_context
-from longrein.context import Budget, Price, Request, estimate_text
-from longrein.events import PrefixSet, Replied, ToolCall, ToolEnded, ToolStarted
 from longrein.frontends.headless.reporter import progress
 from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json import draw
@@ -35,6 +33,8 @@ from longrein.testing.loopback import Call, LoopbackProvider, Play, Turn, common
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import Tool
+from longrein_context import Budget, Price, Request, estimate_text
+from longrein_context.events import PrefixSet, Replied, ToolCall, ToolEnded, ToolStarted
 from tests.agent.disk_harness import question, turn
 from tests.tables import cases
 from tests.tools.servers import server_tools

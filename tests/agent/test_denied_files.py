@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from lab.campaigns.harmless_commands import TEMPLATES, harmless_commands
 from longrein.agent import OpenSession
 from longrein.agent.current_rules import current_rules
 from longrein.testing.scripted_model import call, says
 from longrein.workspace.files import find_program
 from tests.agent.disk_harness import DiskHarness, Script, turn
 from tests.agent.test_what_is_asked import new_harness, opened, outcome
-from tests.load.harmless_commands import TEMPLATES, harmless_commands
 from tests.tables import cases, row
 
 pytestmark = pytest.mark.anyio

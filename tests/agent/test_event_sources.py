@@ -7,10 +7,10 @@ import pytest
 
 from longrein.agent import OpenSession, UserMessage, encode_message, program_event
 from longrein.agent.change_detection import summarize_files
-from longrein.context import KINDS, PROGRAM_KINDS, Request
-from longrein.events import Reminded, Text, UsageError
 from longrein.store import leave_message
 from longrein.testing.workspace import Ran
+from longrein_context import KINDS, PROGRAM_KINDS, Request
+from longrein_context.events import Reminded, Text, UsageError
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
 from tests.agent.memory_harness import MemoryHarness, agent
 from tests.agent.test_file_watcher import then

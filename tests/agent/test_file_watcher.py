@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import Continue, Rewind
-from longrein.context import Request
-from longrein.events import FileChanged, PrefixSet, Reminded, Text
 from longrein.models import Failure, Reply
 from longrein.tools import change_of
+from longrein_context import Request
+from longrein_context.events import FileChanged, PrefixSet, Reminded, Text
 from tests.agent.disk_harness import DiskHarness, Script, call, results, said, says, turn
 from tests.tables import cases, row
 

@@ -10,11 +10,11 @@ import pytest
 from longrein.agent import UserMessage
 from longrein.app import Additions, App, AppSession
 from longrein.app.run_context import read_run_context
-from longrein.events import Entry, GoalChanged, PrefixSet, Text
 from longrein.options import Options
 from longrein.store import Goals, project_key, read_entries
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein_context.events import Entry, GoalChanged, PrefixSet, Text
 from tests.agent.disk_harness import events_of
 
 pytestmark = pytest.mark.anyio

@@ -9,14 +9,14 @@ import pytest
 from longrein.agent import UserMessage, builtin_kinds
 from longrein.agent.compaction import compact
 from longrein.agent.loop_actions import move_context
-from longrein.context import Digest
-from longrein.context.decide import summary_span
-from longrein.context.summary.summary_text import build_digest
-from longrein.events import Summarized, Text
 from longrein.permissions import Rules
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 from longrein.tools import agent_tool
+from longrein_context import Digest
+from longrein_context.decisions import summary_span
+from longrein_context.events import Summarized, Text
+from longrein_context.summary.summary_text import build_digest
 from tests.agent.disk_harness import DiskHarness, turn
 from tests.agent.hook_tables import command, joined
 from tests.tables import cases, record

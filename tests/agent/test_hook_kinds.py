@@ -15,12 +15,12 @@ import pytest
 
 from longrein.agent import Compact, Continue, UserMessage
 from longrein.agent.hooks import HookOutput, HookPlace, HookTable
-from longrein.events import HookAnswered, PermissionAsked, Summarized, Text, ToolStarted
 from longrein.permissions import Hook, Rules
 from longrein.permissions.hook_protocol import EVENTS, HookAnswer, merge_answers, read_answer
 from longrein.store import HookFiles
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
+from longrein_context.events import HookAnswered, PermissionAsked, Summarized, Text, ToolStarted
 from tests.agent.disk_harness import NO_RULES, TOUCH, DiskHarness, turn
 from tests.agent.hook_tables import command, joined
 from tests.tables import record

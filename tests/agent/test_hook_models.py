@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from longrein.agent import hooks
-from longrein.context import Budget, Price
-from longrein.events import HookAnswered, Text, ToolResult, Usage, text_of
 from longrein.models import Failure, Reply
 from longrein.permissions import Rules
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
+from longrein_context import Budget, Price
+from longrein_context.events import HookAnswered, Text, ToolResult, Usage, text_of
 from tests.agent.disk_harness import TOUCH, DiskHarness
 from tests.tables import cases
 

@@ -10,11 +10,18 @@ import psutil
 import pytest
 
 from longrein.agent import UserMessage, builtin_kinds
-from longrein.events import HookAnswered, PermissionAsked, Text, ToolStarted, TurnEnded, UserSpoke
 from longrein.permissions import Rules
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 from longrein.tools import agent_tool
+from longrein_context.events import (
+    HookAnswered,
+    PermissionAsked,
+    Text,
+    ToolStarted,
+    TurnEnded,
+    UserSpoke,
+)
 from tests.agent.disk_harness import ALLOW, DiskHarness
 from tests.agent.hook_tables import command, joined
 from tests.tables import cases

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Answer, Continue, approval_digest
-from longrein.events import ToolCall
 from longrein.permissions import Rules
+from longrein_context.events import ToolCall
 from tests.agent.disk_harness import DiskHarness, Script, call, question, results, says, turn
 from tests.tables import cases, record
 

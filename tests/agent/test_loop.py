@@ -8,8 +8,11 @@ import pytest
 
 from longrein.agent import Answer, OpenSession, RetryPause, Rewind, UserMessage
 from longrein.agent.model_request import SummaryRequest
-from longrein.context import Budget, Request, fold
-from longrein.events import (
+from longrein.models import Failure, Reply
+from longrein.permissions import Rules
+from longrein.tools import ToolContext, make_tool
+from longrein_context import Budget, Request, fold
+from longrein_context.events import (
     Entry,
     Interrupted,
     Replied,
@@ -19,9 +22,6 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.models import Failure, Reply
-from longrein.permissions import Rules
-from longrein.tools import ToolContext, make_tool
 from tests.agent.disk_harness import (
     DiskHarness,
     FlushTrackingLog,

@@ -5,7 +5,7 @@ from typing import get_args
 import msgspec
 
 from longrein.agent import InboxMessage, UserMessage
-from longrein.events import Text
+from longrein_context.events import Text
 
 TAGS = (
     "AddSchedule Answer CommandRun Compact GoOn Happened Pin RemoveSchedule Rewind Said SetMode "

@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Answer, SetMode
-from longrein.events import PermissionAnswered, PermissionAsked, SettingsError, ToolEnded, text_of
 from longrein.permissions import Rules
 from longrein.testing.harness import Approver
+from longrein_context.events import (
+    PermissionAnswered,
+    PermissionAsked,
+    SettingsError,
+    ToolEnded,
+    text_of,
+)
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 from tests.tables import cases
 

@@ -8,8 +8,12 @@ import msgspec
 import pytest
 
 from longrein.agent import Limits, SetModel, SubagentView, UserMessage, session_usd
-from longrein.context import Budget, Price, fold, settled_usd, task_usd
-from longrein.events import (
+from longrein.models import Failure, Reply, cost_usd, settled_usage
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.harness import memory_dependencies, open_test_session
+from longrein.testing.store import MemoryDisk
+from longrein_context import Budget, Price, fold, settled_usd, task_usd
+from longrein_context.events import (
     SCHEMA_VERSION,
     Asked,
     AskFailed,
@@ -26,10 +30,6 @@ from longrein.events import (
     UserSpoke,
     usd_of,
 )
-from longrein.models import Failure, Reply, cost_usd, settled_usage
-from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_dependencies, open_test_session
-from longrein.testing.store import MemoryDisk
 from tests.agent.disk_harness import UncheckedModel, turn
 from tests.context.random_session import RandomSession
 from tests.tables import cases

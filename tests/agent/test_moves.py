@@ -4,8 +4,8 @@ import pytest
 
 from longrein.agent import Judgement, Limits, MoveContext, next_move
 from longrein.agent.moves import Move
-from longrein.context import Budget, Price, State, fold
-from longrein.events import (
+from longrein_context import Budget, Price, State, fold
+from longrein_context.events import (
     SCHEMA_VERSION,
     AnyEvent,
     Asked,

@@ -14,9 +14,16 @@ import pytest
 from longrein.agent import Answer, FromSubagent, OpenSession, UserMessage
 from longrein.app import Additions, App
 from longrein.app.run_context import read_run_context
-from longrein.events import Entry, PermissionAnswered, PermissionAsked, Text, ToolEnded, text_of
 from longrein.options import Options
 from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein_context.events import (
+    Entry,
+    PermissionAnswered,
+    PermissionAsked,
+    Text,
+    ToolEnded,
+    text_of,
+)
 from tests.agent.disk_harness import turn as run_turn
 from tests.e2e.harness import needs_bubblewrap
 from tests.timeouts import HANG_S, until

@@ -3,8 +3,12 @@ ended (R077, R070).
 """
 
 from longrein.agent.moves import Record, Stop, check_circling, check_idle
-from longrein.context import State, fold, step
-from longrein.events import (
+from longrein.testing.clock import run_virtual
+from longrein.testing.harness import open_test_session
+from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein.testing.store import MemoryDisk
+from longrein_context import State, fold, step
+from longrein_context.events import (
     AnyEvent,
     AnyPart,
     Asked,
@@ -26,10 +30,6 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
-from longrein.testing.clock import run_virtual
-from longrein.testing.harness import open_test_session
-from longrein.testing.scripted_model import ScriptedModel, call, says
-from longrein.testing.store import MemoryDisk
 from tests.agent.disk_harness import turn
 
 MINUTE = 60_000_000

@@ -8,9 +8,9 @@ import pytest
 
 from longrein.agent.compaction import FILES_MAX, ranked, rebuild, texts_cleared_since
 from longrein.agent.loop_actions import move_context
-from longrein.context import Budget, FileUse, State, build_summary, claim_lookup
-from longrein.context.state.ledger import Ledger
-from longrein.events import Cleared, FileChanged, FileSeen, Form, Todo, ToolEnded
+from longrein_context import Budget, FileUse, State, build_summary, claim_lookup
+from longrein_context.events import Cleared, FileChanged, FileSeen, Form, Todo, ToolEnded
+from longrein_context.state.ledger import Ledger
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 
 pytestmark = pytest.mark.anyio

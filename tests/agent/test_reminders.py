@@ -9,8 +9,11 @@ import pytest
 from longrein.agent import ExternalEvent, Limits, MoveContext, SetMode, UserMessage, next_move
 from longrein.agent.inbox import can_take
 from longrein.agent.moves import AskModel, Record
-from longrein.context import Request, State, due_reminders, fold
-from longrein.events import (
+from longrein.models import Failure, Reply
+from longrein.store import write_transcript
+from longrein.tools import make_tool
+from longrein_context import Request, State, due_reminders, fold
+from longrein_context.events import (
     Entry,
     ModeSet,
     Opened,
@@ -21,9 +24,6 @@ from longrein.events import (
     UserSpoke,
     encode_entry,
 )
-from longrein.models import Failure, Reply
-from longrein.store import write_transcript
-from longrein.tools import make_tool
 from tests.agent.disk_harness import (
     BUDGET,
     SESSION,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Compact
-from longrein.context import Budget, analyse, analysis_lines
 from longrein.models import Reply
+from longrein_context import Budget, analyse, analysis_lines
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
 from tests.tables import cases
 

@@ -10,7 +10,10 @@ import pytest
 
 from longrein.agent import Answer, Continue, SetMode, UserMessage
 from longrein.agent.messages import InboxMessage
-from longrein.events import (
+from longrein.permissions import Rules
+from longrein.store import open_log
+from longrein.testing.harness import Approver
+from longrein_context.events import (
     AnyEvent,
     CwdSet,
     Entry,
@@ -26,9 +29,6 @@ from longrein.events import (
     ToolCall,
     ToolStarted,
 )
-from longrein.permissions import Rules
-from longrein.store import open_log
-from longrein.testing.harness import Approver
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, question, says, turn
 from tests.store.fixtures import store
 from tests.tables import split_words

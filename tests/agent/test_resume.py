@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Continue, Rewind, SetMode
-from longrein.context import Request, fold
-from longrein.events import Entry, FileChanged, ToolCall, ToolResult, ToolStarted, text_of
 from longrein.models import Reply
 from longrein.permissions import Rules
+from longrein_context import Request, fold
+from longrein_context.events import Entry, FileChanged, ToolCall, ToolResult, ToolStarted, text_of
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 from tests.store.fixtures import store
 from tests.tables import cases

@@ -13,10 +13,14 @@ from typing import Any
 
 import pytest
 
+from lab.support.tree_operations import picture, user_git
 from longrein.agent import Rewind
 from longrein.agent.checkpoints import SessionCheckpoints
 from longrein.agent.session_part import Checkpoints
-from longrein.events import (
+from longrein.store import fork_log
+from longrein.workspace.root_copies import CheckpointStore
+from longrein.workspace.tree_records import CheckpointError
+from longrein_context.events import (
     SCHEMA_VERSION,
     CheckpointTaken,
     Entry,
@@ -27,12 +31,8 @@ from longrein.events import (
     TaskStarted,
     ToolEnded,
 )
-from longrein.store import fork_log
-from longrein.workspace.root_copies import CheckpointStore
-from longrein.workspace.tree_records import CheckpointError
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says, turn
 from tests.agent.test_rewind_commands import back, turns
-from tests.support.tree_operations import picture, user_git
 from tests.tables import cases
 from tests.timeouts import until
 

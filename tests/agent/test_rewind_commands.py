@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.support.tree_operations import git_state, operations, picture, start_tree, user_git
 from longrein.agent import OpenSession, Rewind
-from longrein.events import Rewound
+from longrein_context.events import Rewound
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
-from tests.support.tree_operations import git_state, operations, picture, start_tree, user_git
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20

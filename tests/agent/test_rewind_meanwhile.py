@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from longrein.agent.checkpoints import SessionCheckpoints
-from longrein.events import Rewound
 from longrein.workspace.sandbox.rung import find_rung
+from longrein_context.events import Rewound
 from tests.agent.disk_harness import DiskHarness, Script, turn
 from tests.agent.test_rewind_checkpoints import BrokenStore
 from tests.agent.test_rewind_commands import back, turns

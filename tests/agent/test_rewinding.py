@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from longrein.agent import Rewind
-from longrein.events import Rewound, TurnEnded
+from longrein_context.events import Rewound, TurnEnded
 from tests.agent.disk_harness import DiskHarness, Script, call, events_of, says, turn
 
 pytestmark = pytest.mark.anyio

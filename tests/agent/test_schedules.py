@@ -15,8 +15,6 @@ from longrein.agent import AddSchedule, RemoveSchedule, UserMessage, UserNotice
 from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX, next_time, split_when
 from longrein.app import Additions, App
 from longrein.app.run_context import read_run_context
-from longrein.context import Request
-from longrein.events import Reminded, SchedulesSet, Text, UsageError
 from longrein.models import Reply
 from longrein.options import Options
 from longrein.testing.clock import VirtualClock, run_virtual
@@ -24,6 +22,8 @@ from longrein.testing.harness import memory_dependencies, open_test_session, res
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import SCHEDULE_TOOLS, Tool
+from longrein_context import Request
+from longrein_context.events import Reminded, SchedulesSet, Text, UsageError
 from tests.agent.disk_harness import events_of
 from tests.tables import cases, row
 

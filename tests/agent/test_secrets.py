@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from longrein.agent import Answer, Compact, Pin, Rewind, SessionUpdate, UserMessage
 from longrein.agent import redaction as blobs
 from longrein.agent.redaction import NAMES, redacted
-from longrein.events import (
+from longrein.models import CallDelta, Failure, Reply, TextDelta
+from longrein.testing.store import MemoryBlob
+from longrein_context.events import (
     AnyEvent,
     FileSeen,
     Replied,
@@ -28,9 +30,7 @@ from longrein.events import (
     Usage,
     redactor,
 )
-from longrein.events.redact_stream import StreamRedactor
-from longrein.models import CallDelta, Failure, Reply, TextDelta
-from longrein.testing.store import MemoryBlob
+from longrein_context.events.redact_stream import StreamRedactor
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says, turn
 from tests.tables import cases
 from tests.workspace.test_spooling import KNOWN, REDACT, cut, streams

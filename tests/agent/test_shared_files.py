@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.campaigns.writers import campaign
 from longrein.agent import Continue, OpenSession, Rewind, UserMessage
 from longrein.agent.shared_files import PathLocks
-from longrein.events import FileChanged, FilePut, Rewound, Text, ToolCall, ToolEnded
 from longrein.models import Reply
 from longrein.tools import Outcome, ToolContext, tool
+from longrein_context.events import FileChanged, FilePut, Rewound, Text, ToolCall, ToolEnded
 from tests.agent.disk_harness import (
     DiskHarness,
     Limits,
@@ -30,7 +31,6 @@ from tests.agent.disk_harness import (
 )
 from tests.agent.memory_harness import MemoryHarness, tasks
 from tests.agent.test_file_watcher import notes, then
-from tests.load.writers import campaign
 from tests.store.fixtures import store
 from tests.tables import row, split_words
 from tests.timeouts import until
@@ -457,7 +457,7 @@ async def test_large_file_is_read_hashed_and_written_beside_the_loop(harness: Di
 def test_nothing_is_lost_among_agents_in_two_processes_one_killed_and_an_editor(
     tmp_path: Path,
 ) -> None:
-    """A slice of the campaign `python -m tests.load.writers`."""
+    """A slice of the campaign `python -m lab.campaigns.writers`."""
     told = campaign(tmp_path, agents=4, edits=8, files=2, kills=1, pause_s=0.005)
     assert (told["lost"], told["debris"], told["codes"]) == ([], [], [0, 0])
     assert int(str(told["edits"])) > 16

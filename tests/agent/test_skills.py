@@ -13,11 +13,19 @@ import pytest
 from longrein.agent import Compact, OpenSession, UserMessage
 from longrein.app import Additions, App, AppSession
 from longrein.app.run_context import read_run_context
-from longrein.context import Budget, Request
-from longrein.events import PrefixSet, Reminded, Text, ToolEnded, UsageError, UserSpoke, text_of
 from longrein.options import Options
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein_context import Budget, Request
+from longrein_context.events import (
+    PrefixSet,
+    Reminded,
+    Text,
+    ToolEnded,
+    UsageError,
+    UserSpoke,
+    text_of,
+)
 from tests.agent.disk_harness import events_of, question, turn
 from tests.tables import cases, row
 

@@ -9,14 +9,22 @@ import msgspec
 import pytest
 
 from longrein.agent import Compact, SetModel
-from longrein.context import Budget, fold
-from longrein.events import Asked, AskFailed, Cleared, Entry, Summarized, TurnEnded, UserSpoke
 from longrein.models import ModelOptions, open_model
 from longrein.testing.clock import VirtualClock
 from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Received, Rules, Turn
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemoryWorkspace
+from longrein_context import Budget, fold
+from longrein_context.events import (
+    Asked,
+    AskFailed,
+    Cleared,
+    Entry,
+    Summarized,
+    TurnEnded,
+    UserSpoke,
+)
 from tests.agent.disk_harness import events_of, turn
 
 pytestmark = pytest.mark.anyio

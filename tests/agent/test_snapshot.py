@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from longrein.agent.open_session import resumed_state
-from longrein.context import Budget, Price, State, decode_state, encode_state, fold, render
 from longrein.store import open_log
+from longrein_context import Budget, Price, State, decode_state, encode_state, fold, render
 from tests.agent.disk_harness import SESSION, DiskHarness, Script, call, says
 from tests.context.random_session import RandomSession, content
 from tests.tables import cases

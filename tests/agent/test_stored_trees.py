@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from lab.support.postgresql import Server
+from lab.support.tree_operations import operations, picture, start_tree, user_git
 from longrein.agent import OpenSession
 from longrein.agent.checkpoints import SessionCheckpoints
 from longrein.app.run_context import use_store_at
-from longrein.events import CheckpointTaken, CwdSet
 from longrein.workspace.root_copies import CheckpointStore
+from longrein_context.events import CheckpointTaken, CwdSet
 from tests.agent.disk_harness import DiskHarness, Script, turn
 from tests.agent.test_rewind_commands import MIB, back, turns
-from tests.support.postgresql import Server
-from tests.support.tree_operations import operations, picture, start_tree, user_git
 
 pytestmark = pytest.mark.anyio
 Make = Callable[..., "Machine"]

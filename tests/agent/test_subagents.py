@@ -5,8 +5,12 @@ whole trees in memory.
 import pytest
 
 from longrein.agent import Limits, OpenSession, Pin
-from longrein.context import Request
-from longrein.events import (
+from longrein.models import Failure, Reply
+from longrein.testing.harness import said, story
+from longrein.testing.scripted_model import call, says
+from longrein.testing.workspace import Ran
+from longrein_context import Request
+from longrein_context.events import (
     Opened,
     PrefixSet,
     Reminded,
@@ -15,10 +19,6 @@ from longrein.events import (
     ToolEnded,
     UserSpoke,
 )
-from longrein.models import Failure, Reply
-from longrein.testing.harness import said, story
-from longrein.testing.scripted_model import call, says
-from longrein.testing.workspace import Ran
 from tests.agent.memory_harness import MemoryHarness, agent, tasks
 
 

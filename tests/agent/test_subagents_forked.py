@@ -3,11 +3,11 @@ with a note why.
 """
 
 from longrein.agent import Limits
-from longrein.context import Request
-from longrein.events import SubagentEnded, SubagentStarted, ToolEnded
 from longrein.models import Reply
 from longrein.testing.harness import results, said, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein_context import Request
+from longrein_context.events import SubagentEnded, SubagentStarted, ToolEnded
 from tests.agent.memory_harness import MemoryHarness, agent, tasks
 
 

@@ -10,8 +10,13 @@ import pytest
 
 from longrein.agent import Continue, UserMessage
 from longrein.agent.session_part import Subagents
-from longrein.context import Request
-from longrein.events import (
+from longrein.models import Reply
+from longrein.testing.clock import run_virtual
+from longrein.testing.harness import results, said, story
+from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein.testing.store import MemoryDisk
+from longrein_context import Request
+from longrein_context.events import (
     Entry,
     Reminded,
     SubagentEnded,
@@ -21,11 +26,6 @@ from longrein.events import (
     ToolStarted,
     UserSpoke,
 )
-from longrein.models import Reply
-from longrein.testing.clock import run_virtual
-from longrein.testing.harness import results, said, story
-from longrein.testing.scripted_model import ScriptedModel, call, says
-from longrein.testing.store import MemoryDisk
 from tests.agent.disk_harness import turn
 from tests.agent.memory_harness import MemoryHarness, tasks
 

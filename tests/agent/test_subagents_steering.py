@@ -17,8 +17,14 @@ from longrein.agent import (
     UserMessage,
 )
 from longrein.agent.messages import FromSubagent
-from longrein.context import Request
-from longrein.events import (
+from longrein.models import Reply
+from longrein.permissions import Rules
+from longrein.testing.harness import results, said, story
+from longrein.testing.scripted_model import call, says
+from longrein.testing.workspace import Ran
+from longrein.tools import SubagentType
+from longrein_context import Request
+from longrein_context.events import (
     Entry,
     Interrupted,
     ModeSet,
@@ -28,12 +34,6 @@ from longrein.events import (
     ToolEnded,
     TurnEnded,
 )
-from longrein.models import Reply
-from longrein.permissions import Rules
-from longrein.testing.harness import results, said, story
-from longrein.testing.scripted_model import call, says
-from longrein.testing.workspace import Ran
-from longrein.tools import SubagentType
 from tests.agent.disk_harness import events_of
 from tests.agent.memory_harness import MemoryHarness, agent, tasks
 from tests.tables import cases

@@ -5,11 +5,11 @@ parent is answered.
 import asyncio
 from typing import Any
 
-from longrein.context import Request
-from longrein.events import Asked, SubagentEnded
 from longrein.models import Failure, Reply
 from longrein.testing.scripted_model import call, says
 from longrein.tools import tool
+from longrein_context import Request
+from longrein_context.events import Asked, SubagentEnded
 from tests.agent.memory_harness import MemoryHarness, tasks
 
 NAMES = [f"PART{n}" for n in range(8)]

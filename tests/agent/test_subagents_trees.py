@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from longrein.agent import Limits
-from longrein.context import Request
-from longrein.events import SubagentEnded, ToolEnded, TurnEnded, Usage
 from longrein.models import Failure, Reply
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein_context import Request
+from longrein_context.events import SubagentEnded, ToolEnded, TurnEnded, Usage
 from tests.agent.memory_harness import MemoryHarness, agent, tasks
 from tests.tables import cases
 

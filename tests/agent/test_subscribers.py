@@ -6,8 +6,8 @@ import pytest
 
 from longrein.agent import ReplyDelta
 from longrein.agent.subscribers import Subscribers
-from longrein.events import Asked, AskFailed, Entry
 from longrein.models import TextDelta
+from longrein_context.events import Asked, AskFailed, Entry
 from tests.tables import cases
 
 pytestmark = pytest.mark.anyio

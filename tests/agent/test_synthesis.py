@@ -13,8 +13,14 @@ from longrein.agent import Continue, UserMessage
 from longrein.agent.subagents.subagent_report import evidence, synthesis_job
 from longrein.app import Additions, App
 from longrein.app.run_context import read_run_context
-from longrein.context import Request
-from longrein.events import (
+from longrein.models import Failure, Reply
+from longrein.options import Options
+from longrein.testing.clock import run_virtual
+from longrein.testing.harness import results, said
+from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein.tools import SubagentReport, SubagentTask
+from longrein_context import Request
+from longrein_context.events import (
     Entry,
     Replied,
     SubagentEnded,
@@ -23,12 +29,6 @@ from longrein.events import (
     ToolCall,
     ToolEnded,
 )
-from longrein.models import Failure, Reply
-from longrein.options import Options
-from longrein.testing.clock import run_virtual
-from longrein.testing.harness import results, said
-from longrein.testing.scripted_model import ScriptedModel, call, says
-from longrein.tools import SubagentReport, SubagentTask
 from tests.agent.memory_harness import MemoryHarness, tasks
 from tests.tables import split_words
 

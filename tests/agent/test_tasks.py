@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
+from lab.support.supervision import MemoryProcess, MemorySupervision
 from longrein.agent import OpenSession, StopTask, TaskOptions
 from longrein.agent.background.task_control import BackgroundControl
 from longrein.agent.model_request import MEANWHILE_S
-from longrein.events import TaskEnded, TaskStarted
 from longrein.permissions import Rules
 from longrein.testing.harness import open_test_session, results, said, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.workspace import Ran
 from longrein.workspace import CommandExit
+from longrein_context.events import TaskEnded, TaskStarted
 from tests.agent.disk_harness import turn
 from tests.agent.memory_harness import MemoryHarness, background, one_turn, take_steps, talk, words
-from tests.support.supervision import MemoryProcess, MemorySupervision
 from tests.tables import cases, row
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from longrein.context import Request
-from longrein.events import Reminded, TaskEnded, TaskStarted, ToolEnded, text_of
 from longrein.models import Reply
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.workspace import Ran
+from longrein_context import Request
+from longrein_context.events import Reminded, TaskEnded, TaskStarted, ToolEnded, text_of
 from tests.agent.disk_harness import turn
 from tests.agent.memory_harness import MemoryHarness, background, one_turn, words
 from tests.seeds import seeds

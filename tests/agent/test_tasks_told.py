@@ -3,10 +3,10 @@
 import asyncio
 
 from longrein.agent import OpenSession, Rewind, StopTask, TaskOptions, TaskOver
-from longrein.events import Reminded, TaskEnded, ToolCall, TurnEnded, UserSpoke
 from longrein.testing.harness import results, said, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.workspace import Ran
+from longrein_context.events import Reminded, TaskEnded, ToolCall, TurnEnded, UserSpoke
 from tests.agent.memory_harness import (
     CRASH,
     MemoryHarness,

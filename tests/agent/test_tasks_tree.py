@@ -5,10 +5,10 @@ left behind.
 import re
 
 from longrein.agent import OpenSession, StopTask
-from longrein.events import TaskEnded, TaskStarted
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import call, says
 from longrein.testing.workspace import Ran
+from longrein_context.events import TaskEnded, TaskStarted
 from tests.agent.memory_harness import MemoryHarness, agent, background
 
 

@@ -15,11 +15,11 @@ from longrein.agent.background.output_excerpts import (
     since,
 )
 from longrein.agent.background.task_control import BackgroundControl
-from longrein.events import Reminded, StoreFull, TaskEnded, TaskStarted, ToolError
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.workspace import Ran
+from longrein_context.events import Reminded, StoreFull, TaskEnded, TaskStarted, ToolError
 from tests.agent.memory_harness import (
     CRASH,
     MemoryHarness,

@@ -13,11 +13,11 @@ from longrein.agent.current_rules import current_rules
 from longrein.agent.permission_check import call_verdict
 from longrein.agent.session import Approvals, Session
 from longrein.choices import MODE_TEXTS, MODES
-from longrein.events import PermissionAsked
 from longrein.permissions import Rules
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rung import Rung
+from longrein_context.events import PermissionAsked
 from tests.agent.disk_harness import DiskHarness, Script
 from tests.tables import read_rows
 

@@ -6,7 +6,7 @@ from subprocess import run
 
 import pytest
 
-from benchmarks import budget
+from lab import budget
 from tests import costs
 
 
@@ -58,9 +58,9 @@ def test_a_budget_is_raised_in_a_commit_of_its_own_that_says_why(
 
 def test_what_grew_most_is_named() -> None:
     now = {
-        f"src/longrein/agent/{name}.py": size
+        f"packages/longrein/src/longrein/agent/{name}.py": size
         for name, size in zip("abcdefg", range(7), strict=True)
     }
-    before = {"src/longrein/agent/g.py": 6}
+    before = {"packages/longrein/src/longrein/agent/g.py": 6}
     lines = budget.grown("agent", now, before)
     assert [line.split()[0][-5:-1] for line in lines] == ["f.py", "e.py", "d.py", "c.py", "b.py"]

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.cells import Cell, Plan, main, measure, sample, table
-from benchmarks.policy import sessions_in
-from benchmarks.replay.generated import write_sessions
+
+from lab.cells import Cell, Plan, main, measure, sample, table
+from lab.policy import sessions_in
+from lab.replay.generated import write_sessions
 
 SMALL = [
     "--windows",

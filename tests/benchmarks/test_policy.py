@@ -5,10 +5,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from benchmarks.policy import main, read, sessions_in, trace_lines
-from benchmarks.replay.generated import write_sessions
 
-from longrein.extensions.lab.simulate import budget_of
+from lab.policy import main, read, sessions_in, trace_lines
+from lab.replay.generated import write_sessions
+from lab.simulate import budget_of
 
 
 def rows(path: Path) -> list[dict[str, object]]:

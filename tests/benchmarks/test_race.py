@@ -6,7 +6,7 @@ pytest.importorskip("deepagents", reason="needs `make library`")
 pytest.importorskip("pydantic_ai", reason="needs `make library`")
 pytest.importorskip("agents", reason="needs `make library`")
 
-from benchmarks.race.contest import (
+from lab.race.contest import (
     DEVELOPING,
     HELD_BACK,
     LOOPS,
@@ -15,8 +15,8 @@ from benchmarks.race.contest import (
     run_one,
     settings,
 )
-from benchmarks.race.report import race_table, trace
-from benchmarks.race.sessions import NEEDS, Setting, flatten, write_script
+from lab.race.report import race_table, trace
+from lab.race.sessions import NEEDS, Setting, flatten, write_script
 
 QUICK = quick_settings(DEVELOPING)
 

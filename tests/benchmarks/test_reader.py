@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.reader import (
+
+from lab.reader import (
     RULES,
     misplaced,
     read_session,
 )
-from benchmarks.replay.generated import write_sessions
-
+from lab.replay.generated import write_sessions
 from longrein.models import CLEARS
 
 SOURCE = "def a():\n    return 1\n\n\ndef b():\n    return 2"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import recorded
+from lab import recorded
 from tests.models.provider_streams import STREAMS
 
 CONTENT = json.dumps(

@@ -3,8 +3,9 @@
 import asyncio
 
 import pytest
-from benchmarks.terminal import RESIZES, frame_costs, resize_costs, wrong_widths
 from prompt_toolkit.data_structures import Size
+
+from lab.terminal import RESIZES, frame_costs, resize_costs, wrong_widths
 
 
 def test_500_resizes_of_a_streaming_answer_lose_no_word() -> None:

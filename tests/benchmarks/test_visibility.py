@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.replay.generated import write_sessions
-from benchmarks.visibility import FACTORS, main
+
+from lab.replay.generated import write_sessions
+from lab.visibility import FACTORS, main
 
 
 def test_the_curve_has_a_row_for_each_factor_and_plain_policy(

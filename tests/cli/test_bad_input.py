@@ -8,7 +8,9 @@ from functools import partial
 import pytest
 
 from longrein.cli import main
-from longrein.events import (
+from longrein.frontends.command_lookup import RESERVED, bundled_commands
+from longrein.frontends.subcommands import NOT_YET
+from longrein_context.events import (
     BudgetError,
     ModelUnknown,
     SessionBusy,
@@ -20,8 +22,6 @@ from longrein.events import (
     ToolError,
     UsageError,
 )
-from longrein.frontends.command_lookup import RESERVED, bundled_commands
-from longrein.frontends.subcommands import NOT_YET
 from tests.tables import read_rows
 
 from .fake_app import FakeApp

@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from longrein.cli import main
-from longrein.events import UsageError
 from longrein.frontends.argv import parse
 from longrein.frontends.command_lookup import bundled_commands
 from longrein.frontends.subcommands import MAIN
 from longrein.options import Options
+from longrein_context.events import UsageError
 from tests.tables import cases, record
 
 from .fake_app import FakeApp, given

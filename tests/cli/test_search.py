@@ -11,8 +11,8 @@ import pytest
 
 from longrein import entry_points
 from longrein.cli import main
-from longrein.events import Entry, Text, ToolEnded, UserSpoke
 from longrein.store import open_log
+from longrein_context.events import Entry, Text, ToolEnded, UserSpoke
 from tests.store.fixtures import opened, wall_us
 from tests.tables import cases, row
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from longrein.cli import open_missing_streams, with_stdin
-from longrein.events import UsageError
 from longrein.frontends.argv import clean
 from longrein.frontends.loop_streams import read_lines
 from longrein.frontends.stdio import read_piped
+from longrein_context.events import UsageError
 from tests.tables import cases
 
 

@@ -15,7 +15,15 @@ import pytest
 
 from longrein import entry_points
 from longrein.cli import main
-from longrein.events import (
+from longrein.store import SessionLog, open_log
+from longrein.workspace import (
+    SPOOL,
+    BackgroundOptions,
+    CommandSpec,
+    SupervisedSpawner,
+    SupervisionOptions,
+)
+from longrein_context.events import (
     AnyEvent,
     Asked,
     Entry,
@@ -28,14 +36,6 @@ from longrein.events import (
     TaskStarted,
     ToolCall,
     Usage,
-)
-from longrein.store import SessionLog, open_log
-from longrein.workspace import (
-    SPOOL,
-    BackgroundOptions,
-    CommandSpec,
-    SupervisedSpawner,
-    SupervisionOptions,
 )
 from tests.store.fixtures import ID, child_opened, done, opened, said, wall_us
 from tests.tables import cases, record

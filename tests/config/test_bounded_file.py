@@ -15,8 +15,8 @@ from longrein.config import (
     trust_preview,
 )
 from longrein.config.user_environment import read_bounded
-from longrein.events import SettingsError
 from longrein.settings_schema import Settings
+from longrein_context.events import SettingsError
 from tests.tables import split_words
 
 

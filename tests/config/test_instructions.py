@@ -14,8 +14,8 @@ from longrein.config import (
     nested_instructions,
 )
 from longrein.config.instructions import imports, instruction_files, without_comments
-from longrein.events import framed
 from longrein.settings_schema import InstructionOptions, OtherAgentOptions, Settings
+from longrein_context.events import framed
 
 PLAIN = Settings()
 

@@ -12,7 +12,6 @@ import pytest
 
 from longrein.app.run_context import read_run_context
 from longrein.config.trusted_folders import TrustedFolders, left_out_files, trust_preview
-from longrein.events import SettingsError, UsageError
 from longrein.extensions.mcp.mcp_command import describe, mcp
 from longrein.extensions.mcp.server_config import McpServer, OAuthOptions, token_path
 from longrein.extensions.mcp.server_files import (
@@ -26,6 +25,7 @@ from longrein.extensions.mcp.server_files import (
 from longrein.extensions.mcp.servers import ServerView
 from longrein.options import Options
 from longrein.settings_schema import Settings
+from longrein_context.events import SettingsError, UsageError
 
 ENVIRON = {"PORT": "", "TOKEN": "t0ken", "HOST": "h"}
 

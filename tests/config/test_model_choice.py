@@ -10,10 +10,10 @@ import pytest
 from longrein.config import StoredKeys, choose_model, known_secrets
 from longrein.config.key_editing import keep_key
 from longrein.config.stored_keys import KeyEnvironment, provider_key
-from longrein.context import Price
-from longrein.events import ModelUnknown, SettingsError
 from longrein.frontends.provider_keys import ignored_key
 from longrein.models import ModelOptions, known_providers, look_up
+from longrein_context import Price
+from longrein_context.events import ModelUnknown, SettingsError
 from tests.config.conftest import ConfigFolders
 from tests.tables import read_rows
 

@@ -10,8 +10,8 @@ import pytest
 
 from longrein.config import load_settings
 from longrein.config.settings_import import AGENTS, apply_changes, find_settings, planned_changes
-from longrein.events import SettingsError
 from longrein.settings_schema import Settings
+from longrein_context.events import SettingsError
 
 
 class Files:

@@ -12,7 +12,6 @@ import pytest
 
 from longrein.config import remember_rule, state_dir
 from longrein.config.settings import forget_rule, own_rules
-from longrein.events import SettingsError
 from longrein.settings_schema import (
     InstructionOptions,
     Limits,
@@ -22,6 +21,7 @@ from longrein.settings_schema import (
     Settings,
     ToolOptions,
 )
+from longrein_context.events import SettingsError
 from tests.config.conftest import ConfigFolders
 from tests.tables import read_rows, split_words
 

@@ -19,9 +19,9 @@ from longrein.config.frontmatter import FrontmatterError, parse_frontmatter
 from longrein.config.skill_files import PROJECT_FOLDERS, USER_FOLDERS
 from longrein.config.skill_library import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.skill_library import USER_FOLDERS as USER_COMMAND_FOLDERS
-from longrein.events import ToolError
 from longrein.tools import SkillInfo, catalogue
 from longrein.tools.skill import CATALOGUE_CHARS_MAX
+from longrein_context.events import ToolError
 from tests.config.conftest import ConfigFolders
 
 

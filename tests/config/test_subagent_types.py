@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from longrein.agent import builtin_kinds, subagent_system
 from longrein.config import load_subagent_types, subagent_model
 from longrein.config.frontmatter import FrontmatterError, parse_frontmatter, split_frontmatter
-from longrein.events import UsageError
 from longrein.settings_schema import Settings
 from longrein.tools import SubagentType, own_tools
+from longrein_context.events import UsageError
 from tests.config.conftest import ConfigFolders
 
 BUILT_IN = ("general", "explore", "plan", "synthesis")

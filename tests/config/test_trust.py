@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from longrein.config import distrust, is_trusted, read_trusted, trust
-from longrein.events import SettingsError
+from longrein_context.events import SettingsError
 
 HOME = "/home/ann"
 

@@ -2,8 +2,8 @@
 step.
 """
 
-from longrein.context import State, advance
-from longrein.events import (
+from longrein_context import State, advance
+from longrein_context.events import (
     SCHEMA_VERSION,
     AnyEvent,
     Asked,

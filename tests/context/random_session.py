@@ -12,7 +12,7 @@ import msgspec
 from longrein.agent import Judgement, Limits, MoveContext, next_move
 from longrein.agent.model_request import with_call_ids
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait
-from longrein.context import (
+from longrein_context import (
     Budget,
     Price,
     Request,
@@ -30,8 +30,7 @@ from longrein.context import (
     render_summary,
     window_of,
 )
-from longrein.context.state.ledger import UserMessage
-from longrein.events import (
+from longrein_context.events import (
     SCHEMA_VERSION,
     AnyEvent,
     Asked,
@@ -63,6 +62,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
+from longrein_context.state.ledger import UserMessage
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 WORDS = [

@@ -2,8 +2,8 @@
 
 import pytest
 
-from longrein.context import Analysis, Budget, analyse, analysis_lines
-from longrein.context.analysis import RUNGS
+from longrein_context import Analysis, Budget, analyse, analysis_lines
+from longrein_context.analysis import RUNGS
 from tests.context.log_builder import LogBuilder
 from tests.context.random_session import RandomSession
 

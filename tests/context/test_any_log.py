@@ -7,9 +7,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from longrein.context import Budget, Price, decide, fold, render
-from longrein.context.clear_items import squeeze
-from longrein.events import (
+from longrein.models.wire_content import make_call
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.harness import memory_dependencies, open_test_session
+from longrein.testing.store import MemoryDisk, Write
+from longrein.tools import malformed_arguments_message
+from longrein_context import Budget, Price, decide, fold, render
+from longrein_context.clear_items import squeeze
+from longrein_context.events import (
     SCHEMA_VERSION,
     AnyEvent,
     Asked,
@@ -34,11 +39,6 @@ from longrein.events import (
     decode_json,
     encode_event,
 )
-from longrein.models.wire_content import make_call
-from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_dependencies, open_test_session
-from longrein.testing.store import MemoryDisk, Write
-from longrein.tools import malformed_arguments_message
 from tests.agent.disk_harness import UncheckedModel, says, turn
 from tests.context.random_session import SESSION, RandomSession
 from tests.tables import cases, row

@@ -8,7 +8,7 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.context.summary.grounding_check import AuditResult, Claim, ClaimLookup, audit
+from longrein_context.summary.grounding_check import AuditResult, Claim, ClaimLookup, audit
 from tests.tables import cases
 
 SPAN = (

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from benchmarks.context.estimates import LIES
-from benchmarks.context.playing import (
+
+from lab.context.estimates import LIES
+from lab.context.playing import (
     SUMMARISERS,
     Answer,
     Provider,
@@ -24,10 +25,13 @@ from benchmarks.context.playing import (
     reply,
     small_tools,
 )
-
 from longrein.agent import Compact, OpenSession
-from longrein.context import Budget, Request, decide, fold, window_of
-from longrein.events import (
+from longrein.models import Failure
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.harness import memory_dependencies, open_test_session
+from longrein.testing.store import MemoryDisk
+from longrein_context import Budget, Request, decide, fold, window_of
+from longrein_context.events import (
     AnyEvent,
     AskFailed,
     Cleared,
@@ -41,10 +45,6 @@ from longrein.events import (
     decode_entry,
     text_of,
 )
-from longrein.models import Failure
-from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_dependencies, open_test_session
-from longrein.testing.store import MemoryDisk
 from tests.agent.disk_harness import turn
 
 TALK = Budget(8_000, 1_000, budget_of(8_000).price, clears=())

@@ -1,7 +1,7 @@
 """Forms of results that are sent for the first time: whole while they fit, else by their ends."""
 
-from longrein.context import Budget, births
-from longrein.events import Asked, Replied, Text, ToolCall, ToolEnded, ToolStarted, call_id
+from longrein_context import Budget, births
+from longrein_context.events import Asked, Replied, Text, ToolCall, ToolEnded, ToolStarted, call_id
 from tests.context.log_builder import LogBuilder
 from tests.tables import cases
 

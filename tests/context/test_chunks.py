@@ -2,7 +2,7 @@
 
 import pytest
 
-from longrein.context import (
+from longrein_context import (
     Budget,
     Request,
     State,
@@ -11,9 +11,9 @@ from longrein.context import (
     merge_request,
     summary_chunks,
 )
-from longrein.context.summary.chunked_summary import CHUNKS_MAX
-from longrein.context.summary.summary_text import cost_function
-from longrein.events import PinsSet, PrefixSet, Text
+from longrein_context.events import PinsSet, PrefixSet, Text
+from longrein_context.summary.chunked_summary import CHUNKS_MAX
+from longrein_context.summary.summary_text import cost_function
 from tests.context.log_builder import LogBuilder
 from tests.context.random_session import RandomSession
 from tests.tables import row

@@ -6,9 +6,9 @@ import json
 
 import msgspec
 
-from longrein.context import Budget, Price, State, fold
-from longrein.context.clear_items import clear, line_reasons, squeeze
-from longrein.events import (
+from longrein_context import Budget, Price, State, fold
+from longrein_context.clear_items import clear, line_reasons, squeeze
+from longrein_context.events import (
     SCHEMA_VERSION,
     Asked,
     Cleared,

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from longrein.context.clearing.rewrite import outcome_of
-from longrein.context.clearing.text_features import SourceItem, names_by_line
-from longrein.context.clearing.text_index import TextIndex
-from longrein.context.clearing.timing import plan_shrinking
-from longrein.events import marker
+from longrein_context.clearing.rewrite import outcome_of
+from longrein_context.clearing.text_features import SourceItem, names_by_line
+from longrein_context.clearing.text_index import TextIndex
+from longrein_context.clearing.timing import plan_shrinking
+from longrein_context.events import marker
 from tests.context.test_worth import POLICY, Story
 from tests.tables import cases
 

@@ -6,17 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.context import Budget, FileBlock, State, build_summary, estimate_text
-from longrein.context.summary.prompt import HEADINGS
-from longrein.context.summary.summary_text import (
-    NO_PROSE,
-    SHARE_MAX,
-    UNCHECKED,
-    UNCHECKED_NOTE,
-    build_digest,
-    records_for_summariser,
-)
-from longrein.events import (
+from longrein_context import Budget, FileBlock, State, build_summary, estimate_text
+from longrein_context.events import (
     Asked,
     FileChanged,
     PinsSet,
@@ -27,6 +18,15 @@ from longrein.events import (
     Todo,
     TodoSet,
     ToolCall,
+)
+from longrein_context.summary.prompt import HEADINGS
+from longrein_context.summary.summary_text import (
+    NO_PROSE,
+    SHARE_MAX,
+    UNCHECKED,
+    UNCHECKED_NOTE,
+    build_digest,
+    records_for_summariser,
 )
 from tests.context.log_builder import LogBuilder
 from tests.context.random_session import RandomSession

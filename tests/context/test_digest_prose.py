@@ -1,7 +1,7 @@
 """Prose of a summary: the instruction, unusable replies, and how headings are found."""
 
-from longrein.context import Budget, prose_problem
-from longrein.context.summary.prompt import (
+from longrein_context import Budget, prose_problem
+from longrein_context.summary.prompt import (
     HEADLESS_CHARS_MAX,
     clean_prose,
     parse_sections,

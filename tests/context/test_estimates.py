@@ -3,13 +3,13 @@ be true.
 """
 
 import pytest
-from benchmarks.context.counting import DENSE, DIALECTS, WIDE
-from benchmarks.context.estimates import REACH, compare_estimates, session
-from benchmarks.context.material import KINDS, text
 
-from longrein.context import estimate_text
-from longrein.context.state.token_estimate import TokenGauge
-from longrein.events import Text
+from lab.context.counting import DENSE, DIALECTS, WIDE
+from lab.context.estimates import REACH, compare_estimates, session
+from lab.context.material import KINDS, text
+from longrein_context import estimate_text
+from longrein_context.events import Text
+from longrein_context.state.token_estimate import TokenGauge
 from tests.tables import cases
 
 

@@ -1,13 +1,14 @@
-"""Slice of `python -m benchmarks.context.fuzz`: every conversation gives a request that fits."""
+"""Slice of `python -m lab.context.fuzz`: every conversation gives a request that fits."""
 
 from dataclasses import replace
 
 import pytest
-from benchmarks.context.counting import DIALECTS
-from benchmarks.context.fuzz import WINDOWS, FuzzResult, fuzz
-from benchmarks.context.playing import SUMMARISERS
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+
+from lab.context.counting import DIALECTS
+from lab.context.fuzz import WINDOWS, FuzzResult, fuzz
+from lab.context.playing import SUMMARISERS
 
 
 def check(found: FuzzResult) -> None:

@@ -1,12 +1,12 @@
 """S079, S074, S077: injected text stays data on every surface; a seeded slice of
-`tests.load.injection`.
+`lab.campaigns.injection`.
 """
 
 import random
 
 import pytest
 
-from tests.load.injection import faults_of, payloads, results_on_the_wires
+from lab.campaigns.injection import faults_of, payloads, results_on_the_wires
 from tests.seeds import TIMES
 
 pytestmark = pytest.mark.anyio

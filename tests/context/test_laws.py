@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from longrein.context import fold, render, window_of
-from longrein.events import (
+from longrein_context import fold, render, window_of
+from longrein_context.events import (
     SCHEMA_VERSION,
     Asked,
     AskFailed,

@@ -2,11 +2,8 @@
 
 import pytest
 
-from longrein.context import State
-from longrein.context.state.command_results import code_of, gist, read_tests
-from longrein.context.state.ledger import record_event, record_result
-from longrein.context.summary import summary_text as ledger_lines
-from longrein.events import (
+from longrein_context import State
+from longrein_context.events import (
     FileChanged,
     PermissionAnswered,
     PermissionAsked,
@@ -23,6 +20,9 @@ from longrein.events import (
     ToolEnded,
     call_id,
 )
+from longrein_context.state.command_results import code_of, gist, read_tests
+from longrein_context.state.ledger import record_event, record_result
+from longrein_context.summary import summary_text as ledger_lines
 from tests.context.log_builder import LogBuilder
 from tests.tables import cases, read_rows
 

@@ -1,13 +1,13 @@
 """Numbers of 5,000 digits, which Python refuses to read, wherever a text of others is read."""
 
-from longrein.context.state.command_results import read_tests
-from longrein.events import Text, ToolEnded, positive_number
-from longrein.events.escape import whole_number
 from longrein.frontends.terminal.input_completion import Pastes
 from longrein.frontends.terminal.terminal_input import legacy_keys
 from longrein.models.failures import kind_of_error_event
 from longrein.permissions.network_hosts import entry_problem
 from longrein.steps.call_results import result_figures
+from longrein_context.events import Text, ToolEnded, positive_number
+from longrein_context.events.escape import whole_number
+from longrein_context.state.command_results import read_tests
 from tests.tables import cases
 
 LONG = "9" * 5_000

@@ -1,12 +1,12 @@
-"""Slice of `python -m benchmarks.context.needles`: recalled content is byte-identical."""
+"""Slice of `python -m lab.context.needles`: recalled content is byte-identical."""
 
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from benchmarks.context.needles import KINDS, plant_and_recall
 
-from longrein.events import AnyEvent
+from lab.context.needles import KINDS, plant_and_recall
+from longrein_context.events import AnyEvent
 from tests.tables import split_words
 
 pytestmark = pytest.mark.anyio
@@ -37,5 +37,5 @@ async def test_A12_D10_needles_of_every_kind_come_back(tmp_path: Path) -> None:
         KINDS[kind].__name__ if kind in KINDS else kind.partition(".")[0] for kind in planted
     }
     searchable = {kind.__name__ for kind in get_args(AnyEvent) if kind.visibility.searchable}
-    assert searchable - holders == WITHOUT_NEEDLE, "plant a needle in benchmarks/context/needles.py"
+    assert searchable - holders == WITHOUT_NEEDLE, "plant a needle in lab/context/needles.py"
     assert told.in_fork == 7

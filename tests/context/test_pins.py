@@ -1,6 +1,6 @@
-"""Slice of `python -m benchmarks.context.pins`: pins stay byte-identical, also in a subagent."""
+"""Slice of `python -m lab.context.pins`: pins stay byte-identical, also in a subagent."""
 
-from benchmarks.context.pins import measure
+from lab.context.pins import measure
 
 
 def test_law_5_pins_are_byte_identical_after_compactions_also_in_a_child() -> None:

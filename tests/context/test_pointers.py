@@ -1,8 +1,6 @@
 """Pointers of prose: a claim counts by the entry that it cites, in any language."""
 
-from longrein.context.summary.grounding_check import audit
-from longrein.context.summary.pointers import Pointers
-from longrein.events import (
+from longrein_context.events import (
     FileChanged,
     PermissionAnswered,
     PermissionAsked,
@@ -10,6 +8,8 @@ from longrein.events import (
     TaskStarted,
     call_id,
 )
+from longrein_context.summary.grounding_check import audit
+from longrein_context.summary.pointers import Pointers
 from tests.context.log_builder import LogBuilder
 from tests.tables import cases
 

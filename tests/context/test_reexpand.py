@@ -1,7 +1,7 @@
 """Summary made in the background: names used by the steps made meanwhile are put back."""
 
-from longrein.context import State, reexpand_lines
-from longrein.events import (
+from longrein_context import State, reexpand_lines
+from longrein_context.events import (
     SCHEMA_VERSION,
     AnyEvent,
     Asked,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.context import (
+from longrein_context import (
     KINDS,
     Budget,
     due_reminders,
@@ -18,7 +18,7 @@ from longrein.context import (
     fold,
     render,
 )
-from longrein.events import (
+from longrein_context.events import (
     AnyEvent,
     Asked,
     AskFailed,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.context import Budget, Price, State, line_reasons, next_compacted, report
-from longrein.context.report import MODULES, Report
 from longrein.frontends.reports.context import as_json, as_text, reason_rows
+from longrein_context import Budget, Price, State, line_reasons, next_compacted, report
+from longrein_context.context_report import MODULES, Report
 from tests.context.random_session import RandomSession
 from tests.tables import split_words
 

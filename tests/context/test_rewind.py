@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from longrein.context import (
+from longrein_context import (
     Budget,
     State,
     TooEarly,
@@ -26,8 +26,7 @@ from longrein.context import (
     step,
     window_of,
 )
-from longrein.context.fold import rejoin, rejoin_restored
-from longrein.events import (
+from longrein_context.events import (
     AnyEvent,
     Asked,
     AskFailed,
@@ -40,6 +39,7 @@ from longrein.events import (
     ToolSpec,
     UserSpoke,
 )
+from longrein_context.state_fold import rejoin, rejoin_restored
 from tests.context.random_session import RandomSession, content
 from tests.seeds import seeds
 

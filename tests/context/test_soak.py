@@ -1,11 +1,12 @@
-"""Slice of `python -m benchmarks.context.soak`: a real session on a real disk that reads for
+"""Slice of `python -m lab.context.soak`: a real session on a real disk that reads for
 long.
 """
 
 from pathlib import Path
 
 import pytest
-from benchmarks.context.soak import SECRET, soak
+
+from lab.context.soak import SECRET, soak
 
 pytestmark = pytest.mark.anyio
 

@@ -1,6 +1,6 @@
 """Work for an entry is independent of the history, and work over a log grows with the log.
 
-The first is a slice of `python -m benchmarks.context.speed`.
+The first is a slice of `python -m lab.context.speed`.
 """
 
 from collections.abc import Callable
@@ -8,10 +8,10 @@ from statistics import quantiles
 from typing import Any, get_args
 
 import pytest
-from benchmarks.context.speed import LongSession
 
+from lab.context.speed import LongSession
 from longrein.agent import Judgement, Limits, MoveContext, next_move
-from longrein.context import (
+from longrein_context import (
     Budget,
     Price,
     State,
@@ -24,8 +24,7 @@ from longrein.context import (
     render,
     window_of,
 )
-from longrein.context.message_list import Engine
-from longrein.events import (
+from longrein_context.events import (
     SCHEMA_VERSION,
     AnyEvent,
     Asked,
@@ -70,6 +69,7 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
+from longrein_context.message_list import Engine
 from tests.context.log_builder import LogBuilder
 from tests.work_counters import functions_called, operations_run
 

@@ -1,6 +1,6 @@
-"""Slice of `benchmarks.context.stall`: no turn waits for a summary."""
+"""Slice of `lab.context.stall`: no turn waits for a summary."""
 
-from benchmarks.context.stall import measure
+from lab.context.stall import measure
 
 
 def test_a_summariser_of_a_minute_is_never_felt() -> None:

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from longrein.app.run_context import PREPARE_AHEAD, named_budget, read_run_context
-from longrein.context import (
+from longrein.options import Options
+from longrein_context import (
     COMPACT_SHARE,
     PREPARE_SHARE,
     Budget,
@@ -18,11 +19,10 @@ from longrein.context import (
     State,
     decide,
 )
-from longrein.context.clear_items import policy_for, rates_of
-from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.decide import DIGEST_FROM_WINDOWS
-from longrein.events import SettingsError
-from longrein.options import Options
+from longrein_context.clear_items import policy_for, rates_of
+from longrein_context.clearing.needs import NeedsMemory
+from longrein_context.decisions import DIGEST_FROM_WINDOWS
+from longrein_context.events import SettingsError
 from tests.context.log_builder import LogBuilder
 from tests.tables import cases
 

@@ -1,8 +1,8 @@
 """Traits of tools come from the log; names alone count only where the log states none."""
 
-from longrein.context.clear_items import update_memory
-from longrein.context.clearing.text_features import EDIT, OTHER, READ
-from longrein.events import PrefixSet, ToolCall, ToolSpec, ToolTraits
+from longrein_context.clear_items import update_memory
+from longrein_context.clearing.text_features import EDIT, OTHER, READ
+from longrein_context.events import PrefixSet, ToolCall, ToolSpec, ToolTraits
 from tests.context.log_builder import LogBuilder
 from tests.tables import cases
 

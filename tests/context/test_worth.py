@@ -5,19 +5,19 @@ import json
 import msgspec
 import pytest
 
-from longrein.context.clearing import text_index as sheets
-from longrein.context.clearing.line_value import SizeEstimate, ValueModels, body_text, explain_lines
-from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.clearing.rewrite import best_form, head, outcome_of
-from longrein.context.clearing.text_features import SourceItem
-from longrein.context.clearing.timing import (
+from longrein_context.clearing import text_index as sheets
+from longrein_context.clearing.line_value import SizeEstimate, ValueModels, body_text, explain_lines
+from longrein_context.clearing.needs import NeedsMemory
+from longrein_context.clearing.rewrite import best_form, head, outcome_of
+from longrein_context.clearing.text_features import SourceItem
+from longrein_context.clearing.timing import (
     ClearingPolicy,
     PolicySettings,
     plan_clearing,
     plan_shrinking,
     view_tokens,
 )
-from longrein.context.clearing.weights import TABLES
+from longrein_context.clearing.weights import TABLES
 from tests.tables import cases, record
 
 POLICY = ClearingPolicy(ValueModels(TABLES), nonce="a1b2c3")

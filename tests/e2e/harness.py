@@ -21,7 +21,13 @@ from typing import Any
 
 import pytest
 
-from longrein.events import (
+from lab.support.forked import FORKING, ForkedProcess, can_fork
+from lab.support.idle_watch import LOOK_EVERY_S, IdleWatch
+from longrein.store import Reader, latest_session
+from longrein.testing.loopback import LoopbackProvider, Play, Received, Rules
+from longrein.testing.loopback import Turn as Loopback
+from longrein.workspace.sandbox.rung import find_rung
+from longrein_context.events import (
     Entry,
     Reminded,
     Replied,
@@ -32,13 +38,7 @@ from longrein.events import (
     TurnEnded,
     text_of,
 )
-from longrein.store import Reader, latest_session
-from longrein.testing.loopback import LoopbackProvider, Play, Received, Rules
-from longrein.testing.loopback import Turn as Loopback
-from longrein.workspace.sandbox.rung import find_rung
 from tests.headless.schema import validate
-from tests.support.forked import FORKING, ForkedProcess, can_fork
-from tests.support.idle_watch import LOOK_EVERY_S, IdleWatch
 from tests.timeouts import GONE_S, HANG_S
 
 COMMAND = (str(Path(sys.executable).with_name("longrein")),)
@@ -49,6 +49,8 @@ needs_bubblewrap = pytest.mark.skipif(
     RUNG.name != "bubblewrap", reason="bubblewrap does not work here"
 )
 BYPASS = "--dangerously-skip-permissions"
+RUN_LOOKS = 60
+"""Looks of 15 s: a run may wait 10 s for its MCP servers."""
 UNTIL_GO = "until [ -e go ]; do sleep 0.05; done"
 """Command that runs until `CliHarness.go`: a `sleep` may be over before what it is to outlast."""
 
@@ -154,7 +156,7 @@ class RunningCommand:
         """Wait for the end; a run that hangs, or sleeps with all that it has started, is killed
         and fails the test.
         """
-        end_s, watch = time.monotonic() + limit_s, IdleWatch()
+        end_s, watch = time.monotonic() + limit_s, IdleWatch(RUN_LOOKS)
         while True:
             try:
                 out, err = self.process.communicate(stdin, timeout=LOOK_EVERY_S)

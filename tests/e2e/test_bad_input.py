@@ -18,7 +18,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from longrein.config.model_choice import NoModelFound
-from longrein.events import (
+from longrein.extensions.transcripts.import_transcript import TranscriptUnknown
+from longrein.store.blobs import BlobDamaged
+from longrein.store.bundle import BundleError
+from longrein.store.database import row_checksum
+from longrein_context.events import (
     BudgetError,
     LongreinError,
     ModelUnknown,
@@ -37,11 +41,7 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
-from longrein.extensions.fleet.runner import TaskFileError
-from longrein.extensions.transcripts.import_transcript import TranscriptUnknown
-from longrein.store.blobs import BlobDamaged
-from longrein.store.bundle import BundleError
-from longrein.store.database import row_checksum
+from longrein_fleet.runner import TaskFileError
 
 from .harness import BYPASS, CliHarness, Loopback, Provider, bash, call, calls, full, says
 

@@ -1,8 +1,8 @@
 """S070, S072, P11: no secret on any surface, and nothing that others may open; one wire of
-`tests.load.canaries`.
+`lab.campaigns.canaries`.
 """
 
-from tests.load.canaries import run_wire
+from lab.campaigns.canaries import run_wire
 
 
 def test_S070_S072_no_surface_holds_a_secret() -> None:

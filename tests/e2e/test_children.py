@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from longrein.events import Entry, SubagentEnded, SubagentStarted, ToolEnded, ToolStarted
 from longrein.store import Reader
 from longrein.testing.loopback import Call, Received, Turn
+from longrein_context.events import Entry, SubagentEnded, SubagentStarted, ToolEnded, ToolStarted
 from tests.e2e.harness import (
     BYPASS,
     UNTIL_GO,

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.source_tree import AGENT, ENGINE
+
 from .harness import BYPASS, CliHarness, bash, calls, says
 
 ROOT = Path(__file__).parents[2]
@@ -77,9 +79,9 @@ def test_the_demo_leaves_no_folder_behind(cli: CliHarness) -> None:
 
 
 def test_a_wheel_holds_the_whole_program(cli: CliHarness) -> None:
-    wheel = build_wheel(cli.folder)
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(cli.folder / "installed")
+    for tree in (ENGINE, AGENT):
+        with zipfile.ZipFile(build_wheel(tree.parent.parent, cli.folder)) as archive:
+            archive.extractall(cli.folder / "installed")
     code = (
         "import longrein, sys; from longrein.__main__ import main; "
         "sys.stderr.write(longrein.__file__); main()"
@@ -93,8 +95,9 @@ def test_a_wheel_holds_the_whole_program(cli: CliHarness) -> None:
         "the supervisor of commands is in it, too"
     )
     source = {
-        p.relative_to(ROOT / "src")
-        for p in (ROOT / "src/longrein").rglob("*")
+        p.relative_to(tree.parent)
+        for tree in (ENGINE, AGENT)
+        for p in tree.rglob("*")
         if p.suffix in (".py", ".pyi", ".toml")
     }
     assert source <= {
@@ -102,8 +105,8 @@ def test_a_wheel_holds_the_whole_program(cli: CliHarness) -> None:
     }
 
 
-def build_wheel(folder: Path) -> Path:
-    """A wheel of this checkout, made without the network."""
+def build_wheel(package: Path, folder: Path) -> Path:
+    """A wheel of a package of this checkout, made without the network."""
     if importlib.util.find_spec("hatchling") is None:
         pytest.skip("hatchling is not installed, and a test does not fetch it")
     build = [
@@ -116,8 +119,8 @@ def build_wheel(folder: Path) -> Path:
         "-d",
         str(folder / "wheels"),
     ]
-    subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
-    (wheel,) = (folder / "wheels").glob("longrein-*.whl")
+    subprocess.run(build, cwd=package, capture_output=True, check=True)
+    (wheel,) = (folder / "wheels").glob(f"{package.name.replace('-', '_')}-*.whl")
     return wheel
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import Cleared, Replied, Thinking
 from longrein.testing.loopback import Call, Turn
+from longrein_context.events import Cleared, Replied, Thinking
 from tests.e2e.harness import BYPASS, CliHarness, Provider
 
 STEPS = 30

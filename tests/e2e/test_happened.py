@@ -4,7 +4,7 @@ opens next.
 
 import pytest
 
-from longrein.events import Reminded
+from longrein_context.events import Reminded
 from tests.e2e.harness import CliHarness, bash, calls, of, says
 
 

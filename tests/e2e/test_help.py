@@ -84,9 +84,7 @@ def test_a_near_miss_with_flags_is_named_before_its_flags(cli: CliHarness) -> No
 
 
 def test_the_man_page_of_the_docs_is_the_present_one(cli: CliHarness) -> None:
-    assert (ROOT / "docs/longrein.1").read_text() == man_page(), (
-        "longrein help --man > docs/longrein.1"
-    )
+    assert (ROOT / "packages/longrein/longrein.1").read_text() == man_page(), "make docs"
     assert cli.run("help", "--man").text == man_page()
 
 

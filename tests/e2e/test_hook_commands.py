@@ -4,8 +4,8 @@ set for later ones.
 
 import pytest
 
-from longrein.events import HookAnswered
 from longrein.workspace.sandbox import landlock
+from longrein_context.events import HookAnswered
 from tests.e2e.harness import (
     BYPASS,
     CliHarness,

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from longrein.events import HookAnswered
+from longrein_context.events import HookAnswered
 from tests.e2e.harness import BYPASS, CliHarness, bash, call, calls, of, says
 from tests.e2e.test_hooks import hooks, write
 

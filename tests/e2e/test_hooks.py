@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from longrein.events import HookAnswered, ToolStarted, UserSpoke
+from longrein_context.events import HookAnswered, ToolStarted, UserSpoke
 from tests.e2e.harness import BYPASS, CliHarness, bash, call, calls, of, says
 from tests.e2e.test_trust import open_terminal
 from tests.timeouts import HANG_S

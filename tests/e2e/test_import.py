@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from longrein.agent.session import SNAPSHOT_FROM
-from longrein.context import fold
-from longrein.context.snapshot_codec import decode_state
-from longrein.events import ModeSet, Reminded
 from longrein.store import Reader
 from longrein.testing.loopback import Turn
+from longrein_context import fold
+from longrein_context.events import ModeSet, Reminded
+from longrein_context.snapshot_codec import decode_state
 from tests.transcripts.fixtures import CLAUDE_ID, CODEX_ID, ClaudeFile, Line, text, uses, write
 from tests.transcripts.test_claude_code import conversation as claude_conversation
 from tests.transcripts.test_codex import conversation as codex_conversation

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from longrein.events import (
+from longrein.store import latest_session
+from longrein_context.events import (
     Entry,
     Replied,
     ToolEnded,
@@ -26,7 +27,6 @@ from longrein.events import (
     entry_uuid,
     text_of,
 )
-from longrein.store import latest_session
 from tests.seeds import seeds
 
 from .harness import CliHarness, bash, call, call_ids, calls, says

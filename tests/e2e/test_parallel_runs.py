@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import PrefixSet
+from longrein_context.events import PrefixSet
 from tests.timeouts import wait_until
 
 from .harness import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import ToolEnded, UserSpoke
+from longrein_context.events import ToolEnded, UserSpoke
 from tests.e2e.harness import CliHarness, call, calls, of, says
 
 CODE = '''
@@ -18,7 +18,7 @@ import msgspec
 
 import longrein
 from longrein.settings_schema import Setting
-from longrein.context import Nothing, decide
+from longrein_context import Nothing, decide
 from longrein.testing import ScriptedModel, says
 
 Path.home().joinpath("loaded").touch()

@@ -6,10 +6,10 @@ from contextlib import closing
 
 import pytest
 
+from lab.support.postgresql import Server
 from longrein.app.run_context import use_store_at
 from longrein.store import SessionHistory
 from tests.e2e.harness import UNTIL_GO, CliHarness, bash, calls, says
-from tests.support.postgresql import Server
 from tests.timeouts import wait_until
 
 PASSWORD = "correct-horse-battery"

@@ -8,7 +8,7 @@ from binascii import crc32
 
 import pytest
 
-from longrein.events import ModeSet, Opened, decode_entry, encode_event
+from longrein_context.events import ModeSet, Opened, decode_entry, encode_event
 
 from .harness import BYPASS, CliHarness, bash, call, calls, fails, says
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from longrein.events import SchedulesSet
+from longrein_context.events import SchedulesSet
 from tests.e2e.harness import CliHarness, of, says
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import UserSpoke, text_of
 from longrein.frontends.terminal import command_table
 from longrein.frontends.terminal.event_lines import cells, plain
 from longrein.frontends.terminal.input_completion import InputCompleter
 from longrein.tools import SkillInfo
+from longrein_context.events import UserSpoke, text_of
 
 from .harness import CliHarness, call, calls, of, says
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from longrein.events import Asked, Reminded, Summarized, UserSpoke
+from longrein_context.events import Asked, Reminded, Summarized, UserSpoke
 from tests.e2e.harness import CliHarness, of, says
 
 TERMINAL = "needs the terminal: run longrein without -p. Here act /compact, /context, /cost, /clear"

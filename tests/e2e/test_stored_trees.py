@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
+from lab.support.postgresql import Server
+from lab.support.tree_operations import NAMES, picture, start_tree
 from longrein.app.run_context import use_store_at
-from longrein.events import CheckpointTaken
 from longrein.store import Reader
+from longrein_context.events import CheckpointTaken
 from tests.e2e.harness import CliHarness, RunResult, Turn, bash, call, calls, says
-from tests.support.postgresql import Server
-from tests.support.tree_operations import NAMES, picture, start_tree
 from tests.timeouts import wait_until
 
 CHANGES = (

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import TaskEnded, ToolEnded
 from longrein.testing.loopback import Call
+from longrein_context.events import TaskEnded, ToolEnded
 from tests.timeouts import GONE_S, wait_until
 
 from .harness import (

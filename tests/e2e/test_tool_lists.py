@@ -5,8 +5,8 @@ import json
 import anyio.to_thread
 import pytest
 
-from longrein.events import ToolEnded
 from longrein.testing.loopback import LoopbackProvider, read_play
+from longrein_context.events import ToolEnded
 from tests.e2e.harness import CliHarness, call, calls, of, says
 
 WIRES = {"anthropic": "", "openai-chat": "/v1", "openai-responses": "/v1", "gemini": "/v1beta"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import Text, UserSpoke
 from longrein.testing.loopback import Turn as Loopback
+from longrein_context.events import Text, UserSpoke
 from tests.e2e.harness import CliHarness, Provider, bash, calls, of, says
 from tests.terminal.pseudo_terminal import PseudoTerminal
 

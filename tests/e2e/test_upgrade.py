@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from longrein.events import ToolEnded
 from longrein.store.database import INSERT_ENTRY, row_checksum
+from longrein_context.events import ToolEnded
 from tests.e2e.harness import CliHarness, call, calls, says
 
 STATES = sorted((Path(__file__).parent.parent / "store/earlier_states").glob("*.tar.gz"))

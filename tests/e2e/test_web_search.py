@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from longrein.context import Request, fold
-from longrein.context.fold_notices import change_form
-from longrein.events import Form, PrefixSet, Replied, Text, Thinking, Usage
 from longrein.models import Reply, can_search_web, cost_usd
 from longrein.models.catalog import WEB_SEARCH_USD
 from longrein.testing.loopback import Call
+from longrein_context import Request, fold
+from longrein_context.events import Form, PrefixSet, Replied, Text, Thinking, Usage
+from longrein_context.fold_notices import change_form
 from tests.models.http_server import answer_of, item, open_wire_model
 
 from .harness import BYPASS, CliHarness, Loopback, Provider

@@ -2,8 +2,8 @@
 
 import pytest
 
-from longrein.events import CheckpointTaken, Text, ToolStarted, UserSpoke, storable
-from longrein.events.escape import describe_unseen, quote_line, valid_text
+from longrein_context.events import CheckpointTaken, Text, ToolStarted, UserSpoke, storable
+from longrein_context.events.escape import describe_unseen, quote_line, valid_text
 
 UNSEEN = [
     ("plain text\n\twith lines", ""),

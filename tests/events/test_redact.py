@@ -6,15 +6,15 @@ import ast
 import base64
 import json
 import sys
-from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.events import marker, redactor
-from longrein.events.redact import TOKENS, redact, secret_forms
+from lab.source_tree import ENGINE
+from longrein_context.events import marker, redactor
+from longrein_context.events.redact import TOKENS, redact, secret_forms
 from tests.tables import split_words
 
 NONCE = "5ca1ab1e"
@@ -438,7 +438,7 @@ def test_the_quick_look_never_misses(around: str, token: str) -> None:
 
 def test_the_file_stands_alone() -> None:
     """The supervisor of processes loads it by its path, without longrein."""
-    path = Path(__file__).parents[2] / "src/longrein/events/redact.py"
+    path = ENGINE / "events/redact.py"
     for node in ast.walk(ast.parse(path.read_text())):
         for name in (
             [a.name for a in node.names]

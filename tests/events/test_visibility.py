@@ -9,9 +9,13 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from longrein import events
-from longrein.context.state.ledger import Ledger, record_event
-from longrein.events import (
+from longrein.frontends.headless.run_state import RunState
+from longrein.frontends.headless.stream_json import draw
+from longrein.frontends.terminal.view_model import ViewModel
+from longrein.steps import Projection
+from longrein.store.entry_parts import contents_of
+from longrein_context import events
+from longrein_context.events import (
     AnyEvent,
     Asked,
     AskFailed,
@@ -24,12 +28,8 @@ from longrein.events import (
     decode_entry,
     encode_entry,
 )
-from longrein.events.events import Event
-from longrein.frontends.headless.run_state import RunState
-from longrein.frontends.headless.stream_json import draw
-from longrein.frontends.terminal.view_model import ViewModel
-from longrein.steps import Projection
-from longrein.store.entry_parts import contents_of
+from longrein_context.events.events import Event
+from longrein_context.state.ledger import Ledger, record_event
 from tests.tables import split_words
 
 GOLDEN = Path(__file__).parent.parent / "store" / "golden_v1.jsonl"

@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from longrein.extensions.fleet.fleet_log import read_fleet
-from longrein.extensions.fleet.fleet_state import AnyEvent, FleetState, decode_events
+from longrein_fleet.fleet_log import read_fleet
+from longrein_fleet.fleet_state import AnyEvent, FleetState, decode_events
 from tests.e2e.harness import CliHarness, RunResult, Turn, call, calls, says
 
 PRICE = {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75}

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from longrein.extensions.fleet.fleet_log import holder_of
+from longrein_fleet.fleet_log import holder_of
 from tests.e2e.harness import says
 from tests.fleet.harness import FleetHarness
 from tests.fleet.test_kill import wait_until

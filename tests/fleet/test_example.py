@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
-from longrein.extensions.fleet import FLEET
-from longrein.extensions.fleet.fleet_command import ACTIONS
-from longrein.extensions.fleet.fleet_tasks import Task
+from longrein_fleet import FLEET
+from longrein_fleet.fleet_command import ACTIONS
+from longrein_fleet.fleet_tasks import Task
 from tests.e2e.harness import call, calls, says
 from tests.fleet.harness import PRICE, FleetHarness
 from tests.timeouts import HANG_S
@@ -60,7 +60,7 @@ def test_the_python_of_the_page_runs(fleet: FleetHarness) -> None:
 
 def test_python_can_give_tasks_without_a_file(fleet: FleetHarness) -> None:
     code = (
-        "import asyncio, sys\nfrom longrein.extensions.fleet import Task, run\nasync def main():\n "
+        "import asyncio, sys\nfrom longrein_fleet import Task, run\nasync def main():\n "
         "   async for result in run([Task('one', 'hello', sys.argv[1])]):\n        "
         "print(result.outcome)\nasyncio.run(main())"
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.extensions.fleet.harbor_check import LOGS, prepare_tests, read_reward
+from longrein_fleet.harbor_check import LOGS, prepare_tests, read_reward
 from tests.e2e.harness import call, calls, needs_sandbox, says
 from tests.fleet.harness import FleetHarness
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.support.images import make_image
 from tests.e2e.harness import bash, calls, fails, needs_bubblewrap, says
 from tests.fleet.harness import FleetHarness
-from tests.support.images import make_image
 
 Named = Callable[[FleetHarness, Path], str]
 

@@ -10,8 +10,9 @@ from urllib.request import urlopen
 import msgspec
 import pytest
 
-from longrein.extensions.fleet.fleet_inspection import fleet_inspection
-from longrein.extensions.fleet.fleet_state import (
+from longrein.extensions.inspector.page_data import FleetInspection, FleetTask
+from longrein_fleet.fleet_inspection import fleet_inspection
+from longrein_fleet.fleet_state import (
     AnyEvent,
     FleetOpened,
     TaskEnded,
@@ -19,8 +20,7 @@ from longrein.extensions.fleet.fleet_state import (
     TaskStarted,
     state_of,
 )
-from longrein.extensions.fleet.fleet_tasks import Task
-from longrein.extensions.inspector.page_data import FleetInspection, FleetTask
+from longrein_fleet.fleet_tasks import Task
 from tests.e2e.harness import bash, calls, says
 from tests.e2e.test_inspect import shown
 from tests.fleet.harness import FleetHarness

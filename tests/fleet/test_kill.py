@@ -6,9 +6,9 @@ import signal
 import pytest
 
 from longrein.app.run_context import CLOCK
-from longrein.events import Entry, Interrupted
-from longrein.extensions.fleet.fleet_state import TaskStarted
 from longrein.store import open_log
+from longrein_context.events import Entry, Interrupted
+from longrein_fleet.fleet_state import TaskStarted
 from tests.e2e.harness import RunningCommand, bash, calls, says
 from tests.fleet.harness import FleetHarness
 from tests.timeouts import wait_until

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import msgspec
 
+from lab.support.postgresql import Server, proxy
 from longrein.agent.shared_rate_limit import Rates, SharedRateLimit, SharedRates
 from longrein.app.run_context import use_store_at
-from longrein.events import AskFailed, Replied, Usage
 from longrein.store.session_folder import store_of
 from longrein.testing.loopback import Fault
 from longrein.testing.loopback import Turn as Loopback
+from longrein_context.events import AskFailed, Replied, Usage
 from tests.e2e.harness import Provider, fails, says
 from tests.fleet.harness import FleetHarness
-from tests.support.postgresql import Server, proxy
 
 S = 1_000_000
 

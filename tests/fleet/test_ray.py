@@ -10,16 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from lab.support.postgresql import Server
 from longrein import __version__
 from longrein.app.run_context import use_store_at
-from longrein.events import Opened
-from longrein.extensions.fleet.executor import Attempt
-from longrein.extensions.fleet.fleet_tasks import Task
-from longrein.extensions.fleet.ray_worker import Done, Work, run_work
+from longrein_context.events import Opened
+from longrein_fleet.executor import Attempt
+from longrein_fleet.fleet_tasks import Task
+from longrein_fleet.ray_worker import Done, Work, run_work
 from tests.e2e.harness import RunningCommand, Turn, bash, calls, fails, says
 from tests.fleet.harness import FleetHarness
 from tests.fleet.ray_cluster import NODE_STATES, STATE, RayCluster, needs_ray
-from tests.support.postgresql import Server
 from tests.timeouts import wait_until
 
 TASKS = 2

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from longrein.extensions.fleet.comparison import (
+from longrein_fleet.comparison import (
     Comparison,
     as_table,
     compare,
@@ -14,7 +14,7 @@ from longrein.extensions.fleet.comparison import (
     t_quantile,
     wilson,
 )
-from longrein.extensions.fleet.fleet_state import TaskResult
+from longrein_fleet.fleet_state import TaskResult
 from tests.e2e.harness import says
 from tests.fleet.harness import FleetHarness
 

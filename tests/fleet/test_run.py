@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from longrein.extensions.fleet.fleet_state import TaskEnded
 from longrein.models.failures import ATTEMPTS_MAX
 from longrein.testing.loopback import Fault
 from longrein.testing.loopback import Turn as Loopback
+from longrein_fleet.fleet_state import TaskEnded
 from tests.e2e.harness import Provider, bash, call, calls, fails, needs_sandbox, says
 from tests.fleet.harness import FleetHarness
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.extensions.fleet.budget import FleetBudget
-from longrein.extensions.fleet.executor import Attempt
-from longrein.extensions.fleet.fleet_log import open_fleet_log
-from longrein.extensions.fleet.fleet_state import (
+from longrein_fleet.budget import FleetBudget
+from longrein_fleet.executor import Attempt
+from longrein_fleet.fleet_log import open_fleet_log
+from longrein_fleet.fleet_state import (
     AnyEvent,
     Cause,
     FleetOpened,
@@ -22,8 +22,8 @@ from longrein.extensions.fleet.fleet_state import (
     encode_event,
     state_of,
 )
-from longrein.extensions.fleet.fleet_tasks import Task, TaskLimits
-from longrein.extensions.fleet.runner import Fleet
+from longrein_fleet.fleet_tasks import Task, TaskLimits
+from longrein_fleet.runner import Fleet
 
 CAUSES: tuple[Cause, ...] = (
     *("done", "done", "check failed", "setup failed", "agent failed", "limit", "outage", "quota"),

@@ -1,9 +1,9 @@
 """A fleet whose sessions are in PostgreSQL."""
 
+from lab.support.postgresql import Server
 from longrein.app.run_context import use_store_at
 from longrein.store import list_sessions
 from tests.fleet.harness import FleetHarness
-from tests.support.postgresql import Server
 
 PASSWORD = "correct-horse-battery"
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from lab.support.postgresql import Server
 from longrein.app.run_context import use_store_at
-from longrein.events import Opened, Replied, SubagentEnded, SubagentStarted, UserSpoke
-from longrein.extensions.fleet.subagent_host import moved_rules
 from longrein.permissions import Rules
 from longrein.workspace import Worktree
+from longrein_context.events import Opened, Replied, SubagentEnded, SubagentStarted, UserSpoke
+from longrein_fleet.subagent_host import moved_rules
 from tests.e2e.harness import RunningCommand, RunResult, Turn, bash, call, calls, says
 from tests.fleet.harness import FleetHarness
 from tests.fleet.ray_cluster import NODE_STATES, RayCluster, needs_ray
-from tests.support.postgresql import Server
 from tests.timeouts import wait_until
 
 PARENT = "11111111-1111-4111-8111-111111111111"

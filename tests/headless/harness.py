@@ -26,8 +26,12 @@ from longrein.agent import Output as More
 from longrein.agent.extension_part import ControlHandler
 from longrein.app import App
 from longrein.app.run_context import RunContext
-from longrein.context import Budget, Report, State, report
-from longrein.events import (
+from longrein.frontends.headless import BufferedOutput, OutputOptions, run_headless
+from longrein.options import Options
+from longrein.settings_schema import Settings
+from longrein.tools import SkillInfo, TaskView
+from longrein_context import Budget, Report, State, report
+from longrein_context.events import (
     AnyEvent,
     Asked,
     Entry,
@@ -42,10 +46,6 @@ from longrein.events import (
     TurnEnded,
     Usage,
 )
-from longrein.frontends.headless import BufferedOutput, OutputOptions, run_headless
-from longrein.options import Options
-from longrein.settings_schema import Settings
-from longrein.tools import SkillInfo, TaskView
 
 from .schema import validate
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from longrein.context import OpenCall
-from longrein.events import PermissionAsked, StoreFull, Text, ToolCall
 from longrein.frontends.headless import BufferedOutput, OutputOptions, run_headless
 from longrein.tools import TaskView
+from longrein_context import OpenCall
+from longrein_context.events import PermissionAsked, StoreFull, Text, ToolCall
 
 from .harness import (
     DONE,

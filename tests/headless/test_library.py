@@ -7,11 +7,18 @@ import pytest
 
 from longrein import Session
 from longrein.agent import FromSubagent
-from longrein.context import Request
-from longrein.events import Entry, PermissionAsked, TaskStarted, TurnEnded, UsageError, UserSpoke
 from longrein.models import Failure, Reply
 from longrein.testing.harness import said
 from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein_context import Request
+from longrein_context.events import (
+    Entry,
+    PermissionAsked,
+    TaskStarted,
+    TurnEnded,
+    UsageError,
+    UserSpoke,
+)
 
 pytestmark = pytest.mark.anyio
 

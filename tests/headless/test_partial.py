@@ -8,12 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import ReplyDelta
-from longrein.events import Asked, AskFailed, Entry, Replied, Text, Thinking, ToolCall, TurnEnded
 from longrein.frontends.headless import OutputOptions
 from longrein.frontends.headless.partial_messages import Delta, PartialMessages
 from longrein.frontends.headless.run_state import RunState
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 from longrein.steps import MAIN, RequestStep, StreamStep
+from longrein_context.events import (
+    Asked,
+    AskFailed,
+    Entry,
+    Replied,
+    Text,
+    Thinking,
+    ToolCall,
+    TurnEnded,
+)
 
 from .harness import DONE, SESSION, OpenedSession, Step, answered, asked, call, ended, play
 from .schema import validate

@@ -3,7 +3,11 @@
 import pytest
 
 from longrein.agent import Answer, Continue, RetryPause, UserMessage, UserNotice
-from longrein.events import (
+from longrein.frontends.headless import OutputOptions
+from longrein.frontends.headless.reporter import progress
+from longrein.frontends.headless.run_state import PROGRAM
+from longrein.steps import Projection
+from longrein_context.events import (
     Asked,
     AskFailed,
     Cleared,
@@ -23,10 +27,6 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
-from longrein.frontends.headless import OutputOptions
-from longrein.frontends.headless.reporter import progress
-from longrein.frontends.headless.run_state import PROGRAM
-from longrein.steps import Projection
 
 from .harness import (
     DONE,

@@ -9,8 +9,8 @@ from base64 import b64encode
 import pytest
 
 from longrein.agent import Compact, InboxMessage, UserMessage
-from longrein.events import Document, Image, Text, UsageError
 from longrein.frontends.headless.stream_json_input import InputMessage, parse_line
+from longrein_context.events import Document, Image, Text, UsageError
 
 from .harness import DONE, HANG, ScriptedSession, Step, answered, asked, play
 

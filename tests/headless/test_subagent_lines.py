@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from longrein.agent import Answer, FromSubagent, ReplyDelta, UserNotice
-from longrein.events import (
+from longrein.frontends.headless import OutputOptions
+from longrein.models import CallDelta, TextDelta
+from longrein_context.events import (
     Asked,
     Entry,
     PermissionAnswered,
@@ -18,8 +20,6 @@ from longrein.events import (
     ToolEnded,
     Usage,
 )
-from longrein.frontends.headless import OutputOptions
-from longrein.models import CallDelta, TextDelta
 
 from .harness import DONE, SECOND_US, Step, answered, asked, call, ended, play, usage
 

@@ -25,9 +25,9 @@ DIFF = [
 ]
 
 
-def inspection(entries: int = 300, seed: int = 1, policy: str = "") -> Json:
+def inspection(entries: int = 300, seed: int = 1) -> Json:
     """Return a session with subagents, tasks, breaks, a summary and recalls."""
-    return Generator(entries, random.Random(seed)).document(policy)
+    return Generator(entries, random.Random(seed)).document()
 
 
 def result_text(tool: str, chance: random.Random) -> str:
@@ -68,7 +68,7 @@ class Generator:
         self.seq = 1
         self.usd = 0.0
 
-    def document(self, policy: str) -> Json:
+    def document(self) -> Json:
         while len(self.rows) < self.entries:
             self.turn()
         session = {
@@ -83,12 +83,8 @@ class Generator:
         }
         plain: Json = {"version": 1, "window_tokens": WINDOW, "usable_tokens": USABLE}
         plain |= {"watermarks": [int(0.8 * USABLE), int(0.92 * USABLE)], "requests": self.requests}
-        if policy:
-            empty = ("policies", "lanes", "items", "transcript", "subagents", "files")
-            return plain | {"session": session | {"policy": policy}} | {name: [] for name in empty}
         return plain | {
             "session": session,
-            "policies": self.policies(),
             "money": [
                 self.money("turn", "anthropic/claude-sonnet-4-5", 30, self.usd),
                 self.money("subagents", "", 4, 0.12),
@@ -248,28 +244,6 @@ class Generator:
     def money(self, purpose: str, model: str, requests: int, usd: float) -> Json:
         tokens = record(input=9_000 * requests, cache_read=8_000 * requests, output=90 * requests)
         return {"purpose": purpose, "model": model, "requests": requests, "usd": usd} | tokens
-
-    def policies(self) -> list[Json]:
-        costs = [request["usd"] for request in self.requests]
-        sums = [sum(costs[: at + 1]) for at in range(0, len(costs), max(1, len(costs) // 200))]
-        factors = (
-            ("longrein", 0.9, 2.0),
-            ("keep-all", 1.6, 0),
-            ("summary-92", 1.35, 6.4),
-            ("batch", 1.2, 9.0),
-        )
-        return [
-            {
-                "name": name,
-                "cost": self.usd * factor,
-                "with_recalls": self.usd * factor + recalls * 0.01,
-                "recalls": recalls,
-                "cumulative": [factor * value for value in sums],
-                "peak_tokens": 140_000,
-                "kept": 0.93,
-            }
-            for name, factor, recalls in factors
-        ]
 
     def lanes(self) -> list[Json]:
         run = {

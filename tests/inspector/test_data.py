@@ -6,10 +6,17 @@ import itertools
 
 import msgspec
 import pytest
-from benchmarks.inspector_session import SampleLogs, SampleSession
 
-from longrein.context import State, advance
-from longrein.events import (
+from lab.inspector_session import SampleLogs, SampleSession
+from lab.replay import PlainReplay, of_entries
+from lab.replay.own_decisions import OwnDecisions
+from lab.replay.recording import numbered_steps, placed_handles
+from longrein.extensions.inspector.inspection import SessionInspector, changes, inspect_session
+from longrein.extensions.inspector.item_lifecycles import text_of_item
+from longrein.extensions.inspector.page_data import MODULES, Inspection, Update
+from longrein.extensions.inspector.shorten import BODY_BYTES_MAX, fit
+from longrein_context import State, advance
+from longrein_context.events import (
     Asked,
     Cleared,
     Entry,
@@ -23,14 +30,6 @@ from longrein.events import (
     Summarized,
     ToolEnded,
 )
-from longrein.extensions.inspector.inspection import SessionInspector, changes, inspect_session
-from longrein.extensions.inspector.item_lifecycles import text_of_item
-from longrein.extensions.inspector.page_data import MODULES, Inspection, Update
-from longrein.extensions.inspector.policies import replayed_inspection, scale_of
-from longrein.extensions.inspector.shorten import BODY_BYTES_MAX, fit
-from longrein.extensions.lab.replay import PLAIN, CostAccount, PlainReplay, of_entries
-from longrein.extensions.lab.replay.own_decisions import OwnDecisions
-from longrein.extensions.lab.replay.recording import numbered_steps, placed_handles
 from tests.agent.disk_harness import events_of
 from tests.tables import record
 
@@ -249,51 +248,7 @@ def test_files_have_their_readings_and_changes(sample: SampleSession, found: Ins
     assert all(len(file.touches) == file.reads + file.changes for file in found.files)
 
 
-# --- Policies -------------------------------------------------------------------------------------
-
-
-def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: Inspection) -> None:
-    inspector = read(sample)
-    recording = of_entries(found.session.id, inspector.entries)
-    scale = scale_of(inspector.budget, recording, inspector.sent_tokens())
-    names = ["longrein", "keep-all", "summary-92", "batch"]
-
-    def decided() -> OwnDecisions:
-        return OwnDecisions(numbered_steps(inspector.entries))
-
-    assert [policy.name for policy in found.policies] == names
-    for policy in found.policies:
-        assert len(policy.cumulative) == recording.requests
-        assert policy.cumulative == sorted(policy.cumulative)
-        assert policy.cumulative[-1] == pytest.approx(policy.cost, abs=1e-5)
-        assert policy.with_recalls >= policy.cost > 0
-    window = round(inspector.budget.window_tokens / scale.tokens)
-    replay = PlainReplay(
-        recording, PLAIN["batch"], window, OwnDecisions(numbered_steps(inspector.entries)).rewinds
-    )
-    account = CostAccount("batch", recording, scale.rates, window=window)
-    for change in replay.changes():
-        account.request(change, replay.tokens, replay.summary_tokens)
-    assert found.policies[-1].with_recalls == pytest.approx(
-        account.row.with_recalls * scale.cost, abs=1e-6
-    )
-    for name in ("default", "summary-92", "longrein"):
-        other = replayed_inspection(found, recording, name, inspector.budget, scale, decided())
-        assert (other.session.policy, len(other.requests), other.items) == (
-            name,
-            recording.requests,
-            [],
-        )
-        assert all(sum(r.tokens.all()) for r in other.requests)
-        breaks = [r.break_ for r in other.requests if r.break_ is not None]
-        assert breaks
-        assert sum(mark.price_usd for mark in breaks) > 0
-    with pytest.raises(KeyError):
-        replayed_inspection(found, recording, "unknown", inspector.budget, scale, decided())
-    money = {policy.name: policy.cost for policy in found.policies}
-    for name in ("longrein", "summary-92"):
-        other = replayed_inspection(found, recording, name, inspector.budget, scale, decided())
-        assert other.requests[-1].total_usd == pytest.approx(money[name], rel=1e-4)
+# --- The log replayed -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("entries", [200, 400, ENTRIES])

@@ -7,13 +7,13 @@ import threading
 from typing import Any
 
 import pytest
-from benchmarks.inspector_session import SampleLogs, SampleSession
 
-from longrein.events.escape import escape
+from lab.inspector_session import SampleLogs, SampleSession
 from longrein.extensions.inspector.inspection import SessionInspector
 from longrein.extensions.inspector.model_requests import BREAK_EVENTS, causes_of_breaks
 from longrein.extensions.inspector.page import render
 from longrein.extensions.inspector.page_server import InspectorServer
+from longrein_context.events.escape import escape
 from tests.inspector.chromium import Chromium, Page
 from tests.inspector.conftest import OpenPage
 from tests.inspector.example import inspection

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from longrein.events.escape import escape
 from longrein.extensions.inspector.page import render
+from longrein_context.events.escape import escape
 from tests.inspector.chromium import Chromium, Json, Page
 from tests.inspector.conftest import OpenPage
 from tests.inspector.example import inspection

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from benchmarks.inspector_session import SampleLogs, SampleSession
 
+from lab.inspector_session import SampleLogs, SampleSession
 from longrein.extensions.inspector.inspection import SessionInspector, inspect_session
 from longrein.extensions.inspector.page import render
 from longrein.extensions.inspector.page_data import Inspection

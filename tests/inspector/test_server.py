@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-from benchmarks.inspector_session import SampleLogs, SampleSession
 
+from lab.inspector_session import SampleLogs, SampleSession
 from longrein.extensions.inspector.inspection import SessionInspector, inspect_session
 from longrein.extensions.inspector.page_data import Inspection, Update
 from longrein.extensions.inspector.page_server import VERSIONS_MAX, InspectorServer, LivePage

@@ -7,10 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-from benchmarks.inspector import store
-from benchmarks.inspector_session import SESSION, SampleLogs, SampleSession
 
-from longrein.events import (
+from lab.inspector import store
+from lab.inspector_session import SESSION, SampleLogs, SampleSession
+from longrein.extensions.inspector.inspect_command import StoredLogs
+from longrein.extensions.inspector.inspection import SessionInspector
+from longrein.extensions.inspector.page_data import Inspection
+from longrein.store import open_log
+from longrein_context.events import (
     SCHEMA_VERSION,
     Entry,
     Opened,
@@ -20,10 +24,6 @@ from longrein.events import (
     Text,
     UserSpoke,
 )
-from longrein.extensions.inspector.inspect_command import StoredLogs
-from longrein.extensions.inspector.inspection import SessionInspector
-from longrein.extensions.inspector.page_data import Inspection
-from longrein.store import open_log
 
 FORKED, LOST = "0198c0de-0000-4000-8000-00000000f0f0", "0198c0de-0000-4000-8000-00000000dead"
 

@@ -2,7 +2,6 @@
 
 import re
 
-from longrein.context import Engine
 from longrein.testing.loopback import (
     Call,
     Limits,
@@ -13,6 +12,7 @@ from longrein.testing.loopback import (
     common_blocks,
 )
 from longrein.testing.loopback.validation import strings
+from longrein_context import Engine
 
 WINDOW, OUTPUT = 12_000, 1_000
 FILES = 30

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import longrein
-from longrein.context import Engine
-from longrein.context.message_list import CLEARS
+from longrein_context import Engine
+from longrein_context.message_list import CLEARS
 from tests.integrations.message_lists import WIRES, Chat, Wire, big, check_paired, tokens
 from tests.tables import record
 

@@ -6,8 +6,8 @@ import pytest
 
 import longrein
 from longrein import UsageError
-from longrein.context import Price
 from longrein.models import known_models, model_budget
+from longrein_context import Price
 from tests.tables import cases
 
 
@@ -81,7 +81,7 @@ def test_an_argument_stands_in_place_of_what_is_known() -> None:
         {"clears": ["results"]},
         "clears takes exchange, result, call, text, thinking, not ['results']",
     ),
-    ({"price": 3.0}, "price is a longrein.context.Price, not 3.0"),
+    ({"price": 3.0}, "price is a longrein_context.Price, not 3.0"),
     ({"summarise": "shorter"}, "summarise is a function from a list of messages to text"),
 )
 def test_an_argument_that_cannot_be_is_refused(arguments: dict[str, Any], line: str) -> None:

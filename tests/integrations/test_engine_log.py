@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import LongreinError, SessionBusy, ToolEnded
 from longrein.integrations import StoredEngine, engine
 from longrein.store import list_sessions, read_entries
+from longrein_context.events import LongreinError, SessionBusy, ToolEnded
 from tests.integrations.message_lists import WIRES, Chat, big
 
 WIRE = WIRES[0]

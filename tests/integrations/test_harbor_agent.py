@@ -53,7 +53,7 @@ def harbor_run(folder: Path, tasks: Path, url: str, *words: str) -> dict[str, Pa
     }
     command = [str(HARBOR / "harbor"), "run", "--path", str(tasks), "--jobs-dir", str(jobs), "-q"]
     command += ["--env", "tests.integrations.harbor_environment:LocalEnvironment", "--yes"]
-    command += ["--agent", "longrein.integrations.harbor:LongreinAgent", "--model", MODEL, *words]
+    command += ["--agent", "longrein_fleet.harbor:LongreinAgent", "--model", MODEL, *words]
     done = subprocess.run(
         command,
         cwd=folder,

@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from longrein.context import Engine
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Turn
+from longrein_context import Engine
 from tests.integrations.long_session import (
     LIMITS,
     OUTPUT,
@@ -29,7 +29,8 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from longrein import UsageError
-from longrein.integrations.langchain import SUMMARISED_ELSEWHERE, ContextMiddleware, engine
+from longrein.integrations.langchain import ContextMiddleware, engine
+from longrein_context.integrations.langchain import SUMMARISED_ELSEWHERE
 
 pytestmark = pytest.mark.anyio
 

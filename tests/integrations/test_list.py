@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from longrein.context import Engine
-from longrein.events import ToolEnded, ToolError, UsageError
 from longrein.integrations import did_not_fit
+from longrein_context import Engine
+from longrein_context.events import ToolEnded, ToolError, UsageError
 from tests.integrations.message_lists import WIRES, Chat, Wire, big, check_paired, tokens
 from tests.tables import cases, record, row
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.context.message_list import Engine
+from longrein_context.message_list import Engine
 from tests.integrations.vendor_types import random_shape, random_value
 
 pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
@@ -252,7 +252,7 @@ def test_unknown_items_are_counted() -> None:
 def test_frameworks_keep_a_reply_of_hosted_tools_alone() -> None:
     parts = pytest.importorskip("pydantic_ai.messages", reason="needs pydantic-ai: make library")
     messages = pytest.importorskip("langchain_core.messages")
-    from longrein.integrations import MixedFormat
+    from longrein_context.integrations import MixedFormat
 
     form = MixedFormat()
     call = parts.NativeToolCallPart(tool_name="web_search", args={}, tool_call_id="s1")

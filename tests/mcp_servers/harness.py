@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from longrein.events import PrefixSet
+from longrein_context.events import PrefixSet
 from tests.e2e.harness import BYPASS, CliHarness, Turn, calls, says
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")

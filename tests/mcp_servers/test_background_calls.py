@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from longrein.events import Document, TaskEnded, TaskStarted, ToolEnded
 from longrein.testing.loopback import Call as LoopbackCall
 from longrein.testing.loopback import Turn as LoopbackTurn
+from longrein_context.events import Document, TaskEnded, TaskStarted, ToolEnded
 from tests.e2e.harness import BYPASS, CliHarness, Turn, call, calls, says
 from tests.e2e.test_children import serve as provider
 from tests.mcp_servers.harness import fault, one_call, serve

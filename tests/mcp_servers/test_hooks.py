@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from longrein.events import HookAnswered
+from longrein_context.events import HookAnswered
 from tests.e2e.harness import BYPASS, CliHarness, bash, calls, of, says
 from tests.mcp_servers.harness import fault, program, serve
 from tests.timeouts import HANG_S

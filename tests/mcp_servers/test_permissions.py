@@ -8,8 +8,8 @@ import pytest
 
 from longrein.agent.messages import Answer
 from longrein.agent.session import Approvals, Session
-from longrein.events import PermissionAsked
 from longrein.permissions import Rules
+from longrein_context.events import PermissionAsked
 from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
 from tests.mcp_servers.harness import fault, late, prefixes, serve
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from longrein.context import fold
-from longrein.events import Asked, Reminded
 from longrein.testing.loopback import Call, Received, Turn
+from longrein_context import fold
+from longrein_context.events import Asked, Reminded
 from tests.e2e.harness import BYPASS, CliHarness, Provider, call, calls, says
 from tests.e2e.test_children import serve as provider
 from tests.mcp_servers.harness import fault, late, prefixes, serve

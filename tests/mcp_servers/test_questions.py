@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from longrein.events import UsageError
 from longrein.extensions.mcp.questions import Questions
+from longrein_context.events import UsageError
 from tests.e2e.harness import CliHarness, call, calls, says
 from tests.mcp_servers.harness import fault, serve
 from tests.terminal.pseudo_terminal import PseudoTerminal

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import Image, ToolEnded
+from longrein_context.events import Image, ToolEnded
 from tests.e2e.harness import BYPASS, CliHarness, Turn, calls, says
 from tests.mcp_servers.harness import Entry, late, listening, one_call, program, serve
 

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from longrein.events import PrefixSet, UsageError, text_of
 from longrein.extensions.mcp.server_config import McpServer
 from longrein.extensions.mcp.servers import McpToolset
 from longrein.extensions.mcp.settings import McpOptions
 from longrein.workspace import CommandExit
+from longrein_context.events import PrefixSet, UsageError, text_of
 from tests.mcp_servers.scripted_server import (
     ALL,
     SERVER,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from longrein.events import UserSpoke
+from longrein_context.events import UserSpoke
 from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
 from tests.mcp_servers.harness import fault, one_call, serve
 

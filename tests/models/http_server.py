@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from longrein.context import Item, Request
-from longrein.events import AnyPart, PrefixSet, ProviderBlock, ToolResult, ToolSpec
 from longrein.models import Delta, Model, ModelOptions, open_model
+from longrein_context import Item, Request
+from longrein_context.events import AnyPart, PrefixSet, ProviderBlock, ToolResult, ToolSpec
 from tests.timeouts import HANG_S
 
 SSE = "text/event-stream"

@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 
-from longrein.context import Budget, Price
-from longrein.events import SettingsError, Usage
 from longrein.models import (
     ModelOptions,
     cost_usd,
@@ -18,6 +16,8 @@ from longrein.models import (
     open_model,
     usual_price,
 )
+from longrein_context import Budget, Price
+from longrein_context.events import SettingsError, Usage
 from tests.models.http_server import BLOBS, Answer, FixedClock, serve_answers
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from longrein.events import Text
 from longrein.models import Failure, Reply, pause_s
 from longrein.models.http_model import request_failure
 from longrein.models.transport import ConnectFailed, ConnectRefused
+from longrein_context.events import Text
 from tests.models.http_server import (
     Answer,
     answer_of,

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from longrein.events import Image, Text, Thinking
 from longrein.models import Failure, pause_s
 from longrein.models.failures import RetryHeaders, failure_of_status, limit_tokens, retry_after_s
+from longrein_context.events import Image, Text, Thinking
 from tests.models.http_server import (
     Answer,
     answer_of,

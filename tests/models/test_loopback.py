@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from longrein.context import Item
-from longrein.events import Image, Text, Thinking, ToolCall
 from longrein.models import Failure, Reply
 from longrein.testing.loopback import Call, Fault, LoopbackProvider, Turn, common_blocks
+from longrein_context import Item
+from longrein_context.events import Image, Text, Thinking, ToolCall
 from tests.models.http_server import answer_of, item, open_wire_model, request, result
 from tests.timeouts import HANG_S
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from longrein.events import Text
 from longrein.models import Failure, Reply
 from longrein.models.transport import JOIN_BYTES_MAX, UNREAD_BYTES_MAX, SocketStream, connect
+from longrein_context.events import Text
 from tests.models.http_server import (
     Answer,
     answer_of,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from longrein.events import Text, ToolCall, Usage
 from longrein.models import Failure, Reply
 from longrein.models.failures import error_text
+from longrein_context.events import Text, ToolCall, Usage
 from tests.models.http_server import Answer, answer_of, open_wire_model, serve_answers, sse
 from tests.models.provider_streams import STREAMS, WIRES
 from tests.models.test_replies import ASKED, chat, read

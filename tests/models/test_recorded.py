@@ -1,4 +1,4 @@
-"""Regressions found in streams of real providers, rewritten; `benchmarks/recorded.py` replays
+"""Regressions found in streams of real providers, rewritten; `lab/recorded.py` replays
 the originals.
 """
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from longrein.events import AnyPart, Text, Thinking, ToolCall, Usage
 from longrein.models import Reply, TextDelta
 from longrein.models.http_model import read_body
+from longrein_context.events import AnyPart, Text, Thinking, ToolCall, Usage
 from tests.models.http_server import Answer, answer_of, open_wire_model, serve_answers, sse
 from tests.models.test_replies import ASKED, read, reading
 

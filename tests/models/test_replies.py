@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.events import ProviderBlock, Text, Thinking, ToolCall, Usage
 from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 from longrein.models.catalog import make_wire
 from longrein.models.http_model import read_body, read_events, read_rest
 from longrein.models.transport import EventSplitter
 from longrein.models.wire_base import StreamReader, WireTarget
 from longrein.models.wire_content import read_arguments
+from longrein_context.events import ProviderBlock, Text, Thinking, ToolCall, Usage
 from tests.models.http_server import (
     Answer,
     answer_of,

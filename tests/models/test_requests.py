@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.context import Item
-from longrein.events import Document, Image, Text, Thinking, ToolCall
 from longrein.models.wire_content import encode_json
+from longrein_context import Item
+from longrein_context.events import Document, Image, Text, Thinking, ToolCall
 from tests.models.http_server import BLOBS, READ, item, open_wire_model, request, result
 from tests.tables import read_rows
 

@@ -9,8 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from longrein.context import Item, Price, Request
-from longrein.events import ProviderBlock, SettingsError, Text, Thinking, ToolCall, Usage
 from longrein.models import (
     CallDelta,
     Failure,
@@ -21,6 +19,8 @@ from longrein.models import (
     ThinkingDelta,
     open_model,
 )
+from longrein_context import Item, Price, Request
+from longrein_context.events import ProviderBlock, SettingsError, Text, Thinking, ToolCall, Usage
 from tests.models.http_server import BLOBS, FixedClock, answer_of, item, request, result
 
 SCRIPT = {

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.events import Document, Image, Text, ToolCall
 from longrein.models import CallDelta, Failure, Reply, TextDelta
 from longrein.models.text_tool_calls import (
     VisibleText,
@@ -17,6 +16,7 @@ from longrein.models.text_tool_calls import (
     result_text,
     split_calls,
 )
+from longrein_context.events import Document, Image, Text, ToolCall
 from tests.models.http_server import (
     Answer,
     answer_of,

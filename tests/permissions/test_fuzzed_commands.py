@@ -1,4 +1,4 @@
-"""Random command lines against a real Bash: the slice of `tests/load/commands.py` that the suite
+"""Random command lines against a real Bash: the slice of `lab/campaigns/commands.py` that the suite
 runs.
 """
 
@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.load.commands import campaign
+from lab.campaigns.commands import campaign
 from tests.seeds import seeds
 
 pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")

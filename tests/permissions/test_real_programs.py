@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.campaigns.allow_rules import campaign
+from lab.campaigns.commands import system_folders
 from longrein.permissions.bash_parser import Part, Word
 from longrein.permissions.program_table import _tables, effect_of
-from tests.load.allow_rules import campaign
-from tests.load.commands import system_folders
 from tests.seeds import TIMES
 
 pytestmark = pytest.mark.skipif(
@@ -164,7 +164,7 @@ def test_no_option_of_the_table_writes_or_starts_anything(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["find", "awk", "git"])
 def test_what_an_allow_rule_covers_does_what_the_rule_says(name: str) -> None:
-    """A slice of `tests/load/allow_rules.py`."""
+    """A slice of `lab/campaigns/allow_rules.py`."""
     allowed, wrong = campaign(name, 30, 5)
     assert allowed > 3
     assert wrong == []

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from longrein.extensions.lab.replay import (
+from lab.replay import (
     PRICES,
     Change,
     CostAccount,
@@ -14,7 +14,7 @@ from longrein.extensions.lab.replay import (
     find_uses,
     read_recording,
 )
-from longrein.extensions.lab.replay.plain_policies import PLAIN, PROSE
+from lab.replay.plain_policies import PLAIN, PROSE
 from tests.replay.test_replay import line, made
 
 

@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from longrein import entry_points as app
-from longrein.cli import main as cli
-from longrein.context import Budget, Clear, Nothing, State
-from longrein.events import Cleared, Form, UsageError, decode_entry
-from longrein.extensions.lab.replay import (
+from lab import simulate
+from lab.replay import (
     NAMES,
     POLICIES,
     PRICES,
@@ -20,7 +17,9 @@ from longrein.extensions.lab.replay import (
     of_entries,
     read_recording,
 )
-from longrein.extensions.lab.replay.costs import Row
+from lab.replay.costs import Row
+from longrein_context import Budget, Clear, Nothing, State
+from longrein_context.events import Cleared, Form, UsageError, decode_entry
 
 GOLDEN = Path(__file__).parents[1] / "store" / "golden_v1.jsonl"
 BUDGET = Budget(200_000, 16_000)
@@ -145,18 +144,14 @@ def test_simulate_prints_a_line_for_each_session_and_policy(
         (tmp_path / f"{name}.jsonl").write_bytes(
             made([f"{name}_{n} = {n}\n" * 90 for n in range(8)])
         )
-    assert cli(["simulate", str(tmp_path), "--prices", "openai10"], lambda: app) == 0
+    assert simulate.main([str(tmp_path), "--prices", "openai10"]) == 0
     table = capfd.readouterr().out.splitlines()
     assert [row.split()[:2] for row in table[1:-1]] == [
         [policy, session] for policy in NAMES for session in ("one", "two", "all")
     ]
-    assert (
-        cli(
-            ["simulate", str(tmp_path / "one.jsonl"), "--policy", "keep-all", "--json"], lambda: app
-        )
-        == 0
-    )
+    words = [str(tmp_path / "one.jsonl"), "--policy", "keep-all", "--json"]
+    assert simulate.main(words) == 0
     row = json.loads(capfd.readouterr().out)[0]
     assert row["policy"] == "keep-all"
     assert row["cost"] == row["keep_all"]
-    assert cli(["simulate", str(GOLDEN), "--policy", "default"], lambda: app) == 0
+    assert simulate.main([str(GOLDEN), "--policy", "default"]) == 0

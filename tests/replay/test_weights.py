@@ -3,17 +3,18 @@ change the past.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from benchmarks.replay.generated import write_sessions
-from benchmarks.shipped_weights import module_text
 
-from longrein import entry_points as app
-from longrein.cli import main as cli
+from lab import fit, simulate
+from lab.replay import POLICIES, PolicyReplay, read_recording
+from lab.replay.generated import write_sessions
+from lab.shipped_weights import module_text
+from lab.simulate import budget_of
 from longrein.config.clearing_weights import (
     SHIPPED,
     Fold,
@@ -23,10 +24,8 @@ from longrein.config.clearing_weights import (
     weights_in_use,
     write_weights,
 )
-from longrein.context import fold, render, use_tables
-from longrein.events import AnyEvent, Entry, UsageError
-from longrein.extensions.lab.replay import POLICIES, PolicyReplay, read_recording
-from longrein.extensions.lab.simulate import budget_of
+from longrein_context import fold, render, use_tables
+from longrein_context.events import AnyEvent, Entry, UsageError
 
 FORGETFUL: Tables = {name: {**table, "bias": (-9.0,)} for name, table in SHIPPED.tables.items()}
 """Weights that take next to nothing for needed."""
@@ -151,21 +150,16 @@ def test_the_module_of_the_shipped_weights_is_printed_as_it_stands() -> None:
 def test_weights_are_fitted_shown_and_never_in_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("numpy", reason="pip install 'longrein[fit]'")
+    pytest.importorskip("numpy", reason="make library")
     monkeypatch.setenv("LONGREIN_STATE_DIR", str(tmp_path / "state"))
     folder, out = str(write_sessions(tmp_path / "s", 3)), str(tmp_path / "w.json")
-    assert cli(["fit", "--sessions", folder, "--out", out], lambda: app) == 0
+    assert fit.main([folder, "--out", out]) == 0
     found = read_weights(out)
     assert [fold.without for fold in found.folds] == [(f"generated-0{n}",) for n in range(3)]
     assert len({str(fold.tables) for fold in found.folds} | {str(found.tables)}) == 4
     capfd.readouterr()
-    assert (
-        cli(
-            ["simulate", folder, "--weights", out, "--window", "64000", "--wire", "anthropic"],
-            lambda: app,
-        )
-        == 0
-    )
+    words = [folder, "--weights", out, "--window", "64000", "--wire", "anthropic"]
+    assert simulate.main(words) == 0
     table = capfd.readouterr().out.splitlines()
     assert [row.split("  ")[0] for row in table[1:9]] == ["default"] * 4 + ["own weights"] * 4
     assert table[9] == "window 64,000, prices anthropic, wire anthropic"
@@ -175,12 +169,11 @@ def test_weights_are_fitted_shown_and_never_in_sample(
     )
 
 
-WRONG: dict[str, tuple[list[str], str]] = {
-    "no sessions": (["fit", "--out", "w"], "needs sessions"),
-    "no file": (["fit", "nowhere"], "--out FILE"),
-    "an empty folder": (["fit", ".", "--out", "w"], "no file in it ends with .jsonl"),
+WRONG: dict[str, tuple[Callable[[list[str]], int], list[str], str]] = {
+    "an empty folder": (fit.main, [".", "--out", "w"], "no file in it ends with .jsonl"),
     "weights that are none": (
-        ["simulate", ".", "--weights", "none"],
+        simulate.main,
+        [".", "--weights", "none"],
         "the weights none cannot be read",
     ),
 }
@@ -191,28 +184,21 @@ def test_what_is_missing_is_said_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], case: str
 ) -> None:
     if case == "an empty folder":
-        pytest.importorskip("numpy", reason="pip install 'longrein[fit]'")
-    words, why = WRONG[case]
+        pytest.importorskip("numpy", reason="make library")
+    run, words, why = WRONG[case]
     monkeypatch.setenv("LONGREIN_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
-    assert cli(words, lambda: app) == 2
+    assert run(words) == 2
     told = capfd.readouterr().err
     assert why in told
     assert told.count("\n") == 1
 
 
-def test_without_numpy_fit_names_the_extra(
+def test_without_numpy_fit_says_what_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LONGREIN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setitem(
-        __import__("sys").modules, "longrein.extensions.lab.replay.weight_fit", None
-    )
-    assert (
-        cli(
-            ["fit", str(write_sessions(tmp_path / "s", 1)), "--out", str(tmp_path / "w")],
-            lambda: app,
-        )
-        == 2
-    )
-    assert "numpy, which is not installed: pip install 'longrein[fit]'" in capfd.readouterr().err
+    monkeypatch.setitem(__import__("sys").modules, "lab.replay.weight_fit", None)
+    sessions = str(write_sessions(tmp_path / "s", 1))
+    assert fit.main([sessions, "--out", str(tmp_path / "w")]) == 2
+    assert "numpy, which is not installed: make library" in capfd.readouterr().err

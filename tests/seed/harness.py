@@ -5,8 +5,6 @@ provider got.
 from collections.abc import Callable, Mapping, Sequence
 
 from longrein.agent import Compact, InboxMessage, UserMessage
-from longrein.context import Budget, Price, Request
-from longrein.events import AnyEvent, Text, ToolResult, text_of
 from longrein.models import Failure, Reply
 from longrein.testing.harness import (
     memory_dependencies,
@@ -20,6 +18,8 @@ from longrein.testing.scripted_model import ScriptedModel, Step, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import Tool, make_tool
+from longrein_context import Budget, Price, Request
+from longrein_context.events import AnyEvent, Text, ToolResult, text_of
 
 # Budget with a window that no test here fills by accident
 ROOMY = Budget(400_000, 8_000, Price(3, 15, 0.3, 3.75))

@@ -5,9 +5,9 @@ A5, A7, A12 and A15 to A17 are tested in tests/context (estimates, needles, bad 
 
 import pytest
 
-from longrein.context import Budget, Price, Request, fold
-from longrein.events import Asked, Cleared, Summarized, ToolEnded, TurnEnded, text_of
 from longrein.models import Reply
+from longrein_context import Budget, Price, Request, fold
+from longrein_context.events import Asked, Cleared, Summarized, ToolEnded, TurnEnded, text_of
 from tests.seed.harness import (
     PROSE,
     AnsweringModel,

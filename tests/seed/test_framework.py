@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from longrein.agent import InboxMessage, Rewind
-from longrein.context import Budget, Request
-from longrein.context.seed_policy import INPUT_CHARS_MAX
-from longrein.context.state.state import FRAMEWORK_PROFILE
-from longrein.events import Summarized, TurnEnded
 from longrein.testing.scripted_model import Step
 from longrein.testing.store import MemoryDisk
+from longrein_context import Budget, Request
+from longrein_context.events import Summarized, TurnEnded
+from longrein_context.seed_policy import INPUT_CHARS_MAX
+from longrein_context.state.state import FRAMEWORK_PROFILE
 from tests.seed.harness import ROOMY, SessionResult, call, play, said, says
 from tests.tables import split_words
 

@@ -14,15 +14,15 @@ from longrein.agent import Compact
 from longrein.agent.loop_actions import move_context
 from longrein.app import Additions, App
 from longrein.app.run_context import read_run_context
-from longrein.context import Budget, fold, seed_reminders
-from longrein.context.seed_policy import (
-    INSTRUCTION,
-    as_json,
-    conversation_as_list,
-    estimate_units,
-    variant_of,
-)
-from longrein.events import (
+from longrein.frontends.terminal.event_lines import compaction_lines
+from longrein.models import Failure
+from longrein.options import Options
+from longrein.steps import MAIN, CompactionStep
+from longrein.store import write_transcript
+from longrein.testing.scripted_model import ScriptedModel
+from longrein.testing.workspace import Ran
+from longrein_context import Budget, fold, seed_reminders
+from longrein_context.events import (
     AskFailed,
     Cleared,
     Entry,
@@ -34,13 +34,13 @@ from longrein.events import (
     TurnEnded,
     text_of,
 )
-from longrein.frontends.terminal.event_lines import compaction_lines
-from longrein.models import Failure
-from longrein.options import Options
-from longrein.steps import MAIN, CompactionStep
-from longrein.store import write_transcript
-from longrein.testing.scripted_model import ScriptedModel
-from longrein.testing.workspace import Ran
+from longrein_context.seed_policy import (
+    INSTRUCTION,
+    as_json,
+    conversation_as_list,
+    estimate_units,
+    variant_of,
+)
 from tests.seed.harness import (
     ROOMY,
     SessionResult,

@@ -7,8 +7,22 @@ from typing import get_args
 import pytest
 
 from longrein.agent import FromSubagent, Output, ReplyDelta, RetryPause, TaskOver, UserNotice
-from longrein.context import fold
-from longrein.events import (
+from longrein.models import TextDelta
+from longrein.steps import (
+    CallStep,
+    Projection,
+    QuestionStep,
+    RequestStep,
+    Step,
+    StreamStep,
+    SubagentStep,
+    TaskStep,
+    TextStep,
+    ThinkingStep,
+    steps_of,
+)
+from longrein_context import fold
+from longrein_context.events import (
     AnyEvent,
     Asked,
     Entry,
@@ -25,20 +39,6 @@ from longrein.events import (
     ToolEnded,
     ToolStarted,
     decode_entry,
-)
-from longrein.models import TextDelta
-from longrein.steps import (
-    CallStep,
-    Projection,
-    QuestionStep,
-    RequestStep,
-    Step,
-    StreamStep,
-    SubagentStep,
-    TaskStep,
-    TextStep,
-    ThinkingStep,
-    steps_of,
 )
 from tests.context.random_session import RandomSession
 

@@ -1,8 +1,8 @@
 """Time, tokens and money of a turn in one line."""
 
-from longrein.events import Asked, Entry, Replied, Text, TurnEnded, Usage, UserSpoke
 from longrein.steps import Projection
 from longrein.steps.turn_work import TurnWork
+from longrein_context.events import Asked, Entry, Replied, Text, TurnEnded, Usage, UserSpoke
 
 SECOND_US = 1_000_000
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.postgresql import keep_in
+from lab.support.postgresql import keep_in
 from tests.timeouts import HANG_S
 
 

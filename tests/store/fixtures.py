@@ -14,7 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from longrein.events import (
+from longrein.store import SessionLog, open_log
+from longrein_context.events import (
     SCHEMA_VERSION,
     Entry,
     Opened,
@@ -25,7 +26,6 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
-from longrein.store import SessionLog, open_log
 
 ID = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab"
 OTHER = "6f9d0000-0000-4000-8000-000000000002"

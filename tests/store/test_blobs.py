@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import StoreDamaged
+from lab.support.postgresql import both_stores
+from longrein_context.events import StoreDamaged
 from tests.store.fixtures import (
     add,
     crash,
@@ -24,7 +25,6 @@ from tests.store.fixtures import (
     new_log,
     stored_log,
 )
-from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longrein.events import Opened, SessionError, decode_event
 from longrein.store import (
     Reader,
     export_jsonl,
@@ -23,6 +22,7 @@ from longrein.store import (
     write_bundle,
 )
 from longrein.store.database import new_database
+from longrein_context.events import Opened, SessionError, decode_event
 from tests.store.fixtures import (
     GRANDCHILD,
     ID,

@@ -10,7 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import (
+from lab.support.postgresql import both_stores
+from longrein.store import (
+    HistoryReader,
+    Message,
+    Reader,
+    SessionHistory,
+    contents_of,
+    export_jsonl,
+    fork_log,
+    list_sessions,
+    read_entries,
+    title_of,
+)
+from longrein_context.events import (
     AnyEvent,
     Entry,
     Goal,
@@ -23,18 +36,6 @@ from longrein.events import (
     SubagentStarted,
     TaskEnded,
     decode_entry,
-)
-from longrein.store import (
-    HistoryReader,
-    Message,
-    Reader,
-    SessionHistory,
-    contents_of,
-    export_jsonl,
-    fork_log,
-    list_sessions,
-    read_entries,
-    title_of,
 )
 from tests.store.fixtures import (
     CHILD,
@@ -56,7 +57,6 @@ from tests.store.fixtures import (
     stored_log,
     subagent_start,
 )
-from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import (
+from longrein.store import SessionLog
+from longrein.store.database import TABLES, entry_key
+from longrein_context.events import (
     Entry,
     StoreDamaged,
     StoreFull,
@@ -22,8 +24,6 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.store import SessionLog
-from longrein.store.database import TABLES, entry_key
 from tests.seeds import seeds
 from tests.store.fixtures import (
     CHILD,

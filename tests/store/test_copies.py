@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import (
+from longrein.store import export_jsonl, read_entries, write_transcript
+from longrein_context.events import (
     Document,
     Entry,
     Interrupted,
@@ -20,7 +21,6 @@ from longrein.events import (
     decode_entry,
     encode_entry,
 )
-from longrein.store import export_jsonl, read_entries, write_transcript
 from tests.store.fixtures import ID, add, entries, entry, new_log, opened, said
 
 pytestmark = pytest.mark.anyio

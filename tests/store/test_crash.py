@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import SessionBusy, StoreFull
+from lab.support.postgresql import both_stores
 from longrein.store import SessionLog, is_open, list_sessions, open_log, read_entries
+from longrein_context.events import SessionBusy, StoreFull
 from tests.seeds import seeds
 from tests.store.fixtures import (
     ID,
@@ -38,7 +39,6 @@ from tests.store.fixtures import (
     text_in,
     wall_us,
 )
-from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 
@@ -256,7 +256,7 @@ def test_after_a_failed_flush_nothing_counts_until_the_log_is_reopened(
     if not shutil.which("strace"):
         pytest.skip("needs strace")
     program = (
-        "import sys\nfrom tests.store.fixtures import *\nfrom longrein.events import "
+        "import sys\nfrom tests.store.fixtures import *\nfrom longrein_context.events import "
         "SessionError\nasync def main():\n    log = await make(Path(sys.argv[1]))\n    for seq in "
         "range(1, 7):\n        try:\n            await add(log, [entry(seq)])\n            "
         "print('acknowledged', seq)\n        except SessionError as error:\n            "

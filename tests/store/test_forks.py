@@ -11,15 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import (
-    Entry,
-    Opened,
-    Parent,
-    Reminded,
-    SessionError,
-    SessionUnknown,
-    StoreDamaged,
-)
+from lab.support.postgresql import both_stores
 from longrein.store import (
     Reader,
     SessionHistory,
@@ -34,6 +26,15 @@ from longrein.store import (
     read_bundle,
     read_entries,
     write_bundle,
+)
+from longrein_context.events import (
+    Entry,
+    Opened,
+    Parent,
+    Reminded,
+    SessionError,
+    SessionUnknown,
+    StoreDamaged,
 )
 from tests.store.fixtures import (
     ID,
@@ -52,7 +53,6 @@ from tests.store.fixtures import (
     wait_status,
     wall_us,
 )
-from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.events import Goal, ToolError
 from longrein.store import Goals, goals_file, owner_of, project_key
 from longrein.store.goals_file import RENEW_US
 from longrein.store.store_port import LEASE_US, USER
+from longrein_context.events import Goal, ToolError
 from tests.store.fixtures import run_in_process, wait_status
 
 pytestmark = pytest.mark.anyio

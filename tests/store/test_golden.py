@@ -11,8 +11,15 @@ from typing import get_args
 import msgspec
 import pytest
 
-from longrein.events import SCHEMA_VERSION, AnyEvent, AnyPart, Entry, decode_entry, encode_entry
 from longrein.store import Reader, export_jsonl
+from longrein_context.events import (
+    SCHEMA_VERSION,
+    AnyEvent,
+    AnyPart,
+    Entry,
+    decode_entry,
+    encode_entry,
+)
 from tests.store.fixtures import store, stored_log
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import Entry, HookAnswered, SessionError, SessionUnknown, TurnEnded
+from lab.support.postgresql import both_stores
 from longrein.store import leave_message
+from longrein_context.events import Entry, HookAnswered, SessionError, SessionUnknown, TurnEnded
 from tests.store.fixtures import (
     ID,
     add,
@@ -24,7 +25,6 @@ from tests.store.fixtures import (
     new_log,
     stored_log,
 )
-from tests.support.postgresql import both_stores
 from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio

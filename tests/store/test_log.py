@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.events import Entry, SessionError, SessionReadOnly
+from lab.support.postgresql import both_stores
 from longrein.store import Message, open_log, read_entries
 from longrein.store.database import row_checksum
+from longrein_context.events import Entry, SessionError, SessionReadOnly
 from tests.store.fixtures import (
     ID,
     add,
@@ -32,7 +33,6 @@ from tests.store.fixtures import (
     stored_log,
     wall_us,
 )
-from tests.support.postgresql import both_stores
 from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio

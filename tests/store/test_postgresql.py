@@ -12,16 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.support.postgresql import Server, in_postgresql, keep_in, proxy, running_server
 from longrein.app.run_context import use_store_at
-from longrein.events import (
-    Entry,
-    SessionBusy,
-    SessionError,
-    SessionReadOnly,
-    SessionTakenOver,
-    SessionUnknown,
-    UsageError,
-)
 from longrein.store import (
     Snapshot,
     delete_session,
@@ -31,6 +23,15 @@ from longrein.store import (
     read_entries,
 )
 from longrein.store.store_port import Message
+from longrein_context.events import (
+    Entry,
+    SessionBusy,
+    SessionError,
+    SessionReadOnly,
+    SessionTakenOver,
+    SessionUnknown,
+    UsageError,
+)
 from tests.seeds import seeds
 from tests.store.fixtures import (
     ID,
@@ -50,7 +51,6 @@ from tests.store.fixtures import (
     wait_status,
     wall_us,
 )
-from tests.support.postgresql import Server, in_postgresql, keep_in, proxy, running_server
 from tests.timeouts import HANG_S
 
 pytestmark = [pytest.mark.anyio, in_postgresql]
@@ -66,7 +66,7 @@ def elsewhere(tmp_path: Path, store: str) -> Path:
 
 @pytest.fixture
 def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longrein.store.postgresql.store_database.LEASE_S", 0.4)
+    monkeypatch.setattr("longrein_fleet.postgresql.store_database.LEASE_S", 0.4)
 
 
 async def eventually(test: Callable[[], Awaitable[bool]]) -> None:
@@ -363,8 +363,8 @@ async def test_a_server_that_crashes_and_comes_back_loses_nothing(tmp_path: Path
 async def test_a_server_that_stays_away_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("longrein.store.postgresql.connection.RECONNECT_S", 0.2)
-    monkeypatch.setattr("longrein.store.postgresql.connection.FIRST_S", 0.2)
+    monkeypatch.setattr("longrein_fleet.postgresql.connection.RECONNECT_S", 0.2)
+    monkeypatch.setattr("longrein_fleet.postgresql.connection.FIRST_S", 0.2)
     with running_server() as server:
         address = keep_in(tmp_path, server)
         use_store_at(str(tmp_path), address.replace("longrein@", "longrein:pass%21word@"))

@@ -12,10 +12,21 @@ from random import Random
 
 import pytest
 
-from longrein.events import Entry, Reminded, StoreDamaged, StoreFull
+from lab.support.rot import (
+    PATTERNS,
+    Place,
+    copy_of,
+    database,
+    is_silent,
+    make_session,
+    places,
+    read_session,
+)
+from lab.support.rot import overwrite as overwrite_place
 from longrein.store import Reader, list_sessions, read_entries
 from longrein.store.disk_errors import store_failure
 from longrein.store.salvage import LOST
+from longrein_context.events import Entry, Reminded, StoreDamaged, StoreFull
 from tests.store.fixtures import (
     ID,
     add,
@@ -33,17 +44,6 @@ from tests.store.fixtures import (
     stored_log,
     text_in,
 )
-from tests.support.rot import (
-    PATTERNS,
-    Place,
-    copy_of,
-    database,
-    is_silent,
-    make_session,
-    places,
-    read_session,
-)
-from tests.support.rot import overwrite as overwrite_place
 
 pytestmark = pytest.mark.anyio
 

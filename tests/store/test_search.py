@@ -11,7 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.events import (
+from lab.support.postgresql import both_stores
+from longrein.store import HistoryReader, SearchResult, SessionHistory, SessionLog, fork_log
+from longrein.store.entry_parts import contents_of
+from longrein.store.log_search import find_match, lower_case, parse_query, scan, snippet
+from longrein_context.events import (
     AnyEvent,
     AskFailed,
     Cleared,
@@ -39,9 +43,6 @@ from longrein.events import (
     ToolEnded,
     UserSpoke,
 )
-from longrein.store import HistoryReader, SearchResult, SessionHistory, SessionLog, fork_log
-from longrein.store.entry_parts import contents_of
-from longrein.store.log_search import find_match, lower_case, parse_query, scan, snippet
 from tests.store.fixtures import (
     ID,
     OTHER,
@@ -56,7 +57,6 @@ from tests.store.fixtures import (
     wait_status,
     wall_us,
 )
-from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import (
+from lab.support.postgresql import both_stores
+from longrein.store import (
+    database,
+    discard_empty,
+    find_session,
+    is_open,
+    latest_session,
+    leave_message,
+    list_sessions,
+    open_log,
+    read_entries,
+)
+from longrein.store import reader as reading
+from longrein.store.session_folder import mount_type
+from longrein_context.events import (
     AnyEvent,
     Entry,
     Image,
@@ -26,19 +40,6 @@ from longrein.events import (
     Text,
     UserSpoke,
 )
-from longrein.store import (
-    database,
-    discard_empty,
-    find_session,
-    is_open,
-    latest_session,
-    leave_message,
-    list_sessions,
-    open_log,
-    read_entries,
-)
-from longrein.store import reader as reading
-from longrein.store.session_folder import mount_type
 from tests.store.fixtures import (
     ID,
     OTHER,
@@ -53,7 +54,6 @@ from tests.store.fixtures import (
     stored_log,
     wall_us,
 )
-from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 

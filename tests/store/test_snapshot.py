@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longrein.events import Entry, Opened
+from lab.support.postgresql import both_stores
 from longrein.store import Snapshot, fork_log, read_entries
 from longrein.store import snapshot as module
 from longrein.store.database import row_checksum
+from longrein_context.events import Entry, Opened
 from tests.store.fixtures import (
     ID,
     OTHER,
@@ -27,7 +28,6 @@ from tests.store.fixtures import (
     seqs,
     stored_log,
 )
-from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 

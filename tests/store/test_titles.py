@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longrein.events import Entry, Text, TitleSet, UserSpoke
+from lab.support.postgresql import both_stores
 from longrein.store import SessionInfo, latest_session, session_info
+from longrein_context.events import Entry, Text, TitleSet, UserSpoke
 from tests.store.fixtures import ID, OTHER, add, folder, opened, store, stored_log
-from tests.support.postgresql import both_stores
 
 pytestmark = pytest.mark.anyio
 

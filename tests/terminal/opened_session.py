@@ -10,12 +10,12 @@ from longrein.app.attachments import Attachments
 from longrein.app.file_names import FilesFound
 from longrein.app.run_context import CLOCK, RunContext
 from longrein.config import TrustedFolders
-from longrein.context import Budget, Price, Report, ReportRow
-from longrein.events import Entry, Image
 from longrein.options import Options
 from longrein.permissions.hook_protocol import Hook
 from longrein.settings_schema import KeyOptions, Settings
 from longrein.store import Reader, SessionInfo
+from longrein_context import Budget, Price, Report, ReportRow
+from longrein_context.events import Entry, Image
 from tests.terminal.scripted_session import ScriptedSession
 
 REPORT = Report(

@@ -20,8 +20,8 @@ from typing import Any
 
 import pyte
 
-from tests.support.forked import ForkedProcess, can_fork
-from tests.support.idle_watch import IdleWatch, cpu_times
+from lab.support.forked import ForkedProcess, can_fork
+from lab.support.idle_watch import IdleWatch, cpu_times
 from tests.timeouts import HANG_S, source
 
 LATE_READER_S = float(os.environ.get("LATE_READER_S", "0"))

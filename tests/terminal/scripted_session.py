@@ -31,8 +31,13 @@ from longrein.agent import (
     SubagentView,
     UserMessage,
 )
-from longrein.context import advance, fold
-from longrein.events import (
+from longrein.frontends.terminal.event_lines import Line, plain
+from longrein.frontends.terminal.markdown_blocks import Block
+from longrein.frontends.terminal.view_model import ViewModel
+from longrein.models import CallDelta, TextDelta
+from longrein.tools import TaskView
+from longrein_context import advance, fold
+from longrein_context.events import (
     AnyEvent,
     Asked,
     Entry,
@@ -60,11 +65,6 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
-from longrein.frontends.terminal.event_lines import Line, plain
-from longrein.frontends.terminal.markdown_blocks import Block
-from longrein.frontends.terminal.view_model import ViewModel
-from longrein.models import CallDelta, TextDelta
-from longrein.tools import TaskView
 
 SESSION = "0c5c0c0e-0000-4000-8000-000000000001"
 KINDS = {"Read": "read", "Grep": "search", "Glob": "search", "Bash": "shell", "Agent": "agent"}

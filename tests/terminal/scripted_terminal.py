@@ -14,7 +14,8 @@ import msgspec
 from prompt_toolkit.application import get_app_or_none
 
 from longrein.agent import Output, RetryPause, UserNotice
-from longrein.events import (
+from longrein.frontends.terminal import run_terminal
+from longrein_context.events import (
     Goal,
     Reminded,
     Replied,
@@ -27,7 +28,6 @@ from longrein.events import (
     ToolStarted,
     Usage,
 )
-from longrein.frontends.terminal import run_terminal
 from tests.terminal.held_clock import held_clock
 from tests.terminal.opened_session import OpenedSession
 from tests.terminal.scripted_session import ScriptedSession, endless

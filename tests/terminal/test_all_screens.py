@@ -14,7 +14,13 @@ import pytest
 from longrein.agent import ReplyDelta
 from longrein.app.run_context import read_run_context
 from longrein.commands.trust import trust_screen
-from longrein.events import (
+from longrein.frontends.terminal.command_table import COMMANDS, help_lines
+from longrein.frontends.terminal.event_lines import cells, plain
+from longrein.frontends.terminal.markdown_blocks import Block
+from longrein.frontends.terminal.page_view import PageView
+from longrein.models import TextDelta
+from longrein.options import Options
+from longrein_context.events import (
     AnyEvent,
     PermissionAsked,
     Replied,
@@ -27,12 +33,6 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.frontends.terminal.command_table import COMMANDS, help_lines
-from longrein.frontends.terminal.event_lines import cells, plain
-from longrein.frontends.terminal.markdown_blocks import Block
-from longrein.frontends.terminal.page_view import PageView
-from longrein.models import TextDelta
-from longrein.options import Options
 from tests.terminal.opened_session import OpenedSession
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.scripted_session import NullScreen, ScriptedSession

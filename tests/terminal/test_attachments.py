@@ -10,9 +10,9 @@ import pytest
 
 from longrein.app.attachments import NAMES_MAX, AttachmentReader, named_paths
 from longrein.app.file_matching import FileMatcher
-from longrein.events import Document, Image, Text
 from longrein.frontends.terminal.input_completion import Pictures, pasted_paths
 from longrein.workspace import PlainSpawner, open_workspace
+from longrein_context.events import Document, Image, Text
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from longrein.agent import Rewind
-from longrein.events import LongreinError
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import (
     BY_NAME,
@@ -34,6 +33,7 @@ from longrein.frontends.terminal.event_lines import cells, plain
 from longrein.frontends.terminal.plain import run_plain
 from longrein.frontends.terminal.view_model import Piece, Prompt, ViewModel
 from longrein.steps.human_text import escape
+from longrein_context.events import LongreinError
 from tests.terminal.opened_session import REPORT, OpenedSession
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.scripted_session import NullScreen, ScriptedSession

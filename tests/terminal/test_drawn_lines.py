@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.events import PermissionAsked
 from longrein.frontends.terminal.approvals import Approval, Question, choices
 from longrein.frontends.terminal.drawn_lines import DrawnLines
 from longrein.frontends.terminal.event_lines import crop, line, plain
 from longrein.frontends.terminal.page_view import PageView
+from longrein_context.events import PermissionAsked
 
 ASKED = PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", "Bash(make:*)")
 WIDTHS, HEIGHTS = st.integers(4, 90), st.integers(0, 30)

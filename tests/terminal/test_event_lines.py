@@ -8,28 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import Answer, ReplyDelta, RetryPause, SessionUpdate, approval_digest
-from longrein.events import (
-    AnyEvent,
-    Asked,
-    AskFailed,
-    Cleared,
-    FilePut,
-    Form,
-    PermissionAnswered,
-    PermissionAsked,
-    Reminded,
-    Replied,
-    Restored,
-    Rewound,
-    Summarized,
-    Text,
-    Todo,
-    TodoSet,
-    ToolCall,
-    ToolEnded,
-    TurnEnded,
-    UserSpoke,
-)
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import (
     Approval,
@@ -66,6 +44,28 @@ from longrein.frontends.terminal.live_area import (
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
 from longrein.steps import human_text
+from longrein_context.events import (
+    AnyEvent,
+    Asked,
+    AskFailed,
+    Cleared,
+    FilePut,
+    Form,
+    PermissionAnswered,
+    PermissionAsked,
+    Reminded,
+    Replied,
+    Restored,
+    Rewound,
+    Summarized,
+    Text,
+    Todo,
+    TodoSet,
+    ToolCall,
+    ToolEnded,
+    TurnEnded,
+    UserSpoke,
+)
 from tests.terminal.scripted_session import PREFIX, apply, texts
 
 # --- What goes on ---------------------------------------------------------------------------------

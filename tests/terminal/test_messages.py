@@ -13,8 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import Compact, OpenSession
-from longrein.context import Request
-from longrein.events import UserSpoke, text_of
 from longrein.frontends.terminal.command_actions import edit_last_queued, run_command
 from longrein.frontends.terminal.command_table import parse
 from longrein.frontends.terminal.conversation import Conversation
@@ -23,6 +21,8 @@ from longrein.models import Failure, Reply
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import said
 from longrein.testing.scripted_model import call, says
+from longrein_context import Request
+from longrein_context.events import UserSpoke, text_of
 from tests.agent.memory_harness import MemoryHarness, ScriptedAgents, agent
 from tests.terminal.opened_session import OpenedSession
 from tests.terminal.scripted_session import NullScreen

@@ -5,7 +5,7 @@ comes back.
 from pathlib import Path
 from typing import Any
 
-from longrein.events import TurnEnded
+from longrein_context.events import TurnEnded
 from tests.terminal.held_clock import set_clock
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import home, open_it

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.forked import ForkedProcess, can_fork
+from lab.support.forked import ForkedProcess, can_fork
 from tests.terminal.pseudo_terminal import ROOT, PseudoTerminal
 from tests.timeouts import HANG_S
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from longrein.events import ToolEnded, text_of
 from longrein.store import Reader, list_sessions
+from longrein_context.events import ToolEnded, text_of
 from tests.terminal.pseudo_terminal import WIDE, PseudoTerminal
 
 WORDS = " ".join(f"word{n:03}" for n in range(400)) + "\n"

@@ -8,10 +8,10 @@ import shutil
 
 import pytest
 
-from longrein.events import TaskEnded, UserSpoke, text_of
 from longrein.store import SessionHistory
 from longrein.testing.loopback import Call, Fault, Turn
 from longrein.workspace import spooled_tasks
+from longrein_context.events import TaskEnded, UserSpoke, text_of
 from tests.e2e.harness import CliHarness, Provider
 from tests.terminal.pseudo_terminal import PseudoTerminal
 

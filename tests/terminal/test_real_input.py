@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from longrein.events import Reminded, Replied, UserSpoke, text_of
 from longrein.store import Reader, list_sessions
+from longrein_context.events import Reminded, Replied, UserSpoke, text_of
 from tests.terminal.pseudo_terminal import WIDE, PseudoTerminal
 from tests.terminal.test_attachments import PNG
 from tests.terminal.test_real import home, open_it

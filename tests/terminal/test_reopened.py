@@ -2,9 +2,9 @@
 
 import pytest
 
-from longrein.context import fold
-from longrein.events import SCHEMA_VERSION, Entry, Opened, Text, UserSpoke
 from longrein.frontends.terminal.view_model import ViewModel
+from longrein_context import fold
+from longrein_context.events import SCHEMA_VERSION, Entry, Opened, Text, UserSpoke
 from tests.context.random_session import RandomSession
 
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from longrein.agent import RewindPreview
-from longrein.events import FilePut
 from longrein.frontends.terminal.event_lines import plain
 from longrein.frontends.terminal.session_commands import preview_rows, preview_summary, ways_back
+from longrein_context.events import FilePut
 from tests.terminal.test_real import home, open_it
 
 KEPT = FilePut("/w/c", False, "it was changed since by somebody else")

@@ -9,19 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import FromSubagent, PendingMessage, SubagentView
-from longrein.events import (
-    Entry,
-    Goal,
-    PermissionAsked,
-    SubagentEnded,
-    SubagentStarted,
-    TaskEnded,
-    TaskStarted,
-    Text,
-    Todo,
-    ToolEnded,
-    UserSpoke,
-)
 from longrein.frontends.goals_command import goal_line
 from longrein.frontends.terminal import (
     call_lines,
@@ -39,6 +26,19 @@ from longrein.frontends.terminal.task_rows import BackgroundActivity, KnownSubag
 from longrein.steps import Projection
 from longrein.steps.human_text import escape, escape_line
 from longrein.tools import TaskView
+from longrein_context.events import (
+    Entry,
+    Goal,
+    PermissionAsked,
+    SubagentEnded,
+    SubagentStarted,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    Todo,
+    ToolEnded,
+    UserSpoke,
+)
 
 SGR = re.compile(r"\x1b\[[\d;]*m")
 EVIL = "a\x1b]52;c;aGk=\x07\x1b[2J\x1bc\x9b31m\x00\r\x7f\u202e\u200b\ufeff\U000e0041z"

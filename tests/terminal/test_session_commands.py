@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from longrein.events import TitleSet, UserSpoke, text_of
 from longrein.store import Reader, list_sessions
+from longrein_context.events import TitleSet, UserSpoke, text_of
 from tests.terminal.pseudo_terminal import WIDE, PseudoTerminal
 from tests.terminal.test_real import home, open_it
 

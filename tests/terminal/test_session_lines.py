@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import (
+from longrein.frontends.reports.cost import cost_rows
+from longrein.frontends.terminal.choice_list import Chooser, Row
+from longrein.frontends.terminal.clipboard import copy, osc52, programs, takes_osc52
+from longrein.frontends.terminal.event_lines import plain
+from longrein.frontends.terminal.view_model import ViewModel
+from longrein.steps.human_text import age
+from longrein_context.events import (
     Asked,
     Cleared,
     Entry,
@@ -23,12 +29,6 @@ from longrein.events import (
     UsageError,
     UserSpoke,
 )
-from longrein.frontends.reports.cost import cost_rows
-from longrein.frontends.terminal.choice_list import Chooser, Row
-from longrein.frontends.terminal.clipboard import copy, osc52, programs, takes_osc52
-from longrein.frontends.terminal.event_lines import plain
-from longrein.frontends.terminal.view_model import ViewModel
-from longrein.steps.human_text import age
 from tests.terminal.scripted_session import apply, texts
 
 pytestmark = pytest.mark.anyio

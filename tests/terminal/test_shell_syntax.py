@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.events import PermissionAsked
 from longrein.frontends.terminal.approvals import Question, content_lines
 from longrein.frontends.terminal.call_lines import call_line
 from longrein.frontends.terminal.event_lines import plain
 from longrein.frontends.terminal.shell_syntax import CHARS_MAX, shell_lines
+from longrein_context.events import PermissionAsked
 
 COMMAND = "for f in *; do echo \"$f\" | grep 'a b'; done  # all\ngit push"
 

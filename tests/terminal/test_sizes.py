@@ -112,7 +112,7 @@ def test_subagents_and_tasks(tmp_path: Path, columns: int, rows: int) -> None:
 
 def test_500_resizes_lose_no_word_and_leave_no_stale_row(tmp_path: Path) -> None:
     """The window changes its size while an answer streams; afterwards the screen is as if it had
-    never changed. `benchmarks.terminal` measures as many resizes.
+    never changed. `lab.terminal` measures as many resizes.
     """
     sizes = [(40 + 7 * n % 90, 10 + 5 * n % 30) for n in range(500)]
     with PseudoTerminal("slow", tmp_path, 130, 40) as tty:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from longrein.agent.status_line_command import git_facts
-from longrein.events import LongreinError
 from longrein.frontends.terminal.custom_status_line import LINK_END, StatusLine, styled
 from longrein.settings_schema import TerminalOptions
+from longrein_context.events import LongreinError
 from tests.e2e.harness import needs_sandbox
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import home

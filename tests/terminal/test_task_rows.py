@@ -14,7 +14,14 @@ from longrein.agent import (
     TaskOver,
     UserNotice,
 )
-from longrein.events import (
+from longrein.frontends.terminal import command_actions, live_area, task_rows
+from longrein.frontends.terminal.event_lines import Line, cells, crop
+from longrein.frontends.terminal.task_rows import BackgroundActivity, RunningTask
+from longrein.frontends.terminal.view_model import ViewModel
+from longrein.models import TextDelta
+from longrein.steps import Projection, human_text
+from longrein.tools import TaskView
+from longrein_context.events import (
     AnyEvent,
     Entry,
     Goal,
@@ -34,13 +41,6 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
-from longrein.frontends.terminal import command_actions, live_area, task_rows
-from longrein.frontends.terminal.event_lines import Line, cells, crop
-from longrein.frontends.terminal.task_rows import BackgroundActivity, RunningTask
-from longrein.frontends.terminal.view_model import ViewModel
-from longrein.models import TextDelta
-from longrein.steps import Projection, human_text
-from longrein.tools import TaskView
 from tests.terminal.scripted_session import PREFIX, apply, texts
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.source_tree import AGENT
 from longrein.app.run_context import read_run_context
 from longrein.frontends.localization import (
     PLACEHOLDER,
@@ -34,7 +35,7 @@ from tests.terminal.scripted_terminal import echo
 from tests.terminal.test_commands import ARGUMENTS, RecordedConversation, opened
 from tests.terminal.test_real import ASKED, home
 
-SOURCE = Path(__file__).parents[2] / "src/longrein"
+SOURCE = AGENT
 SHOWN = [
     *(path for path in SOURCE.glob("frontends/terminal/*.py") if path.stem != "prompt_commands"),
     *(SOURCE / f"frontends/reports/{name}.py" for name in ("context", "cost", "doctor")),

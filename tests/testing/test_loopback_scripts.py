@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from longrein.context import Item
-from longrein.events import Text
 from longrein.models import Failure, Reply, TextDelta
 from longrein.testing.loopback import Call, Fault, LoopbackProvider, Play, Received, Turn, read_play
+from longrein_context import Item
+from longrein_context.events import Text
 from tests.models.http_server import answer_of, item, open_wire_model, request
 from tests.tables import cases, row, split_words
 from tests.testing.http_client import PATHS, post

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Answer, OpenSession, UserMessage
-from longrein.events import PermissionAsked, Text, ToolEnded
 from longrein.permissions import Rules
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import Answers, Approver, memory_dependencies, open_test_session
@@ -14,6 +13,7 @@ from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace
 from longrein.workspace import PlainSpawner, Workspace, open_workspace
+from longrein_context.events import PermissionAsked, Text, ToolEnded
 
 FILES = {
     "a.py": "a = 1\n",

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import SCHEMA_VERSION, Entry, Opened, Parent, SessionError, TodoSet
 from longrein.store import Log, open_log
 from longrein.testing.clock import Deadlock, VirtualClock, run_virtual
 from longrein.testing.store import SESSION, MemoryDisk
+from longrein_context.events import SCHEMA_VERSION, Entry, Opened, Parent, SessionError, TodoSet
 
 # --- time -----------------------------------------------------------------------------------------
 

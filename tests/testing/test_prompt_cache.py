@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from longrein.events import Text, Usage
 from longrein.models import Reply
 from longrein.testing.loopback import Count, Limits, LoopbackProvider, Rules, Turn, common_blocks
+from longrein_context.events import Text, Usage
 from tests.models.http_server import answer_of, item, open_wire_model, request
 from tests.tables import record
 from tests.testing.http_client import PATHS, post

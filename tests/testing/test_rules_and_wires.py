@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from longrein.context import Item
-from longrein.events import Text, ToolCall, ToolResult
 from longrein.testing.loopback import Limits, Rules
 from longrein.testing.loopback.loopback_provider import wire_of
 from longrein.testing.loopback.validation import Refused, parse_body
+from longrein_context import Item
+from longrein_context.events import Text, ToolCall, ToolResult
 from tests.models.http_server import item, open_wire_model, request
 from tests.testing.http_client import PATHS
 

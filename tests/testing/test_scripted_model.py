@@ -2,10 +2,10 @@
 
 import pytest
 
-from longrein.context import Budget, Item, Request
-from longrein.events import AnyPart, PrefixSet, Text, Thinking, ToolCall, ToolResult, Usage
 from longrein.models import CallDelta, Delta, Reply, TextDelta, ThinkingDelta
 from longrein.testing.scripted_model import RuleBroken, ScriptedModel, call, check_rules, says
+from longrein_context import Budget, Item, Request
+from longrein_context.events import AnyPart, PrefixSet, Text, Thinking, ToolCall, ToolResult, Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from lab.support.simulate import Simulation, simulate
 from tests.seeds import seeds
-from tests.support.simulate import Simulation, simulate
 
 
 @pytest.mark.parametrize("first", seeds(20)[::20])

@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
+from lab.support.simulate_tree import TreeSimulation, simulate
 from tests.seeds import seeds
-from tests.support.simulate_tree import TreeSimulation, simulate
 
 SEEDS = seeds(16)
 

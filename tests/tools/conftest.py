@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from longrein.events import CwdSet, Entry, FileChanged, FileSeen, TodoSet, ToolEnded, text_of
 from longrein.tools import (
     FileVersion,
     Outcome,
@@ -22,6 +21,15 @@ from longrein.tools import (
     fit_arguments,
 )
 from longrein.workspace import PlainSpawner, open_workspace
+from longrein_context.events import (
+    CwdSet,
+    Entry,
+    FileChanged,
+    FileSeen,
+    TodoSet,
+    ToolEnded,
+    text_of,
+)
 
 NONCE = "5e1f0c"  # of every test session
 

@@ -5,11 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.tools.conftest import NONCE, ToolHarness
 
 from longrein.agent import builtin_kinds, fork_task, subagent_system
-from longrein.context import estimate_text
-from longrein.events import AnyEvent, SubagentEnded, text_of
 from longrein.permissions import Call, Rules, judge
 from longrein.tools import (
     Outcome,
@@ -21,6 +18,9 @@ from longrein.tools import (
     builtin_tools,
     fit_arguments,
 )
+from longrein_context import estimate_text
+from longrein_context.events import AnyEvent, SubagentEnded, text_of
+from tests.tools.conftest import NONCE, ToolHarness
 
 pytestmark = pytest.mark.anyio
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent.permission_check import tool_names
-from longrein.events import FileChanged, ToolCall, ToolError, ToolTraits
 from longrein.extensions.acp.tool_calls import announce, view_of
 from longrein.models import is_trained_on_patches
 from longrein.tools import EDITORS, builtin_tools, offer_tools
 from longrein.tools.apply_patch import APPLY_PATCH, check_patch, patch_paths
 from longrein.tools.patch_text import apply_hunks, parse_patch
 from longrein.workspace import ResolvedPath
+from longrein_context.events import FileChanged, ToolCall, ToolError, ToolTraits
 
 CODE = "def f():\n    return 1\n\n\ndef g():\n    return 1\n"
 PLACE = ResolvedPath("a.py", "ROOT/a.py", "ROOT/a.py", True, "file")

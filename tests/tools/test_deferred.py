@@ -4,10 +4,7 @@ import re
 
 import msgspec
 import pytest
-from tests.tools.servers import SERVERS, server_tool, server_tools
 
-from longrein.context import schema_diagnosis, spec_tokens
-from longrein.events import PrefixSet, ToolCall, unwrapped
 from longrein.tools import (
     DeferralPolicy,
     Tool,
@@ -20,6 +17,9 @@ from longrein.tools import (
     unknown_call_message,
 )
 from longrein.tools.tool_search import catalogue, rank_tools, search_answer
+from longrein_context import schema_diagnosis, spec_tokens
+from longrein_context.events import PrefixSet, ToolCall, unwrapped
+from tests.tools.servers import SERVERS, server_tool, server_tools
 
 FOREIGN = server_tools()
 SPECS = tuple(tool.spec for tool in FOREIGN)

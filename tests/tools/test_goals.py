@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.tools.conftest import NONCE, ToolHarness
 
-from longrein.events import GoalChanged, marker, text_of
 from longrein.store import Goals, owner_of
 from longrein.tools import Outcome, Tool, ToolContext, fit_arguments
 from longrein.tools.planning import GOAL_ADD, GOAL_LIST, GOAL_UPDATE, goal_tools
+from longrein_context.events import GoalChanged, marker, text_of
+from tests.tools.conftest import NONCE, ToolHarness
 
 pytestmark = pytest.mark.anyio
 

@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from tests.work_counters import functions_called
 
 from longrein.tools.html_to_markdown import Token, markdown_of, tokens
+from tests.work_counters import functions_called
 
 TABLE = "<table><tr><th>a<th>b</tr><tr><td>1</td><td>2<br>3<table><tr><td>in</table></table>z"
 MARKDOWN = [

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from longrein.events import Document, Image, Text, ToolSpec
 from longrein.extensions.mcp.mcp_port import ListedTool
 from longrein.extensions.mcp.result_content import outcome_of, resource_parts
 from longrein.extensions.mcp.tool_specs import (
@@ -18,6 +17,7 @@ from longrein.extensions.mcp.tool_specs import (
     usable_schema,
 )
 from longrein.tools import Tool, fit_arguments
+from longrein_context.events import Document, Image, Text, ToolSpec
 
 PNG = (
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.fixtures import ID, OTHER, opened
 
-from longrein.events import (
+from longrein.store import HistoryReader, SessionLog, fork_log, open_log
+from longrein_context.events import (
     AnyEvent,
     Document,
     Entry,
@@ -32,7 +32,7 @@ from longrein.events import (
     marker,
     marker_sign,
 )
-from longrein.store import HistoryReader, SessionLog, fork_log, open_log
+from tests.store.fixtures import ID, OTHER, opened
 
 pytestmark = pytest.mark.anyio
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from longrein.events import Document, Text, ToolEnded
 from longrein.steps.call_results import last_lines, result_figures
 from longrein.steps.human_text import key_argument
 from longrein.tools import builtin_tools
+from longrein_context.events import Document, Text, ToolEnded
 
 pytestmark = pytest.mark.anyio
 

@@ -1,11 +1,11 @@
 """Task tools: one line per task, and the result of `Bash` for a command in the background."""
 
 import pytest
-from tests.tables import read_rows
 
 from longrein.tools import BackgroundedCommand, TaskView
 from longrein.tools.background_tasks import task_line
 from longrein.tools.bash import background_message
+from tests.tables import read_rows
 
 WAITING = TaskView("b1", "running", "init", 50, 9, silent_s=45.2, waits_for_input="name ")
 STANDS = f"""

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.timeouts import growing_limits
-from tests.tools.conftest import ToolHarness
 
-from longrein.events import CwdSet, Document, Text
 from longrein.tools.bash import CommandOutput
 from longrein.tools.recall_lookup import InMemoryHistory, search_words
+from longrein_context.events import CwdSet, Document, Text
+from tests.timeouts import growing_limits
+from tests.tools.conftest import ToolHarness
 
 pytestmark = pytest.mark.anyio
 

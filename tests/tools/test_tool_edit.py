@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from longrein.events import FileChanged, FileSeen, marker
 from longrein.tools import FileVersion
 from longrein.tools.diff import shown_change
 from longrein.tools.find_replace import apply_replacements, find_replacements
 from longrein.tools.text_encoding import decode
 from longrein.workspace import atomic_write as replacing
+from longrein_context.events import FileChanged, FileSeen, marker
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from longrein.events import Document, FileSeen, Image
 from longrein.tools.file_access import ODD_NAME_HINT
 from longrein.tools.read import image_info
+from longrein_context.events import Document, FileSeen, Image
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.events import (
+from longrein.store import Content
+from longrein.tools.recall_pages import parse_range, read_page
+from longrein_context.events import (
     Cleared,
     Document,
     FileSeen,
@@ -26,8 +28,6 @@ from longrein.events import (
     ToolEnded,
     UserSpoke,
 )
-from longrein.store import Content
-from longrein.tools.recall_pages import parse_range, read_page
 
 LOOKS = (
     "handles look like r412, r412.2 (its second part) or a398/r412 (in the log of the "

@@ -4,12 +4,8 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 import pytest
-from tests.tables import split_words
 
 from longrein.agent import builtin_kinds
-from longrein.context.clearing.text_features import kind_of_name
-from longrein.context.state.tool_traits import UNSTATED
-from longrein.events import ToolError, ToolSpec, ToolTraits, text_of
 from longrein.tools import (
     SCHEDULE_TOOLS,
     SKILL,
@@ -27,6 +23,10 @@ from longrein.tools import (
     tool,
     unknown_call_message,
 )
+from longrein_context.clearing.text_features import kind_of_name
+from longrein_context.events import ToolError, ToolSpec, ToolTraits, text_of
+from longrein_context.state.tool_traits import UNSTATED
+from tests.tables import split_words
 
 
 class Spot(TypedDict, total=False):

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tables import split_words
-from tests.timeouts import until
-from tests.tools.conftest import ToolHarness
 
 from longrein.tools import html_to_markdown
 from longrein.workspace.http import NetError, parse_url
+from tests.tables import split_words
+from tests.timeouts import until
+from tests.tools.conftest import ToolHarness
 
 PAGE = (
     "<html><head><title>Tea</title><script>steal()</script></head><body><h1>Green</h1><p>Steep "

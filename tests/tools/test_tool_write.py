@@ -5,9 +5,9 @@ import os
 from typing import Any
 
 import pytest
-from tests.tables import read_rows
 
-from longrein.events import FileChanged
+from longrein_context.events import FileChanged
+from tests.tables import read_rows
 
 pytestmark = pytest.mark.anyio
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from longrein.agent import UserMessage
-from longrein.events import Entry, Opened, Text, redactor
 from longrein.extensions.transcripts.import_transcript import find_format
 from longrein.extensions.transcripts.log_builder import LogBuilder, Transcript
 from longrein.testing import MemoryDisk, ScriptedModel, open_test_session, says
 from longrein.testing.store import SESSION
+from longrein_context.events import Entry, Opened, Text, redactor
 from tests.tables import record
 
 CLAUDE_ID = "0b8a6a0e-52a5-4a39-93f9-1d4f6a2b7c11"

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from longrein.context import fold
-from longrein.events import (
+from longrein.testing import results, said, story
+from longrein_context import fold
+from longrein_context.events import (
     Document,
     Entry,
     Image,
@@ -15,7 +16,6 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
-from longrein.testing import results, said, story
 from tests.transcripts.fixtures import PNG, ClaudeFile, Line, built, resumed, text, thinks, uses
 
 pytestmark = pytest.mark.anyio

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from longrein.events import Replied, ToolCall
 from longrein.testing import results, said
+from longrein_context.events import Replied, ToolCall
 from tests.transcripts.fixtures import CODEX_ID, PNG, Line, built, codex, item, message, resumed
 from tests.transcripts.test_claude_code import texts
 

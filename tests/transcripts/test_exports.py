@@ -15,7 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from longrein.events import (
+from longrein.extensions.transcripts.atif import as_atif
+from longrein.extensions.transcripts.export_steps import (
+    Conversation,
+    StoredConversation,
+    build_conversation,
+    read_conversation,
+)
+from longrein.extensions.transcripts.html import as_html, html_pieces
+from longrein.extensions.transcripts.markdown_page import as_markdown, fenced
+from longrein.store import Reader, SessionLog
+from longrein_context.events import (
     AnyEvent,
     Asked,
     AskFailed,
@@ -38,17 +48,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
-from longrein.events.escape import escape
-from longrein.extensions.transcripts.atif import as_atif
-from longrein.extensions.transcripts.export_steps import (
-    Conversation,
-    StoredConversation,
-    build_conversation,
-    read_conversation,
-)
-from longrein.extensions.transcripts.html import as_html, html_pieces
-from longrein.extensions.transcripts.markdown_page import as_markdown, fenced
-from longrein.store import Reader, SessionLog
+from longrein_context.events.escape import escape
 from tests.store.fixtures import CHILD, ID, OTHER, done, new_log, wall_us
 from tests.tables import cases, row, split_words
 

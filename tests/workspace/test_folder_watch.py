@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.support.tree_operations import operations, start_tree
 from longrein.workspace import folder_watch
 from longrein.workspace.folder_watch import FolderWatch
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.shadow_repository import EMPTY_TREE
 from longrein.workspace.tree_records import TreeRecord
-from tests.support.tree_operations import operations, start_tree
 
 FOLDERS = ("", "src", "src/deep")
 IGNORED = (".gitignore\n*.log\n", ".gitignore\n*.txt\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import longrein
+import longrein_context
 from longrein.workspace.supervisor.process_tree import LINUX
 from tests.timeouts import HANG_S
 
@@ -61,7 +62,9 @@ def as_ordinary_user(program: str, *words: str, env: dict[str, str] | None = Non
     closed = [one for one in Path(longrein.__file__).parents if not one.stat().st_mode & 0o001]
     if closed and not os.getuid():
         pytest.skip(f"{closed[0]} is closed to other users")
-    paths = [str(Path(longrein.__file__).parents[1]), sysconfig.get_path("purelib")]
+    packages = (longrein, longrein_context)
+    sources = [str(Path(one.__path__[0]).parent) for one in packages]
+    paths = [*sources, sysconfig.get_path("purelib")]
     ran = subprocess.run(
         [python, "-c", program, *words],
         env={

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.campaigns import escapes
+from lab.campaigns.builds import BUILDS, run_build
+from lab.support.images import make_image
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import CommandExit, CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
@@ -17,9 +20,6 @@ from longrein.workspace.sandbox.rung import Trial, find_rung
 from longrein.workspace.sandbox.tool_caches import TOOL_CACHES
 from longrein.workspace.supervised_command import SupervisedSpawner
 from longrein.workspace.supervisor.process_tree import environment_of, processes
-from tests.load import escapes
-from tests.load.builds import BUILDS, run_build
-from tests.support.images import make_image
 from tests.tables import split_words
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised

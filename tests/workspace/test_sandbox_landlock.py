@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
+from lab.campaigns import escapes
+from lab.campaigns.escape_calls import Outside
 from longrein.workspace import CommandExit, CommandSpec, PlainSpawner
 from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import landlock
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.protected import Listing, ProtectedPaths, RestoredPaths
 from longrein.workspace.supervisor import landlock_process
-from tests.load import escapes
-from tests.load.escape_calls import Outside
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised
 

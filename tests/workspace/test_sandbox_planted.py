@@ -628,8 +628,8 @@ def test_checkpoints_read_no_planted_list_of_ignored_files(planted: str) -> None
 @pytest.mark.parametrize("uid", USERS)
 @pytest.mark.parametrize("rung", LEVELS)
 def test_random_plantings_touch_nothing_outside(rung: str, uid: int) -> None:
-    """A slice of `python -m tests.load.planted`."""
-    from tests.load.planted import campaign
+    """A slice of `python -m lab.campaigns.planted`."""
+    from lab.campaigns.planted import campaign
 
     assert as_user(uid, rung, lambda project: campaign(project, range(1, 1 + TIMES))) == {}
 
@@ -641,8 +641,8 @@ def test_random_plantings_touch_nothing_outside(rung: str, uid: int) -> None:
     ("rm -rf .git/hooks; ln -sn @/home/.config .git/hooks",),
 ])  # fmt: skip
 def test_sequences_that_touched_what_lies_outside(steps: Sequence[str], rung: str) -> None:
-    """Found by `python -m tests.load.planted`."""
-    from tests.load.planted import faults_of
+    """Found by `python -m lab.campaigns.planted`."""
+    from lab.campaigns.planted import faults_of
 
     found = as_user(os.getuid(), rung, lambda one: faults_of(steps, one.base / "1", one.rung))
     assert found == []

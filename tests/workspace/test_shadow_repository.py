@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lab.support.tree_operations import user_git
 from longrein.workspace import shadow_repository
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.shadow_repository import EMPTY_TREE, ShadowRepository
@@ -20,7 +21,6 @@ from longrein.workspace.tree_records import (
     decode_records,
     encode_records,
 )
-from tests.support.tree_operations import user_git
 
 GIT = shutil.which("git")
 pytestmark = pytest.mark.skipif(not GIT, reason="git is not installed")

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.events import redactor
-from longrein.events.redact_stream import HOLD_CHARS_MAX, StreamRedactor
 from longrein.workspace.spool_reader import (
     extent,
     make_whole,
@@ -22,6 +20,8 @@ from longrein.workspace.spool_reader import (
     sweep_spool,
 )
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
+from longrein_context.events import redactor
+from longrein_context.events.redact_stream import HOLD_CHARS_MAX, StreamRedactor
 from tests.tables import split_words
 
 KNOWN = ("hunter2-hunter2", "pass phrase with blanks", "schlüssel-öffnet")

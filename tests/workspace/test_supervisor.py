@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events.redact_stream import StreamRedactor
 from longrein.workspace import (
     BackgroundOptions,
     CommandExit,
@@ -38,6 +37,7 @@ from longrein.workspace.supervisor.process_tree import (
 )
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
 from longrein.workspace.supervisor.task_processes import Tasks
+from longrein_context.events.redact_stream import StreamRedactor
 from tests.timeouts import HANG_S, growing_limits
 from tests.workspace.conftest import connection_of, supervised, tagged
 

@@ -1,1 +1,0 @@
-"""Recorded sessions driven through a context policy, request by request."""

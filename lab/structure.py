@@ -1,0 +1,225 @@
+"""Measures of the source code itself: modules, lines, functions, docstrings, cycles, imports by
+string; and the modules that one prompt passes.
+
+python -m lab.structure
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import get_args
+
+from lab.source_tree import AGENT, ROOT, TREES
+from longrein_context.events import AnyEvent
+from tests.test_architecture import (
+    FILES,
+    SESSION_NAMES_MAX,
+    STRING_IMPORTERS,
+    circles,
+    cycles,
+    functions,
+    import_graph,
+    imports,
+    lines_of,
+    package_graph,
+    statements_of,
+    trees,
+    users_of_session,
+)
+from tests.test_architecture import (
+    name as path_name,
+)
+
+QUESTION_WORDS = {
+    *("What", "Who", "Whose", "Where", "When", "Whether", "Why", "Which", "How", "One"),
+    *("Whatever", "Whoever", "Nothing", "That", "It"),
+}
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+EVENTS_READ_MIN = 4
+"""Classes of events that a module tells apart before it counts as a reader of the log."""
+PROMPT = """
+import inspect, json, os, sys, threading
+
+passed, changes, last = set(), 0, ""
+
+def follow(frame, event, _):
+    global changes, last
+    name = frame.f_globals.get("__name__", "")
+    called = event == "call" and frame.f_code.co_flags & inspect.CO_NEWLOCALS
+    if called and name.startswith("longrein") and name != last:
+        changes += 1
+        last = name
+        passed.add(name)
+
+home = os.environ["HOME"]
+os.makedirs(f"{home}/.config/longrein")
+with open(f"{home}/.config/longrein/config.toml", "w") as file:
+    file.write('model = "play/one"\\n[providers.play]\\nwire = "scripted"\\n')
+    file.write(f'base_url = "{home}/script.json"\\n')
+read = {"name": "Read", "arguments": {"path": "notes.txt"}}
+with open(f"{home}/script.json", "w") as file:
+    json.dump({"turns": [{"calls": [read]}, {"text": "Done."}]}, file)
+with open(f"{home}/notes.txt", "w") as file:
+    file.write("Buy milk.\\n")
+sys.argv[1:] = ["-p", "Read the notes."]
+from longrein.__main__ import main
+
+leave = os._exit
+
+def tell(code):
+    sys.setprofile(None)
+    os.write(1, f"{len(passed)} {changes}\\n".encode())
+    leave(code)
+
+os._exit = tell
+threading.setprofile(follow)
+sys.setprofile(follow)
+main()
+"""
+"""A headless prompt that reads a file; it prints what `modules_of_a_prompt` returns."""
+
+
+def lines(folder: Path) -> int:
+    """Count the lines of the Python files below a folder."""
+    return sum(path.read_text(encoding="utf-8").count("\n") for path in folder.rglob("*.py"))
+
+
+def count(pattern: str) -> int:
+    """Count the matches of a pattern in the source code."""
+    return sum(
+        len(re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)) for path in FILES
+    )
+
+
+def lines_with_code(tree: ast.Module) -> set[int]:
+    """Return the lines on which a syntax node begins or ends."""
+    placed = (node for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr))
+    return {line for node in placed for line in (node.lineno, node.end_lineno or 0)}
+
+
+def statements_below(folder: str) -> int:
+    """Count the statements of the modules below a folder of the source."""
+    below = AGENT / folder
+    return sum(statements_of(tree) for path, tree in trees().items() if below in path.parents)
+
+
+def inner_imports(tree: ast.Module) -> int:
+    """Count the imports inside the functions of a module."""
+    inside = {node for function in functions(tree) for node in ast.walk(function)}
+    return sum(isinstance(node, ast.Import | ast.ImportFrom) for node in inside)
+
+
+def readers_of_events() -> list[str]:
+    """Return the modules that tell at least four classes of events apart, by `match` or
+    `isinstance`.
+    """
+    events = {event.__name__ for event in get_args(AnyEvent)}
+    return [
+        path_name(path)
+        for path, tree in trees().items()
+        if len(events & set(told_apart(tree))) >= EVENTS_READ_MIN
+    ]
+
+
+def told_apart(tree: ast.AST) -> list[str]:
+    """Return the names of the classes that a tree matches or asks `isinstance` for."""
+    tested: list[ast.AST] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.MatchClass(cls=name):
+                tested.append(name)
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, classes]):
+                tested += ast.walk(classes)
+    return [node.id for node in tested if isinstance(node, ast.Name)]
+
+
+def modules_of_a_prompt() -> tuple[int, int]:
+    """Return how many modules of longrein one headless prompt with one `Read` passes, and how often
+    the control goes from one to another.
+
+    Every call of a function counts, in all threads; no return, and no code that an import runs.
+    """
+    with tempfile.TemporaryDirectory() as home:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": home,
+            "LONGREIN_STATE_DIR": f"{home}/state",
+        }
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", PROMPT],
+            cwd=home,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+    modules, changes = done.stdout.split()[-2:]
+    return int(modules), int(changes)
+
+
+def main() -> None:
+    """Print a table of the measures."""
+    found = [f for tree in trees().values() for f in functions(tree)]
+    sizes = sorted(lines_of(f) for f in found)
+    documented = [
+        n for tree in trees().values() for n in ast.walk(tree) if isinstance(n, DOCUMENTED)
+    ]
+    docstrings = [text for node in documented if (text := ast.get_docstring(node))]
+    riddles = [text for text in docstrings if text.split()[0].strip(",.:") in QUESTION_WORDS]
+    parsed = trees()
+    nodes = sum(1 for tree in parsed.values() for _ in ast.walk(tree))
+    code_lines = sum(len(lines_with_code(tree)) for tree in parsed.values())
+    sessions = users_of_session()
+    passed, changes = modules_of_a_prompt()
+    core = statements_below(".") - statements_below("extensions")
+    private = [
+        path
+        for path, tree in trees().items()
+        if any(m[0] == "_" and m != "__future__" for m in imports(tree))
+    ]
+    lazy = [
+        path
+        for path, tree in trees().items()
+        for n in tree.body
+        if getattr(n, "name", "") == "__getattr__"
+    ]
+    rows = {
+        "modules in packages": len(FILES),
+        "statements in packages": sum(map(statements_of, trees().values())),
+        "statements in the core, without extensions": core,
+        "statements in permissions": statements_below("permissions"),
+        "statements in workspace/sandbox": statements_below("workspace/sandbox"),
+        "syntax nodes for a line of code": f"{nodes / code_lines:.1f}",
+        "lines in packages": sum(map(lines, TREES)),
+        "lines in tests": lines(ROOT / "tests"),
+        "docstrings that begin with a question word": f"{len(riddles)} of {len(docstrings)}",
+        "functions": len(found),
+        "functions of 1 to 3 lines": sum(size <= 3 for size in sizes),
+        "lines of a function: median": sizes[len(sizes) // 2],
+        "lines of a function: 99th percentile": sizes[len(sizes) * 99 // 100],
+        "lines of a function: longest": sizes[-1],
+        "cycles between modules": len(cycles(import_graph())),
+        "cycles between packages": len(cycles(package_graph())),
+        "largest circle of modules, type hints included": max(circles(), default=1),
+        "imports inside functions": sum(map(inner_imports, parsed.values())),
+        "modules that tell four or more events apart": len(readers_of_events()),
+        "functions that take Session": len(sessions),
+        "functions that use at most two names of it": sum(n <= SESSION_NAMES_MAX for n in sessions),
+        "modules that a headless prompt with one Read passes": passed,
+        "changes of module in it": changes,
+        "modules that import by a string": len(STRING_IMPORTERS),
+        "modules with a module-level __getattr__": len(lazy),
+        "modules that import private modules of Python": len(private),
+        "type: ignore": count(r"# type: ignore"),
+    }
+    for name, value in rows.items():
+        print(f"{name:58} {value}")
+
+
+if __name__ == "__main__":
+    main()

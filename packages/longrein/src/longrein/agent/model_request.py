@@ -1,0 +1,347 @@
+"""Model requests: send one, stream its deltas to subscribers, append `Replied` or `AskFailed`."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longrein.agent.messages import ReplyDelta, RetryPause
+from longrein.agent.session import SNAPSHOT_EVERY, Session
+from longrein.agent.session_part import SessionPart
+from longrein.models import (
+    ATTEMPTS_MAX,
+    CallDelta,
+    Delta,
+    Failure,
+    Model,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+    cost_usd,
+    settled_usage,
+)
+from longrein.permissions import rule_tool
+from longrein.tools import Tool, own_name
+from longrein_context import (
+    Price,
+    Request,
+    State,
+    births,
+    births_gain,
+    estimate_part,
+    estimate_text,
+    render,
+    request_tokens,
+    reserve_usd,
+    window_of,
+)
+from longrein_context.events import (
+    TOO_DEEP,
+    AnyPart,
+    Asked,
+    AskFailed,
+    Replied,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    call_id,
+    is_too_deep,
+)
+
+MEANWHILE_S = 0.1
+"""Age of a request at which a snapshot is written and commands are prepared, while the model
+works.
+"""
+TOLD_WAIT_S = 1.0
+"""A shorter wait for the provider is not announced."""
+
+
+async def request_turn(
+    session: Session, usd_left: float | None, tokens_left: int | None = None
+) -> None:
+    """Make the next request of purpose `turn`.
+
+    When it is interrupted, what has come so far is kept (DESIGN: stopping in the middle).
+    """
+    await _wait_for_turn(session)
+    state, model = session.state, session.deps.model
+    budget = window_of(state, model.budget)
+    forms = births(state, budget)
+    probe = render(state, budget, usd_left, tokens_left)
+    asked = Asked(
+        purpose="turn",
+        reach=state.seq,
+        prefix=state.prefix_seq,
+        births=forms,
+        estimate_tokens=state.view_tokens - births_gain(state, forms),
+        reserved_usd=reserve_usd(state, budget, probe.max_output_tokens),
+    )
+    seq = session.append(asked)
+    session.commit(flush=False)
+    request = (
+        msgspec.structs.replace(probe, items=render(session.state, budget).items)
+        if forms
+        else probe
+    )
+    known, refused = session.state.gauge.ceiling, session.state.refused_raw
+    meanwhile = asyncio.get_running_loop().call_later(MEANWHILE_S, _work_meanwhile, session)
+    outcome = await stream_answer(session, request, seq, asked.reserved_usd)
+    meanwhile.cancel()
+    session.deps.rate_limit.heard(model.provider, outcome, session.deps.clock.mono_s())
+    session.append(outcome)
+    ceiling = session.state.gauge.ceiling
+    if ceiling != known:
+        session.notice(
+            f"the provider counts no more than {ceiling} tokens: it drops what is beyond, so that "
+            "is the window"
+        )
+    if session.state.refused_raw not in (0, refused):
+        session.notice(
+            f"the provider found about {asked.estimate_tokens} tokens too long and named no limit: "
+            "the window counts as smaller than that from now on"
+        )
+    session.paused_failures = 0 if session.state.failures == 0 else session.paused_failures
+
+
+def _work_meanwhile(session: Session) -> None:
+    """Write a snapshot; prepare a command where one may run without a question."""
+    session.keep_snapshot(due=SNAPSHOT_EVERY)
+    if session.mode == "bypassPermissions":
+        unasked: Iterable[str] = session.deps.tools
+    elif session.mode != "plan":
+        unasked = map(rule_tool, session.rules.allow)
+    else:
+        unasked = ()
+    for name in unasked:
+        session.expect(name)
+
+
+async def _wait_for_turn(session: Session) -> None:
+    """Wait until the provider takes a request again; commit first, and announce a long wait."""
+    wait_s, refusal = session.deps.rate_limit.take_turn(
+        session.deps.model.provider, session.deps.clock.mono_s()
+    )
+    if wait_s <= 0:
+        return
+    await session.commit(flush=False)
+    if refusal is not None and wait_s >= TOLD_WAIT_S and session.state.failures == 0:
+        session.subscribers.publish(retry_pause(refusal, 0, wait_s))
+    await session.deps.clock.sleep(wait_s)
+
+
+def retry_pause(failure: AskFailed, attempt: int, delay_s: float) -> RetryPause:
+    """Build the notice that no request is made for `delay_s` seconds after `attempt` failures."""
+    return RetryPause(
+        failure.asked,
+        failure.kind,
+        failure.status,
+        attempt,
+        failure.attempts_max or ATTEMPTS_MAX,
+        delay_s,
+        failure.message,
+    )
+
+
+async def stream_answer(
+    session: Session, request: Request, seq: int, reserved_usd: float, model: Model | None = None
+) -> Replied | AskFailed:
+    """Stream the answer to `Asked` `seq` from `model` (None: the session's); interrupted, return
+    what has come.
+    """
+    heard: list[Delta] = []
+    final: Delta | None = None
+    model, shown = (
+        model or session.deps.model,
+        session.subscribers.streaming and session.delta_redactor(),
+    )
+    try:
+        async for batch in model.stream(request):
+            final = batch[-1]
+            heard += batch
+            if type(batch[0]) is CallDelta and batch[0].name:
+                session.expect(batch[0].name)
+            if shown and (clean := shown.take(batch)):
+                session.subscribers.publish(ReplyDelta(seq, clean, request.purpose))
+    except asyncio.CancelledError:
+        if not session.interrupting:
+            raise
+        price = session.deps.model.budget.price
+        return _cut(heard, seq, _until_now(price, request, heard, reserved_usd))
+    match final:
+        case Reply():
+            usage, estimated = _settled(session.state, model, request, final.usage, final.parts)
+            cost = _cost(model, usage, reserved_usd, session.deps.limits.usd_max)
+            parts = with_call_ids(final.parts, seq, session.deps.tools)
+            return Replied(
+                seq, parts, final.stop, usage, final.blocks, cost, final.model, estimated
+            )
+        case Failure():
+            return _failed(session, model, request, final, seq, reserved_usd)
+        case _:
+            return AskFailed(
+                seq,
+                "truncated",
+                "the model's stream ended without an end",
+                assumed_usd=reserved_usd,
+            )
+
+
+def _settled(
+    state: State, model: Model, request: Request, told: Usage, parts: Sequence[AnyPart]
+) -> tuple[Usage, tuple[str, ...]]:
+    """Return the usage, and which sides of it are estimates.
+
+    Hidden thinking is assumed to use the whole output limit.
+    """
+    hidden = any(isinstance(part, Thinking) and not part.text for part in parts)
+    output = (
+        request.max_output_tokens if hidden else state.gauge.scale(sum(map(estimate_part, parts)))
+    )
+    guess = Usage(request_tokens(state, request), output_tokens=output)
+    return settled_usage(told, guess, model.budget.window_tokens, request.max_output_tokens)
+
+
+def _cost(model: Model, usage: Usage, reserved_usd: float, usd_max: float) -> float:
+    """Return the price of `usage`; under a money limit without a known price, the reserve."""
+    if model.budget.price is None and usd_max:
+        return reserved_usd
+    return cost_usd(model.budget.price, usage, model.wire)
+
+
+def with_call_ids(
+    parts: Sequence[AnyPart], asked: int, tools: Mapping[str, Tool]
+) -> tuple[AnyPart, ...]:
+    """Give each call its longrein id, `c<asked>.<index of the call>`, and its tool's own name."""
+    numbered, n = [], 0
+    for part in parts:
+        if isinstance(part, ToolCall):
+            name = own_name(part.name, tools)
+            part = msgspec.structs.replace(_bounded(part), id=call_id(asked, n), name=name)  # noqa: PLW2901 - the same part, named
+            n += 1
+        numbered.append(part)
+    return tuple(numbered)
+
+
+def _bounded(call: ToolCall) -> ToolCall:
+    """Drop arguments that are nested too deep for the log; such a call never runs and the model
+    is told.
+    """
+    if not is_too_deep(call.arguments):
+        return call
+    return ToolCall(call.id, call.name, None, call.received or f"({TOO_DEEP})")
+
+
+def _failed(
+    session: Session,
+    model: Model,
+    request: Request,
+    failure: Failure,
+    asked: int,
+    reserved_usd: float,
+) -> AskFailed:
+    assumed = reserved_usd if failure.partial or failure.kind in ("truncated", "stalled") else 0.0
+    if failure.kind == "empty":  # the answer was complete, so it is paid for
+        usage, _ = _settled(session.state, model, request, failure.usage, ())
+        assumed = _cost(model, usage, reserved_usd, session.deps.limits.usd_max)
+    partial = (
+        session.blobs.put_blob(msgspec.json.encode(failure.partial)) if failure.partial else ""
+    )
+    return AskFailed(
+        asked,
+        failure.kind,
+        failure.message,
+        failure.status,
+        session.state.failures + 1,
+        failure.retry_after_s,
+        failure.limit_tokens,
+        assumed,
+        partial,
+        failure.attempts_max,
+    )
+
+
+def _until_now(
+    price: Price | None, request: Request, heard: Sequence[Delta], reserved_usd: float
+) -> float:
+    """Return the highest cost of an interrupted request: its reserve minus the output that never
+    came.
+    """
+    came = sum(estimate_text(getattr(d, "text", "") or getattr(d, "json", "")) for d in heard)
+    left = max(0, request.max_output_tokens - came)
+    return max(0.0, reserved_usd - left * (price.output if price else 0.0) / 1e6)
+
+
+def _cut(heard: Sequence[Delta], asked: int, reserved_usd: float) -> Replied | AskFailed:
+    """Build the outcome of an interrupted stream.
+
+    Its text becomes a reply; calls and thinking are kept as bytes that the view leaves out.
+    """
+    text = "".join(d.text for d in heard if isinstance(d, TextDelta))
+    thinking = "".join(d.text for d in heard if isinstance(d, ThinkingDelta))
+    names: dict[int, str] = {}
+    received: dict[int, str] = {}
+    for delta in heard:
+        if isinstance(delta, CallDelta):
+            names[delta.index] = names.get(delta.index, "") or delta.name
+            received[delta.index] = received.get(delta.index, "") + delta.json
+    calls = [ToolCall("", names[index], None, received[index]) for index in sorted(names)]
+    parts: list[AnyPart] = [Thinking(thinking)] if thinking else []
+    parts += [Text(text)] if text else []
+    if not parts and not calls:
+        return AskFailed(
+            asked, "cancelled", "interrupted before anything came", assumed_usd=reserved_usd
+        )
+    numbered = with_call_ids([*parts, *calls], asked, {})
+    return Replied(asked, numbered, "interrupted", Usage(), (), reserved_usd)
+
+
+# --- Summary in the background --------------------------------------------------------------------
+
+
+class SummaryRequest(SessionPart):
+    """At most one summary request in the background; its outcome waits here until the loop
+    appends it to the log.
+    """
+
+    rank = 60
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Replied | AskFailed] | None = None
+        self._seq = 0
+        self._reserved_usd = 0.0
+
+    @property
+    def running(self) -> bool:
+        """True while a request has no outcome in the log."""
+        return self._task is not None
+
+    def start(
+        self, attempt: Coroutine[Any, Any, Replied | AskFailed], seq: int, reserved_usd: float
+    ) -> None:
+        """Run `attempt`, the answer to `Asked` `seq`, in the background; wake the loop when it
+        is done.
+        """
+        self._task = asyncio.ensure_future(attempt)
+        self._seq = seq
+        self._reserved_usd = reserved_usd
+        self._task.add_done_callback(lambda _task: self.session.poke())
+
+    async def collect(self) -> None:
+        if self._task is not None and self._task.done():
+            task, self._task = self._task, None
+            self.session.append(task.result())
+
+    async def close(self) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Cancel the request and record what it may have cost."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        task, self._task = self._task, None
+        gone = AskFailed(self._seq, "cancelled", "no longer needed", assumed_usd=self._reserved_usd)
+        self.session.append(gone if task.cancelled() else task.result())

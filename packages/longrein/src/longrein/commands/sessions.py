@@ -1,0 +1,216 @@
+"""`longrein sessions`, `export`, `context` and `search`: read stored sessions, which may be open
+elsewhere.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import BinaryIO
+
+from longrein import __version__
+from longrein.agent import folded_from
+from longrein.app.app import App
+from longrein.app.run_context import CLOCK, RunContext, budget_of
+from longrein.app.session_export import exporters, write_new_file, write_page
+from longrein.frontends.argv import clean
+from longrein.frontends.reports import context as context_page
+from longrein.frontends.reports import session_lists as listing
+from longrein.frontends.secret_input import is_confirmed
+from longrein.frontends.stdio import say, show, stdout_file
+from longrein.steps.human_text import counted, escape_line
+from longrein.store import (
+    BundleReport,
+    Reader,
+    export_jsonl,
+    find_session,
+    freed_bytes,
+    list_sessions,
+    session_info,
+    write_bundle,
+    write_transcript,
+)
+from longrein_context import State, fold, next_compacted, report
+from longrein_context.events import Asked, Entry, LongreinError, SessionError, UsageError
+
+USAGE = (
+    "longrein sessions [delete ID... | prune --days N | prune --keep-mb N]; "
+    "see longrein sessions --help"
+)
+DAY_US = 86_400_000_000
+QUESTION = "Delete them? [y/n] "
+
+
+def sessions(
+    place: RunContext,
+    words: Sequence[str],
+    *,
+    json: bool = False,
+    days: int = -1,
+    keep_mb: int = -1,
+    here: bool = False,
+    one_shot: bool = False,
+    yes: bool = False,
+) -> int:
+    """List the sessions, newest first, or delete some; 1 when one could not be deleted."""
+    infos = list_sessions(place.state_dir)
+    if [*words] != ["prune"] and (days >= 0 or keep_mb >= 0 or here or one_shot or yes):
+        raise UsageError("--days, --keep-mb, --here, --one-shot and --yes are for `prune`")
+    if not words:
+        show(listing.as_json(infos) if json else listing.as_table(infos))
+        return 0
+    if words[0] == "delete" and words[1:]:
+        ids = [find_session(place.state_dir, word) for word in words[1:]]
+        return _delete(place, ids)
+    if [*words] != ["prune"]:
+        raise UsageError(f"what is to be done with {escape_line(' '.join(words))}? {USAGE}")
+    one_shot_days = place.settings.sessions.one_shot_days
+    if days < 0 and keep_mb < 0 and not one_shot_days:
+        raise UsageError("say which sessions go: --days N, --keep-mb N, or both")
+    candidates = [
+        info
+        for info in infos
+        if not info.open
+        and not info.damaged
+        and (not here or info.cwd == place.cwd)
+        and info.one_shot >= one_shot
+    ]
+    chosen = listing.to_prune(
+        [(info, freed_bytes(info.folder)) for info in candidates],
+        CLOCK.wall_us() - days * DAY_US if days >= 0 else 0,
+        CLOCK.wall_us() - one_shot_days * DAY_US if one_shot_days else 0,
+        keep_mb * 1_000_000 if keep_mb >= 0 else None,
+    )
+    if not chosen:
+        say("no session is that old or too much")
+        return 0
+    show(listing.pruned_table(chosen))
+    if not (yes or is_confirmed(QUESTION)):
+        say("nothing was deleted; --yes deletes it without a question")
+        return 0
+    still = {info.session: info.updated_at for info in list_sessions(place.state_dir)}
+    gone = [info for info, _ in chosen if still.get(info.session) == info.updated_at]
+    return _delete(place, [info.session for info in gone])
+
+
+def _delete(place: RunContext, ids: Sequence[str]) -> int:
+    app, failed = App(place, say), 0
+    for session in ids:
+        try:
+            asyncio.run(app.delete(session))
+        except SessionError as error:
+            say(str(error))
+            failed = 1
+        else:
+            show(f"{session} is gone\n")
+    return failed
+
+
+def export(
+    place: RunContext,
+    words: Sequence[str],
+    *,
+    format: str = "",  # noqa: A002
+    output: str = "",
+    whole: bool = False,
+) -> int:
+    """Export one session in one of the formats, or with `whole` as a bundle for another machine."""
+    known = exporters(place.settings.plugins)
+    session = find_session(place.state_dir, words[0])
+    if whole:
+        return _export_whole(place, session, format, output)
+    with closing(Reader(place.state_dir, session)) as reader:
+        if format == "transcript":
+            say(f"written to {write_transcript(output or '.transcripts', reader.entries())}")
+        elif format in known:
+            page = known[format].load()(reader)
+            _export(lambda file: write_page(page, file), output)
+        else:
+            _export(lambda file: export_jsonl(reader, file), output)
+    return 0
+
+
+def _export_whole(place: RunContext, session: str, form: str, output: str) -> int:
+    if form:
+        raise UsageError("--whole has a format of its own: leave out --format")
+    if not output and os.isatty(1):
+        raise UsageError("--whole writes a file: name it with -o, such as -o session.zip")
+    reports: list[BundleReport] = []
+    _export(
+        lambda file: reports.append(write_bundle(place.state_dir, session, file, __version__)),
+        output,
+    )
+    for done in reports:
+        missing = f"; {counted(done.missing, 'blob')} gone or damaged" if done.missing else ""
+        say(f"{counted(done.entries, 'entry')}, {counted(done.blobs, 'blob')} written{missing}")
+    return 0
+
+
+def _export(write: Callable[[BinaryIO], object], out: str) -> None:
+    """Write to the new file `out`, or to stdout."""
+    if out:
+        write_new_file(write, out)
+        return
+    try:
+        with stdout_file() as file:
+            write(file)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise LongreinError(f"stdout cannot be written: {error.strerror}") from None
+
+
+def context(
+    place: RunContext, words: Sequence[str], *, json: bool = False, as_sent: int = 0
+) -> int:
+    """Show what fills the context of one session, or one of its requests (`as_sent`, from 1)."""
+    with closing(Reader(place.state_dir, find_session(place.state_dir, words[0]))) as reader:
+        if as_sent:
+            entries = list(reader.entries())
+            show(context_page.as_sent(_state_of_request(entries, as_sent)))
+            return 0
+        state = folded_from(reader.session, reader.snapshot(), reader.entries)
+    budget = budget_of(place, state)
+    told = report(state, budget, next_compacted(state, budget))
+    model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
+    show(context_page.as_json(told, state, model) if json else context_page.as_text(told))
+    return 0
+
+
+def _state_of_request(entries: Sequence[Entry], number: int) -> State:
+    """Return the state with which a request was made. Raises `UsageError` where there is none."""
+    asked = [
+        at
+        for at, entry in enumerate(entries, 1)
+        if isinstance(entry.event, Asked) and entry.event.purpose == "turn"
+    ]
+    if number > len(asked):
+        raise UsageError(f"the session has {counted(len(asked), 'request')}; there is no {number}")
+    return fold(entries[: asked[number - 1]])
+
+
+def search(
+    place: RunContext,
+    words: Sequence[str],
+    *,
+    session: str = "",
+    every: bool = False,
+    json: bool = False,
+    page: int = 1,
+) -> int:
+    """Search stored sessions; 1 when nothing is found."""
+    query = clean(" ".join(words))
+    if every and session:
+        raise UsageError("--session and --all say two things: give one of them")
+    if not query.strip('" '):
+        raise UsageError("what is to be found? longrein search QUERY")
+    if session:
+        one = session_info(place.state_dir, find_session(place.state_dir, session))
+        infos = [one] if one is not None else []
+    else:
+        infos = [info for info in list_sessions(place.state_dir) if every or info.cwd == place.cwd]
+    found = listing.search_sessions(place.state_dir, infos, query, say)
+    show(listing.hits_as_json(found) if json else listing.hits_as_text(found, page))
+    if not found:
+        say(listing.no_hits_text(query, len(infos), widest=every or bool(session)))
+    return 0 if found else 1

@@ -1,0 +1,159 @@
+"""Figures of a session: its cost by model and purpose, and a preview with the last exchange."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from longrein.frontends.localization import translate
+from longrein.steps import (
+    BreakStep,
+    NoticeStep,
+    PromptStep,
+    RequestStep,
+    Step,
+    SubagentStep,
+    steps_of,
+)
+from longrein.steps.human_text import counted, joined, money, tokens
+from longrein.store import Reader
+from longrein_context import State
+from longrein_context.events import PAID_EVENTS, Entry, Text, Usage, counts_of, text_of
+
+
+def usage_rows(state: State, usd: float) -> tuple[tuple[str, str], ...]:
+    """Return (name, value) of what a session has used; `usd`: with its subagents."""
+    used = state.usage
+    share = ""
+    if used.context_tokens:
+        share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
+    return (
+        ("requests", str(state.asks)),
+        ("input, not cached", tokens(used.input_tokens)),
+        ("read from cache", tokens(used.cache_read_tokens) + share),
+        ("written to cache", tokens(used.cache_write_tokens)),
+        ("output", tokens(used.output_tokens)),
+        ("spent", money(usd)),
+    )
+
+
+class CostRow(msgspec.Struct):
+    """Use of one model for one purpose."""
+
+    model: str
+    purpose: str
+    """`turn`, `summary`, `subagents` or `hooks`."""
+    requests: int = 0
+    usage: Usage = Usage()
+    usd: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Model and purpose: `anthropic/x  turn`."""
+        return f"{self.model}  {translate(self.purpose)}".lstrip()
+
+    @property
+    def figures(self) -> str:
+        """The use as text: `12 requests, 84.2k in (91% from cache), 3.1k out, $0.31`."""
+        used = self.usage
+        cached = (
+            f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% from cache)"
+            if used.context_tokens
+            else ""
+        )
+        counts = translate(
+            f"{tokens(used.context_tokens)} in{cached}, {tokens(used.output_tokens)} out"
+        )
+        requests = translate(counted(self.requests, "request"))
+        return f"{requests}, {counts}, {money(self.usd)}"
+
+
+class CostTable:
+    """Sums requests, tokens and money by model and purpose, step by step.
+
+    A subagent's sum includes its own subagents. Requests without an answer count with the money
+    they may have cost.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], CostRow] = {}
+        self._model = ""
+
+    def hear(self, step: Step) -> None:
+        match step:
+            case BreakStep(prefix=prefix) if prefix:
+                self._model = f"{prefix.provider}/{prefix.model}"
+            case RequestStep(reply=reply) if reply:
+                self._add(self._model, step.purpose, 1, reply.usage, step.usd)
+            case RequestStep(failure=failure) if failure and failure.assumed_usd:
+                self._add(self._model, step.purpose, 1, Usage(), step.usd)
+            case SubagentStep(ended=end) if end:
+                self._add("", "subagents", end.steps, end.usage, step.usd)
+            case NoticeStep(hook=hook) if hook and hook.usage.context_tokens:
+                self._add("", "hooks", 1, hook.usage, step.usd)
+
+    @property
+    def rows(self) -> Sequence[CostRow]:
+        """The rows, the most expensive first."""
+        return sorted(self._rows.values(), key=lambda row: -row.usd)
+
+    def _add(self, model: str, purpose: str, requests: int, usage: Usage, usd: float) -> None:
+        row = self._rows.setdefault((model, purpose), CostRow(model, purpose))
+        row.requests += requests
+        row.usage += usage
+        row.usd += usd
+
+
+def cost_rows(entries: Iterable[Entry]) -> Sequence[CostRow]:
+    """Return the rows of a session's cost, as `CostTable`."""
+    table = CostTable()
+    for step in steps_of(entries):
+        table.hear(step)
+    return table.rows
+
+
+# --- Preview in a list of sessions ----------------------------------------------------------------
+
+
+REPLIES_MAX = 2_000
+"""Replies whose tokens and money are summed, with those of subagents and hooks between them; of a
+longer session the newest.
+"""
+TEXT_LINES_MAX = 3
+TEXT_CHARS_MAX = 300
+
+
+def preview_lines(reader: Reader) -> Sequence[str]:
+    """Return `model, 12 requests, 84.2k tokens, $0.31`, the last message and the end of the last
+    answer.
+    """
+    usage = Usage()
+    usd = 0.0
+    asked = 0
+    answer = ""
+    for step in steps_of(reader.of_kind(*PAID_EVENTS)):
+        usd += step.usd
+        match step:
+            case SubagentStep(ended=paid) | NoticeStep(hook=paid) if paid:
+                usage += counts_of(paid.usage)
+            case RequestStep(reply=reply) if reply:
+                usage += counts_of(reply.usage)
+                asked += 1
+                texts = (part.text for part in reply.parts if isinstance(part, Text))
+                answer = answer or "".join(texts).strip()
+        if asked == REPLIES_MAX:
+            break
+    prefixes = steps_of(reader.of_kind("PrefixSet"))
+    prefix = next((step.prefix for step in prefixes if isinstance(step, BreakStep)), None)
+    prompts = steps_of(reader.of_kind("UserSpoke"))
+    spoke = next((step.message for step in prompts if isinstance(step, PromptStep)), None)
+    model = f"{prefix.provider}/{prefix.model}" if prefix else ""
+    sums = translate(f"{tokens(usage.total_tokens)} tokens")
+    more = "more than " if asked == REPLIES_MAX else ""
+    requests = translate(f"{more}{counted(asked, 'request')}")
+    head = joined(model, requests, sums, money(usd))
+    said = _lines(text_of(spoke.typed)) if spoke is not None else []
+    return [head, *(f"› {row}" for row in said[:1]), *_lines(answer)[:TEXT_LINES_MAX]]
+
+
+def _lines(text: str) -> list[str]:
+    return [row[:TEXT_CHARS_MAX] for row in text.splitlines() if row.strip()]

@@ -1,0 +1,427 @@
+"""Key bindings of the input and of the panel (questions and lists), and job control."""
+
+import os
+import signal
+import sys
+import termios
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.buffer import Buffer, CompletionState
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.filters import Condition, FilterOrBool
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.keys import Keys
+
+from longrein.agent import Continue, SetMode
+from longrein.frontends.terminal import input_shortcuts
+from longrein.frontends.terminal.approvals import (
+    ALL_EDITS,
+    OPTION_LETTERS,
+    OPTIONS_MAX,
+    form_answer,
+)
+from longrein.frontends.terminal.approvals import answer as answer_for
+from longrein.frontends.terminal.command_actions import (
+    background,
+    edit_last_queued,
+    request_exit,
+    run_command,
+)
+from longrein.frontends.terminal.command_table import next_mode, parse
+from longrein.frontends.terminal.command_types import Outcome
+from longrein.frontends.terminal.conversation import Conversation
+from longrein.frontends.terminal.input_prefixes import is_memory_line, is_user_command
+from longrein.frontends.terminal.keymap import chosen_keys, keymap
+from longrein.frontends.terminal.page_openers import open_last, open_question, toggle_todos
+from longrein.frontends.terminal.view_model import EMPTY
+from longrein_context.events.escape import one_line
+
+Action = Callable[[Conversation], None]
+
+
+def bind_keys(conversation: Conversation) -> KeyBindings:
+    """Global keys and keys of the input."""
+    keys = KeyBindings()
+    buffer = conversation.buffer
+    completing = Condition(
+        lambda: bool(buffer.complete_state and buffer.complete_state.current_completion)
+    )
+    waiting = Condition(lambda: not buffer.text and any(conversation.session.pending))
+    vim_normal = Condition(
+        lambda: conversation.screen.vim_mode == "NORMAL" and not conversation.screen.panel_has_focus
+    )
+    vim_insert = Condition(
+        lambda: conversation.screen.vim_mode not in ("", "NORMAL") and _types(conversation)
+    )
+    add = partial(_bind, keys, conversation)
+    add(stop, "c-c")
+    add(stop, "<sigint>")
+    add(_escape, "escape", when=~vim_insert)
+    add(_ctrl_d, "c-d")
+    add(_close_menu, "enter", when=completing)
+    add(enter, "enter", when=~completing)
+    add(_complete, "tab")
+    add(_backspace, "backspace", when=~vim_normal)
+    add(edit_last_queued, "up", when=waiting)
+    keys.add(Keys.BracketedPaste)(lambda event: input_shortcuts.paste(conversation, event.data))
+    actions: dict[str, tuple[Action, FilterOrBool]] = {
+        "steer": (partial(enter, into_turn=True), True),
+        "background": (background, True),
+        "new_line": (lambda conversation: conversation.buffer.insert_text("\n"), True),
+        "next_mode": (_next_mode, True),
+        "history_search": (input_shortcuts.search_history, ~vim_normal),
+        "editor": (input_shortcuts.open_editor, True),
+        "paste_image": (input_shortcuts.paste_image, ~vim_normal),
+        "open_results": (partial(open_last, answer=answer), True),
+        "pin_todos": (toggle_todos, True),
+        "redraw": (lambda conversation: conversation.screen.app.renderer.clear(), True),
+        "suspend": (suspend, True),
+    }
+    for name, sequences in keymap(chosen_keys(conversation.opened.app.context.settings))[0].items():
+        for sequence in sequences:
+            add(actions[name][0], *sequence, when=actions[name][1])
+    return keys
+
+
+def _types(conversation: Conversation) -> bool:
+    """Return True if keys go into the text of the input."""
+    return not conversation.screen.panel_has_focus and not conversation.buffer.complete_state
+
+
+def bind_panel_keys(conversation: Conversation) -> KeyBindings:
+    """Keys of a question or a list, active while the panel has the focus."""
+    keys = KeyBindings()
+    choosing = Condition(lambda: conversation.chooser is not None)
+    add = partial(_bind, keys, conversation)
+    for key in "ysaxmnfYSAXMNF":
+        add(partial(answer, key=key.lower()), key, when=~choosing)
+    add(_print_question, "e", when=~choosing)
+    add(partial(open_question, answer=answer), "v", when=~choosing)
+    asking = ~choosing & Condition(
+        lambda: conversation.approval is not None and conversation.approval.form is not None
+    )
+    for number in range(1, OPTIONS_MAX + 1):
+        for key in (str(number), letter := OPTION_LETTERS[number - 1], letter.upper()):
+            add(partial(_choose_option, number=number), key, when=asking)
+    add(_choose_option, "enter", when=asking)
+    add(_answer_in_words, "o", when=asking)
+    keys.add(Keys.Any, filter=~choosing)(lambda event: _start_typing(conversation, event.data))
+    add(lambda conversation: conversation.close_chooser(chosen=True), "enter", when=choosing)
+    _bind_search_keys(conversation, keys)
+    for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1)):
+        add(partial(_move, rows=rows, pages=pages), key)
+    add(partial(_move, rows=0, pages=1), " ", when=~choosing)
+    add(_toggle_option, " ", when=asking)
+    return keys
+
+
+def _bind_search_keys(conversation: Conversation, keys: KeyBindings) -> None:
+    """Add the keys that narrow a list."""
+    choosing = Condition(lambda: conversation.chooser is not None)
+
+    def type_text(text: str) -> None:
+        if conversation.chooser is not None and text.isprintable():
+            conversation.chooser.type(text)
+            conversation.redraw()
+
+    def erase() -> None:
+        if conversation.chooser is not None:
+            conversation.chooser.erase()
+            conversation.redraw()
+
+    keys.add(Keys.Any, filter=choosing)(lambda event: type_text(event.data))
+    keys.add(" ", filter=choosing)(lambda _: type_text(" "))
+    keys.add("backspace", filter=choosing)(lambda _: erase())
+    keys.add(Keys.BracketedPaste, filter=choosing)(lambda event: type_text(one_line(event.data)))
+
+
+def _bind(
+    keys: KeyBindings,
+    conversation: Conversation,
+    act: Action,
+    *names: str,
+    when: FilterOrBool = True,
+) -> None:
+    keys.add(*names, filter=when)(lambda event: act(conversation))  # noqa: ARG005 - the event is not needed
+
+
+# --- Questions and lists --------------------------------------------------------------------------
+
+
+def answer(conversation: Conversation, key: str) -> None:
+    """Answer the question with `key`; `f` lets the user type a reason.
+
+    A yes to what was not drawn whole opens the question first.
+    """
+    if conversation.approval is None:
+        return
+    if conversation.approval.lines_unseen(key):
+        open_question(conversation, answer)
+        return
+    question = conversation.approval.question
+    if key == "f":
+        conversation.begin_denial_reason(question)
+    elif message := answer_for(question, key):
+        if key == ALL_EDITS:
+            conversation.tell(SetMode("acceptEdits"))
+        conversation.submit_answer(question, message)
+    conversation.redraw()
+
+
+def _choose_option(conversation: Conversation, number: int = 0) -> None:
+    """Choose an option of the model's question by its number; without one confirm the marked
+    options.
+    """
+    if (approval := conversation.approval) is not None and (form := approval.form) is not None:
+        if number:
+            form.choose(number)
+        else:
+            form.confirm()
+        _submit_form(conversation)
+
+
+def _toggle_option(conversation: Conversation) -> None:
+    """Mark or unmark the option that the arrows are at, where several may be chosen."""
+    if (approval := conversation.approval) is not None and (form := approval.form) is not None:
+        form.toggle()
+        conversation.redraw()
+
+
+def _submit_form(conversation: Conversation) -> None:
+    """Send the answers once all questions have one."""
+    approval = conversation.approval
+    if approval is not None and approval.form is not None and approval.form.is_done:
+        conversation.submit_answer(approval.question, form_answer(approval.question, approval.form))
+    conversation.redraw()
+
+
+def _answer_in_words(conversation: Conversation) -> None:
+    approval = conversation.approval
+    if approval is not None and approval.form is not None:
+        approval.form.writing = True
+        conversation.begin_denial_reason(approval.question)
+        conversation.redraw()
+
+
+def _start_typing(conversation: Conversation, text: str) -> None:
+    """Move a key that is no answer, and the focus, to the input."""
+    if text.isprintable():
+        conversation.last_key_s = conversation.mono_s()
+        conversation.buffer.insert_text(text)
+        conversation.screen.focus(panel=False)
+        conversation.redraw()  # the keys of the question no longer look as if they counted
+        conversation.request_redraw()  # again and again, until the question has the keys back
+
+
+def _print_question(conversation: Conversation) -> None:
+    """Print the whole question into the scrollback, for the terminal's own scrolling."""
+    if conversation.approval is not None:
+        conversation.show([EMPTY, *conversation.approval.content])
+        conversation.redraw()
+
+
+def _send_denial_reason(conversation: Conversation, text: str) -> None:
+    question, approval = conversation.feedback, conversation.approval
+    conversation.end_denial_reason()
+    if approval is not None and approval.form is not None and approval.form.writing:
+        approval.form.writing = False
+        if text:
+            approval.form.say(text)
+        conversation.end_typing()
+        _submit_form(conversation)
+        return
+    if question is not None and (message := answer_for(question, "f", text)):
+        conversation.submit_answer(question, message)
+    conversation.redraw()
+
+
+def _cancel_denial_reason(conversation: Conversation) -> None:
+    """Return to the question, which can be answered at once."""
+    if conversation.approval is not None and conversation.approval.form is not None:
+        conversation.approval.form.writing = False
+    conversation.end_denial_reason()
+    conversation.end_typing()
+    conversation.redraw()
+
+
+def _move(conversation: Conversation, rows: int, pages: int) -> None:
+    if conversation.chooser is not None:
+        conversation.chooser.move(rows + 10 * pages)
+    elif conversation.approval is not None and (form := conversation.approval.form) is not None:
+        form.move(rows + pages)
+    elif conversation.approval is not None:
+        conversation.approval.scroll(rows + conversation.approval.page * pages)
+
+
+# --- Stopping -------------------------------------------------------------------------------------
+
+
+def stop(conversation: Conversation) -> None:
+    """Ctrl-C: stop what runs; a second one leaves.
+
+    At the question about running tasks it leaves too, and each task's own policy applies.
+    """
+    in_panel = conversation.chooser is not None or conversation.feedback is not None
+    if conversation.leaving is not None:
+        conversation.leave(conversation.leaving)
+    elif conversation.warned and not in_panel and not conversation.buffer.text:
+        request_exit(conversation, Outcome("exit"))
+    else:
+        if not _cancel_current(conversation):
+            conversation.buffer.reset()
+        conversation.warn("Ctrl-C again leaves; the session is kept")
+
+
+def _cancel_current(conversation: Conversation) -> bool:
+    """Close the list or question, or interrupt; False when there was nothing to do."""
+    if conversation.chooser is not None:
+        conversation.close_chooser(chosen=False)
+    elif conversation.feedback is not None:
+        _cancel_denial_reason(conversation)
+    elif conversation.user_commands.stop():
+        pass
+    elif conversation.session.busy:
+        conversation.session.interrupt()
+    elif conversation.subagent_question_has_focus:
+        answer(conversation, "n")
+    else:
+        return False
+    return True
+
+
+def _escape(conversation: Conversation) -> None:
+    if conversation.buffer.complete_state:
+        conversation.buffer.cancel_completion()
+    elif (
+        conversation.subagent_question_has_focus
+        and conversation.feedback is None
+        and conversation.chooser is None
+    ):
+        answer(conversation, "n")  # denies this call only; the subagent and the turn continue
+    elif not _cancel_current(conversation):
+        input_shortcuts.rewind_on_second_escape(conversation)
+
+
+def _ctrl_d(conversation: Conversation) -> None:
+    if conversation.buffer.text:
+        conversation.buffer.delete()
+    else:
+        request_exit(conversation, Outcome("exit"))
+
+
+# --- Sending and editing --------------------------------------------------------------------------
+
+
+def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
+    """Send the input, run it as a command, or use it as the reason of a denial.
+
+    `into_turn`: send it with the next request of the running turn.
+    """
+    buffer = conversation.buffer
+    text = buffer.text
+    if conversation.feedback is not None:
+        _send_denial_reason(conversation, conversation.pastes.expand(text).strip())
+    elif text.endswith("\\") and not into_turn:
+        buffer.delete_before_cursor()
+        buffer.insert_text("\n")
+    elif is_memory_line(text):
+        input_shortcuts.choose_memory_file(conversation, text.strip())
+    elif text.strip():
+        buffer.reset()
+        conversation.screen.reset_vim_mode()
+        text = text.strip("\n").rstrip()
+        opened = conversation.opened
+        if typed := parse(text, opened.known_skills(), opened.slash_commands()):
+            buffer.history.append_string(text)
+            run_command(conversation, typed)
+        elif is_user_command(text):
+            buffer.history.append_string(text)
+            conversation.user_commands.run(conversation.pastes.expand(text)[1:].strip())
+        else:
+            conversation.say(text, steer=into_turn)
+    elif conversation.session.state.turn_open and not conversation.session.busy:
+        conversation.tell(Continue())
+
+
+def _next_mode(conversation: Conversation) -> None:
+    if conversation.buffer.complete_state:
+        conversation.buffer.complete_previous()
+    else:
+        view = conversation.view
+        view.mode_wanted = next_mode(view.mode_wanted or conversation.session.state.mode)
+        view.silent_modes.add(view.mode_wanted)
+        conversation.tell(SetMode(view.mode_wanted))
+        conversation.request_redraw()
+
+
+def _complete(conversation: Conversation) -> None:
+    state = conversation.buffer.complete_state
+    if state and state.completions:
+        conversation.buffer.complete_next()
+    else:
+        conversation.spawn(_complete_first(conversation.buffer))
+
+
+async def _complete_first(buffer: Buffer) -> None:
+    """Take the first completion, also while the completions of the last key are not there yet."""
+    document = buffer.document
+    event = CompleteEvent(completion_requested=True)
+    found = [
+        completion async for completion in buffer.completer.get_completions_async(document, event)
+    ]
+    if found and buffer.document == document:
+        buffer.complete_state = CompletionState(document, found)
+        buffer.go_to_completion(0)
+        if len(found) == 1:
+            buffer.complete_state = None
+
+
+def _close_menu(conversation: Conversation) -> None:
+    conversation.buffer.complete_state = None
+
+
+def _backspace(conversation: Conversation) -> None:
+    buffer = conversation.buffer
+    buffer.delete_before_cursor(input_shortcuts.mark_before(conversation) or 1)
+    if buffer.text.startswith("/") or "@" in buffer.text:
+        buffer.start_completion()
+
+
+# --- Job control ----------------------------------------------------------------------------------
+#
+# Only this process stops. Commands continue: they and their supervisor are in process sessions of
+# their own.
+
+
+def suspend(conversation: Conversation) -> None:
+    """Restore the terminal and stop the job of this process until `fg`."""
+    app = conversation.screen.app
+    if os.getsid(0) == os.getpid():
+        conversation.warn("Ctrl-Z: longrein was not started from a shell that could bring it back")
+    elif app.is_running and app.context is not None:
+        app.context.copy().run(run_in_terminal, partial(_stop_job, conversation))
+
+
+def _stop_job(conversation: Conversation) -> None:
+    before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    try:
+        with conversation.keyboard_paused():
+            os.kill(0, signal.SIGTSTP)
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+
+
+def enter_raw_mode(conversation: Conversation) -> None:
+    """Enter raw mode again after a stop that could not be caught, as the shell has changed the
+    terminal.
+    """
+    app = conversation.screen.app
+    with suppress(termios.error, OSError):  # the terminal is gone
+        if app.is_running and termios.tcgetattr(sys.stdin.fileno())[3] & termios.ICANON:
+            # the exit of the raw mode that `app` entered restores the terminal
+            app.input.raw_mode().__enter__()
+            app.renderer.reset()
+            conversation.request_redraw()

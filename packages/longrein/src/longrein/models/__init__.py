@@ -1,0 +1,84 @@
+"""Model providers: send a neutral request, receive a stream of deltas. One module per wire."""
+
+from typing import TYPE_CHECKING
+
+from longrein.models.catalog import (
+    CLEARS,
+    Provider,
+    cost_usd,
+    is_trained_on_patches,
+    known_models,
+    known_provider,
+    known_providers,
+    look_up,
+    model_budget,
+    offered_models,
+    open_model,
+    settled_usage,
+    usual_price,
+)
+from longrein.models.failures import ATTEMPTS_MAX, kind_of, pause_s
+from longrein.models.model_port import (
+    CallDelta,
+    Clock,
+    Delta,
+    Failure,
+    Model,
+    ModelOptions,
+    ReadBlob,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+    forget_encoded,
+    key_source,
+)
+from longrein.models.wire_base import WEB_SEARCH, can_search_web, family, wire_call_id
+from longrein_context.lazy_names import names_at_first_use
+
+if TYPE_CHECKING:
+    from longrein.models.scripted import Script, ScriptedModel, read_script
+
+__getattr__ = names_at_first_use(
+    __name__,
+    {
+        "scripted": "Script ScriptedModel read_script",
+    },
+)
+
+__all__ = [
+    "ATTEMPTS_MAX",
+    "CLEARS",
+    "WEB_SEARCH",
+    "CallDelta",
+    "Clock",
+    "Delta",
+    "Failure",
+    "Model",
+    "ModelOptions",
+    "Provider",
+    "ReadBlob",
+    "Reply",
+    "Script",
+    "ScriptedModel",
+    "TextDelta",
+    "ThinkingDelta",
+    "can_search_web",
+    "cost_usd",
+    "family",
+    "forget_encoded",
+    "is_trained_on_patches",
+    "key_source",
+    "kind_of",
+    "known_models",
+    "known_provider",
+    "known_providers",
+    "look_up",
+    "model_budget",
+    "offered_models",
+    "open_model",
+    "pause_s",
+    "read_script",
+    "settled_usage",
+    "usual_price",
+    "wire_call_id",
+]

@@ -1,0 +1,227 @@
+"""`Grep` and `Glob` tools: find files by content and by name, through the workspace's search."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from longrein.tools.file_access import existing_file, one_line, resolve_path
+from longrein.tools.registry import make_tool
+from longrein.tools.text_encoding import clean_text, visible
+from longrein.tools.tool_port import Outcome, ToolContext
+from longrein.workspace import ResolvedPath, split_glob
+from longrein_context.events import ToolError, marker
+
+if TYPE_CHECKING:
+    from longrein.workspace.file_search import Line, SearchResult
+
+
+# --- Search results as text -----------------------------------------------------------------------
+
+
+LINE_CHARS_MAX = 500
+"""Maximum length of a line, so that a match in minified code does not fill the page."""
+TEXT_BYTES_MAX = 30_000
+"""Maximum size of one result."""
+
+
+def resolve_search_root(context: ToolContext, path: str) -> ResolvedPath:
+    """Resolve the folder or file to search. Raises `ToolError` otherwise, with the nearest name."""
+    place = resolve_path(context, path or ".")
+    return place if place.kind == "folder" else existing_file(context, path)
+
+
+def hidden_filter(context: ToolContext, place: ResolvedPath) -> Callable[[str], bool] | None:
+    """Return a test whether a real path below `place` is forbidden by a rule; None when no rule
+    is.
+    """
+    hidden = context.hidden
+    folder = place.path.rstrip("/")
+    start = len(place.real.rstrip("/"))
+    return None if hidden is None else lambda real: hidden(folder + real[start:], real)
+
+
+def shown_paths(context: ToolContext, paths: tuple[str, ...]) -> list[str]:
+    """Return paths relative to the current folder if they are inside it."""
+    base = context.workspace.resolve(context.cwd, "/").real.rstrip("/") + "/"
+    return [one_line(path.removeprefix(base)) for path in paths]
+
+
+def shown_lines(context: ToolContext, lines: "tuple[Line, ...]") -> list[str]:
+    """Return rows `number:line` for matches, `number-line` for context, below each file's path;
+    `--` for gaps.
+    """
+    gaps = not all(line.match for line in lines)  # without context no gap is marked
+    rows: list[str] = []
+    path, number = "", 0
+    for line in lines:
+        if line.path != path:
+            rows += (
+                ["", *shown_paths(context, (line.path,))]
+                if rows
+                else shown_paths(context, (line.path,))
+            )
+        elif line.number > number + 1 and gaps:
+            rows.append("--")
+        path, number = line.path, line.number
+        rows.append(f"{number}{':' if line.match else '-'}{shown_text(context, line.text)}")
+    return rows
+
+
+def shown_text(context: ToolContext, text: str) -> str:
+    """Return a line with control characters visible, at most `LINE_CHARS_MAX` long."""
+    if len(text) <= LINE_CHARS_MAX:
+        return visible(text)
+    cut = marker(context.nonce, "cut", f"line of {len(text):,} characters")
+    return visible(text[:LINE_CHARS_MAX]) + cut
+
+
+def result_text(rows: list[str], found: "SearchResult", narrow: str) -> str:
+    """Join rows and notes up to `TEXT_BYTES_MAX`. Raises `ToolError` for a failed search."""
+    if found.error:
+        raise ToolError(f"[bad-pattern] {' '.join(clean_text(found.error).split())}")
+    size, more = 0, found.more
+    for i, row in enumerate(rows):
+        size += len(row.encode("utf-8", "replace")) + 1
+        if size > TEXT_BYTES_MAX:
+            rows, more = rows[:i], True
+            break
+    text = "\n".join(rows) or "Nothing found."
+    if more:
+        text += f"\n[there is more: {narrow}]"
+    if found.partial:
+        why = {"time": "the time limit was reached", "size": "there was too much output"}.get(
+            found.partial
+        )
+        text += (
+            f"\n[not everything was searched: {why}; narrow path or pattern]"
+            if why
+            else "\n[lines of files that changed during the search are left out; search again]"
+        )
+    return text
+
+
+# --- `Grep`: files and lines by content -----------------------------------------------------------
+
+
+LIMITS = {"content": 250, "files_with_matches": 100, "count": 100}
+"""Maximum number of lines or files without `head_limit`."""
+MODES: dict[str, Literal["content", "files", "count"]] = {
+    "content": "content",
+    "files_with_matches": "files",
+    "count": "count",
+}
+OutputMode = Literal["content", "files_with_matches", "count"]
+
+
+async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models know
+    tool_context: ToolContext,
+    pattern: str,
+    path: str = "",
+    glob: str = "",
+    output_mode: OutputMode = "files_with_matches",
+    ignore_case: bool = False,
+    context: int = 0,
+    multiline: bool = False,
+    head_limit: int = 0,
+) -> Outcome:
+    """Search file contents by regular expression (ripgrep's dialect); use it, not grep or rg in
+    Bash. Respects .gitignore. Start with file names (default, newest first), then content for a
+    few: `12:` is a match, `11-` context.
+
+    glob: Only files such as *.py or src/**/*.ts.
+    head_limit: Default 250 lines or 100 files.
+    """
+    from longrein.workspace.file_search import Query, grep
+
+    if not pattern:
+        raise ToolError("[bad-pattern] The pattern is empty; to list files use Glob.")
+    if context < 0 or head_limit < 0:
+        raise ToolError("[bad-range] -C and head_limit must not be negative.")
+    place = resolve_search_root(tool_context, path)
+    mode, most = MODES[output_mode], head_limit or LIMITS[output_mode]
+    query = Query(place.real, pattern, glob, mode, ignore_case, multiline, context, context, most)
+    found = await grep(tool_context.workspace, query, hidden_filter(tool_context, place))
+    return Outcome.of(
+        result_text(
+            result_rows(tool_context, found), found, "narrow the search, or raise head_limit"
+        )
+    )
+
+
+def result_rows(context: ToolContext, found: "SearchResult") -> list[str]:
+    """Return the rows of a result in any output mode."""
+    if found.lines:
+        return shown_lines(context, found.lines)
+    if found.counts:
+        paths = shown_paths(context, tuple(path for path, _ in found.counts))
+        return [f"{path}: {count}" for path, (_, count) in zip(paths, found.counts, strict=True)]
+    return shown_paths(context, found.paths)
+
+
+GREP = make_tool(
+    Grep,
+    access="read",
+    together=True,
+    paths=lambda arguments: ((str(arguments.get("path") or "."), False),),
+    names={"ignore_case": "-i", "context": "-C"},
+    rule_name="Read",
+    aliases=("grep_search", "search_file_content"),
+    kind="search",
+    quiet=True,
+    key_argument="path",
+)
+
+
+# --- `Glob`: files by name ------------------------------------------------------------------------
+
+
+PATHS_MAX = 100
+"""Maximum number of files in a result."""
+
+
+async def Glob(context: ToolContext, pattern: str, path: str = "") -> Outcome:
+    """Find files by name, newest first, at most 100; use it, not find or ls -R in Bash. Respects
+    .gitignore.
+
+    pattern: Such as **/*.py (any depth) or src/*.{ts,tsx}.
+    """
+    from longrein.workspace.file_search import glob
+
+    if not pattern:
+        raise ToolError("[bad-pattern] The pattern is empty; give one such as **/*.py.")
+    folder, rest = split_folder(pattern, path)
+    place = resolve_search_root(context, folder)
+    if place.kind != "folder":
+        raise ToolError(f"[not-a-folder] {one_line(folder)} is a file; path must be a folder.")
+    found = await glob(
+        context.workspace, rest, place.real, PATHS_MAX, hidden_filter(context, place)
+    )
+    return Outcome.of(result_text(shown_paths(context, found.paths), found, "narrow the pattern"))
+
+
+def split_folder(pattern: str, path: str) -> tuple[str, str]:
+    """Return the folder to search and the pattern below it. The part before the first wildcard
+    is the folder.
+    """
+    folder, rest = split_glob(pattern)
+    if folder.startswith(("/", "~")) or not path:
+        return folder or path or ".", rest
+    return f"{path.rstrip('/')}/{folder}" if folder else path, rest
+
+
+def searched_paths(arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
+    """Return the folder that a call searches, for permission."""
+    folder, _ = split_folder(str(arguments.get("pattern", "")), str(arguments.get("path") or ""))
+    return ((folder, False),)
+
+
+GLOB = make_tool(
+    Glob,
+    access="read",
+    together=True,
+    paths=searched_paths,
+    rule_name="Read",
+    aliases=("list", "ls", "list_directory"),
+    kind="search",
+    quiet=True,
+    key_argument="path",
+)
