@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.source_tree import AGENT
+from lab.source_tree import AGENT, ENGINE
 from longrein.app.run_context import read_run_context
 from longrein.frontends.localization import (
     PLACEHOLDER,
@@ -58,7 +58,7 @@ FILES = [
     *SOURCE.glob("permissions/*.py"),
     *SOURCE.glob("agent/*.py"),
     *SOURCE.glob("app/*.py"),
-    *SOURCE.glob("context/**/*.py"),
+    *ENGINE.rglob("*.py"),
     SOURCE / "config/model_choice.py",
     SOURCE / "models/failures.py",
     SOURCE / "workspace/sandbox/rung.py",
