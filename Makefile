@@ -152,7 +152,7 @@ demo: .venv/run  ## run a small real job offline, without a key; installs only w
 	@PYTHONPATH="$(CURDIR)/packages/longrein/src:$(CURDIR)/packages/longrein-context/src" $(PY) -m longrein demo
 
 bench: .venv/ready  ## measure longrein against a minimal Python harness
-	$(PY) lab/bench.py
+	$(PY) -m lab.bench
 	$(PY) -m lab.concurrency
 	$(PY) -m lab.sandbox
 	$(PY) -m lab.hooks

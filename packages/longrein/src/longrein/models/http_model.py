@@ -23,16 +23,17 @@ from longrein.models.transport import (
     AddressInvalid,
     ClosedEarly,
     ConnectFailed,
-    ConnectionPool,
     ConnectRefused,
     ConnectTimeout,
     EventSplitter,
     EventTooLong,
+    HttpClient,
     HttpResponse,
     ReadTimeout,
     RequestInvalid,
     ResponseTooLong,
     TransportError,
+    load_http_client,
 )
 from longrein.models.wire_base import (
     FragmentCache,
@@ -128,16 +129,17 @@ class HttpModel:
         self._options = options
         self._clock = clock
         self._caches = SessionCaches(lambda: FragmentCache(wire))
-        self._connections: ConnectionPool | None = None
+        self._client: HttpClient | None = None
+        load_http_client()
         self._url = wire.url(options.base_url)
         self._ends_without_done = 0
         self._was_model = False
 
     async def aclose(self) -> None:
         """Close idle connections."""
-        connections, self._connections = self._connections, None
-        if connections is not None:
-            await connections.aclose()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
     def forget(self) -> None:
         """Drop encoded items when memory is short; the next request encodes them again."""
@@ -188,11 +190,9 @@ class HttpModel:
             **self._wire.headers(options.api_key),
             **dict(options.headers),
         }
-        if self._connections is None:
-            self._connections = ConnectionPool(self._options, self._url)
-        return await self._connections.post(
-            body, headers, options.idle_timeout_s * FIRST_BYTE_FACTOR
-        )
+        if self._client is None:
+            self._client = HttpClient(self._options, self._url)
+        return await self._client.post(body, headers, options.idle_timeout_s * FIRST_BYTE_FACTOR)
 
     async def _read_json(self, response: HttpResponse, reader: StreamReader) -> list[Delta]:
         """Read an answer of type JSON: an error with status 200, a server that ignores `stream`,

@@ -1,50 +1,25 @@
-"""HTTP client of the models: connections, a connection pool, and server-sent events.
+"""HTTP client of the models, and server-sent events.
 
-Plain addresses use the connections of this module, over `h11`. Proxies, unusual addresses and
-compressed answers are rare; `httpx2` handles them. Over loopback, on one core:
-
-| | this module | `httpx2` |
-|---|---|---|
-| first request, with its imports | 16 to 22 ms | 94 to 119 ms |
-| first byte of a later one | 0.3 ms | 0.7 to 1.0 ms |
-| CPU of 1 MB in 9,500 events | 80 to 90 ms | 170 to 210 ms |
-| memory | 0.1 MB | 7.2 MB |
+`httpx2` is imported with the first request: it takes 48 ms of CPU, which a start should not wait
+for.
 """
 
 import asyncio
-import os
 import ssl
-import string
 import sys
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-import h11
 import msgspec
 
 from longrein.models.model_port import ModelOptions
 from longrein_context.events import decode_json
 
-# --- HTTP/1.1 on asyncio --------------------------------------------------------------------------
-#
-# One connection, one exchange at a time; `h11` implements the protocol. Head and body of a request
-# leave as one packet, and a request takes two rounds of the event loop.
-
-
-READ_BYTES = 1 << 16
-"""Largest read from the socket."""
-UNREAD_BYTES_MAX = 1 << 20
-"""Unread bytes above which reading from the socket pauses."""
-JOIN_BYTES_MAX = 1 << 18
-"""Size up to which head and body are sent as one piece."""
-HAPPY_EYEBALLS_S = 0.25
-"""Delay before the next address of a host is tried in parallel (RFC 8305)."""
-HEAD_BYTES_MAX = 1 << 16
-"""Largest head of an answer or of a chunk, and largest trailers."""
+# --- Requests -------------------------------------------------------------------------------------
 
 
 class TransportError(Exception):
@@ -83,215 +58,8 @@ class ResponseTooLong(TransportError):
     """The answer exceeds a size limit."""
 
 
-class SocketStream(asyncio.BufferedProtocol):
-    """Byte stream of one connection, with one reader at a time."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._transport: Any = None
-        self._buffer = memoryview(bytearray(READ_BYTES))
-        self._received: deque[bytes] = deque()
-        self._unread = 0
-        self._paused = False
-        self._waiter: asyncio.Future[None] | None = None
-        self._ended = False
-        self._error: Exception | None = None
-
-    # --- asyncio callbacks ------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        self._transport = transport
-
-    def get_buffer(self, _: int) -> memoryview:  # pieces of a bytearray would be copies
-        """Buffer for the next read."""
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Queue the bytes and wake the reader."""
-        self._received.append(bytes(self._buffer[:nbytes]))
-        self._unread += nbytes
-        if self._unread > UNREAD_BYTES_MAX:
-            self._paused = True
-            self._transport.pause_reading()
-        self._wake()
-
-    def eof_received(self) -> bool:
-        """End the stream."""
-        self._ended = True
-        self._wake()
-        return False
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """End the stream, with the error if there is one."""
-        self._ended, self._error = True, self._error or error
-        self._wake()
-
-    def _wake(self, error: Exception | None = None) -> None:
-        waiter = self._waiter
-        if waiter is None or waiter.done():
-            return
-        if error is None:
-            waiter.set_result(None)
-        else:
-            waiter.set_exception(error)
-
-    # --- reading and writing ----------------------------------------------------------------------
-
-    @property
-    def stale(self) -> bool:
-        """True if the server has closed the idle connection, as far as asyncio knows.
-
-        Asking the kernel would yield to another thread between a result and the next request.
-        """
-        return self._ended or bool(self._received)
-
-    def send(self, *pieces: bytes) -> None:
-        """Send bytes; the transport buffers what the socket does not take."""
-        if sum(map(len, pieces)) <= JOIN_BYTES_MAX:
-            pieces = (b"".join(pieces),)
-        for piece in pieces:
-            self._transport.write(piece)
-
-    async def read(self, timeout_s: float) -> bytes:
-        """Return the next bytes, b'' at the end, waiting at most `timeout_s`. Raises
-        `ReadTimeout`, `ReadFailed`.
-        """
-        if not self._received and not self._ended:
-            await self._wait(timeout_s)
-        if self._received:
-            return self._pop()
-        if self._error is not None:
-            raise ReadFailed(error_reason(self._error))
-        return b""
-
-    async def _wait(self, timeout_s: float) -> None:
-        self._waiter = self._loop.create_future()
-        timer = self._loop.call_later(timeout_s, self._wake, ReadTimeout())
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-            timer.cancel()
-
-    def _pop(self) -> bytes:
-        data = self._received.popleft()
-        self._unread -= len(data)
-        if self._paused and self._unread <= UNREAD_BYTES_MAX // 2:
-            self._paused = False
-            self._transport.resume_reading()
-        return data
-
-    def close(self) -> None:
-        """Close at once, without a TLS or TCP goodbye."""
-        self._transport.abort()
-
-
-async def connect(
-    host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None
-) -> SocketStream:
-    """Connect to `host`, encrypted if `context` is given. Raises `ConnectTimeout` and
-    `ConnectFailed`.
-    """
-    try:
-        async with asyncio.timeout(timeout_s):
-            _, stream = await asyncio.get_running_loop().create_connection(
-                SocketStream,
-                host,
-                port,
-                ssl=context,
-                happy_eyeballs_delay=HAPPY_EYEBALLS_S,
-                interleave=1,
-            )
-    except TimeoutError:
-        raise ConnectTimeout from None
-    except (
-        OSError,
-        UnicodeError,
-    ) as error:  # `SSLError` is an `OSError`; an invalid host name raises `UnicodeError`
-        kind = ConnectRefused if _is_refused(error) else ConnectFailed
-        raise kind(error_reason(error)) from None
-    return stream
-
-
-def _is_refused(error: Exception) -> bool:
-    """Return True if no server listens. Several addresses of one host are one `OSError` without a
-    number.
-    """
-    is_several = isinstance(error, OSError) and error.errno is None
-    is_several = is_several and not isinstance(error, ssl.SSLError)
-    return isinstance(error, ConnectionRefusedError) or is_several
-
-
-class Connection:
-    """HTTP/1.1 connection for one request after the other."""
-
-    def __init__(self, stream: SocketStream) -> None:
-        self.stream = stream
-        self.idle_since_s = 0.0
-        """Time of the event loop at which it last became idle."""
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
-
-    async def ask(
-        self, target: str, headers: Mapping[str, str], body: bytes, timeout_s: float
-    ) -> h11.Response:
-        """Send a request and return the head of its answer, within `timeout_s`. Raises
-        `TransportError`.
-        """
-        http = self._http
-        try:
-            head = http.send(
-                h11.Request(method="POST", target=target, headers=list(headers.items()))
-            )
-            rest = [http.send(h11.Data(data=body)), http.send(h11.EndOfMessage())]
-        except h11.LocalProtocolError as error:
-            raise RequestInvalid(str(error)) from None
-        self.stream.send(head or b"", *(piece for piece in rest if piece))
-        try:
-            async with asyncio.timeout(timeout_s):
-                while isinstance(event := await self.event(timeout_s), h11.InformationalResponse):
-                    pass
-        except TimeoutError:
-            raise ReadTimeout from None
-        if not isinstance(event, h11.Response):
-            raise ClosedEarly("it was closed without an answer")
-        return event
-
-    async def event(self, timeout_s: float) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Return the next event of the answer. Raises `TransportError`."""
-        try:
-            while (event := self._http.next_event()) is h11.NEED_DATA:
-                self._http.receive_data(await self.stream.read(timeout_s))
-        except h11.RemoteProtocolError as error:
-            if error.error_status_hint == 431:
-                raise ResponseTooLong(
-                    f"a head in its answer is longer than {HEAD_BYTES_MAX >> 10} kB"
-                ) from None
-            raise ClosedEarly(str(error)) from None
-        return event
-
-    def reuse(self, now_s: float) -> bool:
-        """Prepare for the next request; False if the connection cannot be reused."""
-        if (
-            self._http.our_state is not h11.DONE
-            or self._http.their_state is not h11.DONE
-            or self.stream.stale
-        ):
-            return False
-        self._http.start_next_cycle()
-        self.idle_since_s = now_s
-        return True
-
-
-def error_reason(error: Exception) -> str:
-    """Text of a system error, without numbers and addresses."""
-    number = getattr(error, "errno", None)
-    if isinstance(error, ssl.SSLError) or not isinstance(number, int) or number <= 0:
-        return str(getattr(error, "strerror", "") or error)
-    return os.strerror(number)
-
-
-# --- Connection pool ------------------------------------------------------------------------------
+class AddressInvalid(ValueError):
+    """The address is invalid."""
 
 
 KEEPALIVE_S = 90.0
@@ -299,7 +67,6 @@ KEEPALIVE_S = 90.0
 HEADERS = {
     "accept": "text/event-stream, application/json",
     "accept-encoding": "identity",
-    "connection": "keep-alive",
     "user-agent": "longrein",
 }
 """Default headers of every request."""
@@ -307,35 +74,31 @@ REDIRECTS_MAX = 3
 """Redirects followed for one request."""
 ANSWER_BYTES_MAX = 256 << 20
 """Largest answer, all events included."""
-PLAIN = frozenset(string.ascii_letters + string.digits + "-._~:/?&=")
-"""Characters of an address that need no escaping."""
 PORT_MAX = 65_535
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class AddressInvalid(ValueError):
-    """The address is invalid."""
+def load_http_client() -> None:
+    """Begin to import `httpx2` in a thread, while the session opens and the user types."""
+    threading.Thread(target=_import_http_client, daemon=True).start()
+
+
+def _import_http_client() -> None:
+    import httpx2  # noqa: F401
 
 
 class HttpResponse:
     """Status, headers and body of one answer; holds its connection until `aclose`."""
 
-    def __init__(
-        self,
-        status: int,
-        headers: Iterable[tuple[bytes, bytes]],
-        body: AsyncIterator[bytes],
-        close: Callable[[], Awaitable[None]],
-    ) -> None:
-        self.status = status
-        self.headers = {
-            name.lower().decode("latin-1"): value.decode("latin-1") for name, value in headers
-        }
-        self.aclose = close
+    def __init__(self, response: Any, idle_s: float) -> None:
+        """`response`: of `httpx2`. `idle_s`: longest silence of its body."""
+        self._response = response
+        self._idle_s = idle_s
+        self.status: int = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+
+    async def aclose(self) -> None:
         """Release the connection: reused if the body was read to its end, else closed."""
-        self.body = body
-        """Raw bytes of the body that were not read yet."""
-        self._received = 0
+        await self._response.aclose()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the decoded body as it arrives.
@@ -343,34 +106,37 @@ class HttpResponse:
         Raises `TransportError`: `ReadTimeout` after a silence, `ResponseTooLong` past
         `ANSWER_BYTES_MAX`.
         """
-        async for chunk in self._decoded() if "content-encoding" in self.headers else self.body:
-            self._received += len(chunk)
-            if self._received > ANSWER_BYTES_MAX:
+        received = 0
+        body = aiter(self._response.aiter_bytes())
+        while True:
+            with _client_errors():
+                async with asyncio.timeout(self._idle_s):
+                    chunk = await anext(body, None)
+            if chunk is None:
+                return
+            received += len(chunk)
+            if received > ANSWER_BYTES_MAX:
                 raise ResponseTooLong(f"it is longer than {ANSWER_BYTES_MAX >> 20} MB")
             yield chunk
 
-    async def _decoded(self) -> AsyncIterator[bytes]:
-        import httpx2
 
-        response = httpx2.Response(self.status, headers=self.headers, content=self.body)
-        try:
-            async for chunk in response.aiter_bytes():
-                yield chunk
-        except httpx2.DecodingError as error:
-            raise ReadFailed(str(error)) from None
-
-
-class ConnectionPool:
+class HttpClient:
     """Connections of one model to one address. The first request opens the first socket."""
 
     def __init__(self, options: ModelOptions, address: str) -> None:
-        secure = address.startswith("https:")
-        self._address = address
+        """Raises `AddressInvalid`."""
+        import httpx2
+
         self._options = options
-        self._proxy = _proxy(options.proxy) if secure and options.proxy else None
-        self._context = tls_context() if secure else None  # takes 20 ms
-        self._idle: list[Connection] = []
-        self._client: Any = None
+        self._address = str(_checked_url(_url(address)))
+        secure = self._address.startswith("https:")
+        self._client = httpx2.AsyncClient(
+            proxy=_proxy(options.proxy) if secure and options.proxy else None,
+            verify=tls_context() if secure else False,
+            trust_env=False,
+            limits=httpx2.Limits(keepalive_expiry=KEEPALIVE_S),
+            timeout=httpx2.Timeout(None, connect=options.connect_timeout_s),
+        )
 
     async def post(
         self, body: bytes, headers: Mapping[str, str], first_byte_s: float
@@ -395,92 +161,19 @@ class ConnectionPool:
         self, address: str, body: bytes, headers: Mapping[str, str], first_byte_s: float
     ) -> HttpResponse:
         sent = HEADERS | {name.lower(): value for name, value in headers.items()}
-        if self._proxy is not None or not all(char in PLAIN for char in address):
-            return await self._post_by_library(address, body, sent, first_byte_s)
-        host, port, target = _split_address(address)
-        sent |= {"host": urlsplit(address).netloc, "content-length": str(len(body))}
-        connection = self._idle_connection() or Connection(
-            await connect(host, port, self._options.connect_timeout_s, self._context)
-        )
-        try:
-            head = await connection.ask(target, sent, body, first_byte_s)
-        except BaseException:
-            connection.stream.close()
-            raise
-        idle_s = self._options.idle_timeout_s
-
-        async def release() -> None:
-            self._release(connection)
-
-        return HttpResponse(
-            head.status_code, head.headers, _connection_body(connection, idle_s), release
-        )
-
-    def _idle_connection(self) -> Connection | None:
-        """Take an idle connection that is still open."""
-        now_s = asyncio.get_running_loop().time()
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.stream.stale and now_s - connection.idle_since_s < KEEPALIVE_S:
-                return connection
-            connection.stream.close()
-        return None
-
-    def _release(self, connection: Connection) -> None:
-        if connection.reuse(asyncio.get_running_loop().time()):
-            self._idle.append(connection)
-        else:
-            connection.stream.close()
-
-    async def _post_by_library(
-        self, address: str, body: bytes, headers: dict[str, str], first_byte_s: float
-    ) -> HttpResponse:
-        """Send by `httpx2`: with a proxy, a name and password, an IPv6 address, or characters to
-        escape.
-        """
-        import httpx2
-
-        url = _library_url(address)
-        if self._client is None:
-            verify = self._context or False
-            self._client = httpx2.AsyncClient(proxy=self._proxy, verify=verify, trust_env=False)
-        timeout = httpx2.Timeout(None, connect=self._options.connect_timeout_s)
-        headers["host"] = url.netloc.decode("ascii")
-        request = self._client.build_request(
-            "POST", url, content=body, headers=headers, timeout=timeout
-        )
-        with _library_errors():
+        with _client_errors():
+            request = self._client.build_request("POST", address, content=body, headers=sent)
             async with asyncio.timeout(first_byte_s):
                 response = await self._client.send(request, stream=True)
-        body_read = _library_body(aiter(response.aiter_raw()), self._options.idle_timeout_s)
-        return HttpResponse(response.status_code, response.headers.raw, body_read, response.aclose)
+        return HttpResponse(response, self._options.idle_timeout_s)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for connection in self._idle:
-            connection.stream.close()
-        self._idle.clear()
-        if self._client is not None:
-            await self._client.aclose()
-
-
-async def _connection_body(connection: Connection, idle_s: float) -> AsyncIterator[bytes]:
-    while isinstance(event := await connection.event(idle_s), h11.Data):
-        yield bytes(event.data)
-
-
-async def _library_body(body: AsyncIterator[bytes], idle_s: float) -> AsyncIterator[bytes]:
-    while True:
-        with _library_errors():
-            async with asyncio.timeout(idle_s):
-                piece = await anext(body, None)
-        if piece is None:
-            return
-        yield piece
+        await self._client.aclose()
 
 
 @contextmanager
-def _library_errors() -> Iterator[None]:
+def _client_errors() -> Iterator[None]:
     """Convert errors of `httpx2` to `TransportError`."""
     import httpx2
 
@@ -528,28 +221,11 @@ def tls_context() -> ssl.SSLContext:
     return context
 
 
-def _split_address(address: str) -> tuple[str, int, str]:
-    """Split a plain address into host, port and target. Raises `AddressInvalid` and
-    `RequestInvalid`.
-    """
-    url = urlsplit(address)
-    try:
-        port = url.port
-    except ValueError as error:
-        raise AddressInvalid(str(error)) from None
-    if url.scheme not in _DEFAULT_PORTS:
-        raise RequestInvalid(f"{url.scheme or address} is no http")
-    if not url.hostname:
-        raise AddressInvalid("it names no host")
-    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    return url.hostname, _DEFAULT_PORTS[url.scheme] if port is None else port, target
-
-
-def _library_url(address: str) -> Any:
+def _url(address: str) -> Any:
     import httpx2
 
     try:
-        return _checked_url(httpx2.URL(address))
+        return httpx2.URL(address)
     except httpx2.InvalidURL as error:
         raise AddressInvalid(str(error)) from None
 
@@ -571,7 +247,7 @@ def _checked_url(url: Any) -> Any:
     """Return `url` if its host and port are valid. Raises `AddressInvalid`."""
     if url.port is not None and url.port > PORT_MAX:
         raise AddressInvalid(f"there is no port {url.port}")
-    if url.scheme in _DEFAULT_PORTS and not url.host:
+    if url.scheme in ("http", "https") and not url.host:
         raise AddressInvalid("it names no host")
     return url
 
