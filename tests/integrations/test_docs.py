@@ -1,6 +1,5 @@
 """docs/library.md and docs/session.md: their code runs, and they list the public names."""
 
-import inspect
 import os
 import re
 import subprocess
@@ -11,6 +10,7 @@ import pytest
 
 import longrein
 import longrein.context
+from longrein.sdk import SessionOptions
 from tests.tables import split_words
 
 PAGE = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def test_the_code_of_the_page_runs(code: str, tmp_path: Path) -> None:
 
 def test_the_session_page_names_each_method_and_argument() -> None:
     names = {name for name in vars(longrein.Session) if not name.startswith("_")}
-    names |= {*inspect.signature(longrein.Session.open).parameters}
+    names |= {"model", "folder", *SessionOptions.__annotations__}
     assert not [
         name for name in names if not re.search(rf"`{name}\b|Session\.{name}\b", SESSION_PAGE)
     ]

@@ -14,9 +14,7 @@ from collections.abc import (
 )
 from contextlib import aclosing, contextmanager
 from types import TracebackType
-from typing import Any, Literal, NoReturn, TypeVar, overload
-
-import msgspec
+from typing import Any, Literal, NoReturn, TypedDict, TypeVar, Unpack, overload
 
 from longrein.agent import (
     Answer,
@@ -109,24 +107,37 @@ def _in_library_words() -> Iterator[None]:
 # --- Opening --------------------------------------------------------------------------------------
 
 
-class SessionArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """Arguments that `Session.open` and `Session.resume` share."""
+class SessionOptions(TypedDict, total=False):
+    """Options of a session, all by name. What is not given comes from the settings."""
 
-    model: str | Model
     state_dir: str
+    """Folder of the session; '' for that of all others."""
     instructions: str
+    """Text after longrein's system prompt."""
     system_prompt: str
+    """Text in place of longrein's system prompt."""
     tools: Sequence[Tool]
+    """Tools after the built-in ones."""
     mcp_servers: Mapping[str, Mapping[str, Any]] | None
+    """Entries as in `mcpServers` of an `.mcp.json`, by name."""
     builtin_tools: Sequence[str] | None
+    """Names of the built-in tools to offer; () for none, None for the usual ones."""
     permission_mode: PermissionMode | Literal[""]
     allow: Sequence[str]
+    """Permission rules such as `Bash(make test)`."""
     deny: Sequence[str]
     trust: bool
+    """Use the settings, subagent types and instruction files of the folder, which otherwise are
+    read only where the user trusts it.
+    """
     max_turns: int
+    """Limit of the requests for one message; 0 for none."""
     max_budget_usd: float
+    """Limit of the money of the session; 0 for none."""
     window: int
+    """Tokens, in place of what is known of the model."""
     max_output: int
+    """Tokens of the longest answer, likewise."""
 
 
 class Opening:
@@ -191,133 +202,58 @@ class Session:
         self._asks = 0
 
     @classmethod
-    def open(  # noqa: PLR0913 - all that an agent can differ in
-        cls,
-        model: str | Model = "",
-        *,
-        folder: str = "",
-        state_dir: str = "",
-        instructions: str = "",
-        system_prompt: str = "",
-        tools: Sequence[Tool] = (),
-        mcp_servers: Mapping[str, Mapping[str, Any]] | None = None,
-        builtin_tools: Sequence[str] | None = None,
-        permission_mode: PermissionMode | Literal[""] = "",
-        allow: Sequence[str] = (),
-        deny: Sequence[str] = (),
-        trust: bool = False,
-        max_turns: int = 0,
-        max_budget_usd: float = 0.0,
-        window: int = 0,
-        max_output: int = 0,
+    def open(
+        cls, model: str | Model = "", *, folder: str = "", **options: Unpack[SessionOptions]
     ) -> Opening:
-        """Open a new session in `folder` (default: the current one), kept in `state_dir` (default:
-        with all others).
+        """Open a new session in `folder` (default: the current one).
 
         `model` is `provider/model` or anything that keeps the contract of `longrein.models.Model`;
-        '' for what settings and environment offer. `instructions` come after longrein's system
-        prompt, `system_prompt` in its place. `tools` come after the built-in ones; `mcp_servers`
-        has entries as in `mcpServers` of an `.mcp.json`, by name; `builtin_tools` names the
-        built-in ones to offer, () for none. `permission_mode` is one of `choices.MODES`;
-        `allow` and `deny` are permission rules such as `Bash(make test)`. `trust` uses the
-        settings, subagent types and instruction files of the folder, which otherwise are read only
-        where the user trusts it. `max_turns` limits the requests for one message, `max_budget_usd`
-        the money of the session; 0 for no limit. `window` and `max_output` are tokens, in place of
-        what is known of the model. What is not given comes from the settings. Raises
-        `ModelUnknown`, `SettingsError`, `SessionError`, `BudgetError`, and `UsageError` for an
-        argument that cannot be.
+        '' for what settings and environment offer. `options` are those of `SessionOptions`:
+        `state_dir`, `instructions`, `system_prompt`, `tools`, `mcp_servers`, `builtin_tools`,
+        `permission_mode`, `allow`, `deny`, `trust`, `max_turns`, `max_budget_usd`, `window`,
+        `max_output`. Raises `ModelUnknown`, `SettingsError`, `SessionError`, `BudgetError`, and
+        `UsageError` for an argument that cannot be.
         """
-        given = SessionArguments(
-            model=model,
-            state_dir=state_dir,
-            instructions=instructions,
-            system_prompt=system_prompt,
-            tools=tools,
-            mcp_servers=mcp_servers,
-            builtin_tools=builtin_tools,
-            permission_mode=permission_mode,
-            allow=allow,
-            deny=deny,
-            trust=trust,
-            max_turns=max_turns,
-            max_budget_usd=max_budget_usd,
-            window=window,
-            max_output=max_output,
-        )
-        return Opening(cls._opened("", folder, given))
+        return Opening(cls._opened("", model, folder, options))
 
     @classmethod
-    def resume(  # noqa: PLR0913
-        cls,
-        session: str,
-        model: str | Model = "",
-        *,
-        state_dir: str = "",
-        instructions: str = "",
-        system_prompt: str = "",
-        tools: Sequence[Tool] = (),
-        mcp_servers: Mapping[str, Mapping[str, Any]] | None = None,
-        builtin_tools: Sequence[str] | None = None,
-        permission_mode: PermissionMode | Literal[""] = "",
-        allow: Sequence[str] = (),
-        deny: Sequence[str] = (),
-        trust: bool = False,
-        max_turns: int = 0,
-        max_budget_usd: float = 0.0,
-        window: int = 0,
-        max_output: int = 0,
+    def resume(
+        cls, session: str, model: str | Model = "", **options: Unpack[SessionOptions]
     ) -> Opening:
         """Open the stored session of that id, with the model and the permission mode it had unless
         others are named.
 
-        `bypassPermissions` is never taken from what is stored: it must be named.
-
-        The other arguments are those of `open`; tools and instructions are not stored, so name them
-        again. Raises `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged` and what
-        `open` raises.
+        `bypassPermissions` is never taken from what is stored: it must be named. `options` are
+        those of `open`; tools and instructions are not stored, so name them again. Raises
+        `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged` and what `open` raises.
         """
-        given = SessionArguments(
-            model=model,
-            state_dir=state_dir,
-            instructions=instructions,
-            system_prompt=system_prompt,
-            tools=tools,
-            mcp_servers=mcp_servers,
-            builtin_tools=builtin_tools,
-            permission_mode=permission_mode,
-            allow=allow,
-            deny=deny,
-            trust=trust,
-            max_turns=max_turns,
-            max_budget_usd=max_budget_usd,
-            window=window,
-            max_output=max_output,
-        )
-        return Opening(cls._opened(session, "", given))
+        return Opening(cls._opened(session, model, "", options))
 
     @classmethod
-    async def _opened(cls, session: str, folder: str, given: SessionArguments) -> "Session":
-        _check(given)
-        model = given.model
+    async def _opened(
+        cls, session: str, model: str | Model, folder: str, given: SessionOptions
+    ) -> "Session":
+        _check(model, given)
+        offered = given.get("builtin_tools")
         options = Options(
             model=model if isinstance(model, str) else "",
-            state_dir=given.state_dir,
-            append_system_prompt=given.instructions,
-            system_prompt=given.system_prompt or None,
-            permission_mode=given.permission_mode,
-            allowed_tools=tuple(given.allow),
-            disallowed_tools=tuple(given.deny),
-            trust=given.trust,
-            max_turns=given.max_turns,
-            max_budget_usd=given.max_budget_usd,
+            state_dir=given.get("state_dir", ""),
+            append_system_prompt=given.get("instructions", ""),
+            system_prompt=given.get("system_prompt") or None,
+            permission_mode=given.get("permission_mode", ""),
+            allowed_tools=tuple(given.get("allow", ())),
+            disallowed_tools=tuple(given.get("deny", ())),
+            trust=given.get("trust", False),
+            max_turns=given.get("max_turns", 0),
+            max_budget_usd=given.get("max_budget_usd", 0.0),
         )
         additions = Additions(
             None if isinstance(model, str) else model,
-            tuple(given.tools),
-            None if given.builtin_tools is None else tuple(given.builtin_tools),
-            given.window,
-            given.max_output,
-            mcp_servers={name: dict(one) for name, one in (given.mcp_servers or {}).items()},
+            tuple(given.get("tools", ())),
+            None if offered is None else tuple(offered),
+            given.get("window", 0),
+            given.get("max_output", 0),
+            mcp_servers={n: dict(one) for n, one in (given.get("mcp_servers") or {}).items()},
             servers_source="mcp_servers",
             refuses_wrong_servers=True,
         )
@@ -655,20 +591,22 @@ def _parts(words: str | Sequence[AnyPart]) -> tuple[AnyPart, ...]:
     )
 
 
-def _check(given: SessionArguments) -> None:
+def _check(model: object, given: SessionOptions) -> None:
     """Raise `UsageError` for the first argument that cannot be."""
+    if unknown := sorted(given.keys() - SessionOptions.__annotations__.keys()):
+        known = ", ".join(SessionOptions.__annotations__)
+        raise UsageError(f"a session has no option {unknown[0]}; it has {known}")
     for name in ("allow", "deny", "builtin_tools"):
-        value = getattr(given, name)
+        value = given.get(name)
         if isinstance(value, str):  # would be taken letter by letter
             raise UsageError(f"{name} is a list of texts, not a text: write {name}=[{value!r}]")
-    model: object = given.model
     if not isinstance(model, str) and not hasattr(model, "stream"):
         raise UsageError(f"model is 'PROVIDER/MODEL' or a longrein.models.Model, not {model!r:.60}")
-    if not isinstance(model, str) and (given.window or given.max_output):
+    if not isinstance(model, str) and (given.get("window") or given.get("max_output")):
         raise UsageError(
             "window and max_output go with the name of a model: a model object has its own `budget`"
         )
-    tools: object = given.tools
+    tools: object = given.get("tools", ())
     if not isinstance(tools, Sequence):
         raise UsageError(f"tools is a list of tools, not {type(tools).__name__}")
     for tool in tools:
