@@ -23,7 +23,7 @@ from longrein.testing.scripted_model import ScriptedModel
 from longrein.testing.store import MemoryDisk
 from longrein.workspace import Confinement, SupervisedSpawner, SupervisionOptions, open_workspace
 from longrein.workspace.sandbox import SessionSandbox
-from longrein.workspace.supervisor.command_argv import FILTER
+from longrein.workspace.supervisor.shell_lines import FILTER
 
 RUNS = 200
 LIMIT_MS = 5.0

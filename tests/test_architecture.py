@@ -665,7 +665,7 @@ FOLLOWS_PATHS = {
     "supervisor/mount_watch": "the plan in the state",
     "supervisor/openat": "the module of descriptors",
     "supervisor/process_tree": "/proc",
-    "supervisor/command_argv": "the filter in the state",
+    "supervisor/shell_lines": "the filter in the state",
     "supervisor/posix_spawn": "the plan in the state",
     "supervisor/spool_writer": "the spool",
     "supervisor/supervisor": "the spool, /dev/null",

@@ -75,7 +75,7 @@ BUGS = (
     ),
     PlantedBug(
         "message not taken from the store",
-        "longrein.agent.loop_actions",
+        "longrein.agent.between_moves",
         "        session.take(number)\n        if for_subagent",
         "        if for_subagent",
         "a message is taken once",

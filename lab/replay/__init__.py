@@ -13,8 +13,8 @@ from lab.replay.costs import (
     total,
 )
 from lab.replay.drive import NAMES, POLICIES, PolicyReplay, replay_of
-from lab.replay.own_decisions import OWN, OwnDecisions
 from lab.replay.plain_policies import PLAIN, Change, PlainReplay
+from lab.replay.recorded_decisions import OWN, OwnDecisions
 from lab.replay.recording import (
     Item,
     Recorder,

@@ -14,6 +14,7 @@ import numpy as np
 
 from lab.replay.recording import Item, Recording
 from longrein.config.clearing_weights import Fold, Weights
+from longrein_context.clearing.line_index import rows_of
 from longrein_context.clearing.line_value import (
     ITEM_CODES,
     LINE_CODES,
@@ -22,7 +23,6 @@ from longrein_context.clearing.line_value import (
 )
 from longrein_context.clearing.needs import NeedsMemory
 from longrein_context.clearing.text_features import USER, SourceItem, call_content, features
-from longrein_context.clearing.text_index import rows_of
 
 LINE_TERMS = (
     *(

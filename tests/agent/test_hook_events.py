@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from longrein.agent import UserMessage, builtin_kinds
+from longrein.agent.between_moves import move_context
 from longrein.agent.compaction import compact
-from longrein.agent.loop_actions import move_context
 from longrein.permissions import Rules
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says

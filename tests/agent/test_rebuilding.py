@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from longrein.agent.between_moves import move_context
 from longrein.agent.compaction import FILES_MAX, ranked, rebuild, texts_cleared_since
-from longrein.agent.loop_actions import move_context
 from longrein_context import Budget, FileUse, State, build_summary, claim_lookup
 from longrein_context.events import Cleared, FileChanged, FileSeen, Form, Todo, ToolEnded
 from longrein_context.state.ledger import Ledger

@@ -44,7 +44,7 @@ async def test_what_is_ignored_is_on_way_of_those_alone_who_read_it(harness: Dis
 async def test_too_much_to_look_at_asks_where_there_is_a_rule(
     harness: DiskHarness, deny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("longrein.agent.call_lookup.LOOK_S", -1.0)
+    monkeypatch.setattr("longrein.agent.call_footprint.LOOK_S", -1.0)
     (harness.tree / "file").write_text("KEY=1\n")
     async with harness.session(
         Script(says(GREP), says("so")), rules=rules(harness, deny)

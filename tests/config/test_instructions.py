@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.app.model_offer import marked_context
+from longrein.app.prefix_offer import marked_context
 from longrein.config import (
     Instructions,
     describe_environment,

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from longrein_context.clearing.line_index import TextIndex
 from longrein_context.clearing.rewrite import outcome_of
 from longrein_context.clearing.text_features import SourceItem, names_by_line
-from longrein_context.clearing.text_index import TextIndex
 from longrein_context.clearing.timing import plan_shrinking
 from longrein_context.events import marker
 from tests.context.test_worth import POLICY, Story

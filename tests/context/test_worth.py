@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from longrein_context.clearing import text_index as sheets
+from longrein_context.clearing import line_index as sheets
 from longrein_context.clearing.line_value import SizeEstimate, ValueModels, body_text, explain_lines
 from longrein_context.clearing.needs import NeedsMemory
 from longrein_context.clearing.rewrite import best_form, head, outcome_of

@@ -9,7 +9,7 @@ import pytest
 
 from lab.inspector_session import SampleLogs, SampleSession
 from lab.replay import PlainReplay, of_entries
-from lab.replay.own_decisions import OwnDecisions
+from lab.replay.recorded_decisions import OwnDecisions
 from lab.replay.recording import numbered_steps, placed_handles
 from longrein.extensions.inspector.inspection import SessionInspector, changes, inspect_session
 from longrein.extensions.inspector.item_lifecycles import text_of_item

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from longrein.agent import Compact
-from longrein.agent.loop_actions import move_context
+from longrein.agent.between_moves import move_context
 from longrein.app import Additions, App
 from longrein.app.run_context import read_run_context
 from longrein.frontends.terminal.event_lines import compaction_lines

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from longrein.frontends.terminal.drafts import Draft, DraftFile
+from longrein.frontends.terminal.input_actions import HistorySearch, sent_messages
 from longrein.frontends.terminal.input_completion import ProjectHistory
-from longrein.frontends.terminal.input_shortcuts import HistorySearch, sent_messages
 from tests.terminal.pseudo_terminal import WIDE, PseudoTerminal
 from tests.terminal.test_input import said
 

@@ -66,7 +66,7 @@ FILES = [
     SOURCE / "choices.py",
     SOURCE / "steps/human_text.py",
     *SOURCE.glob("tools/recall*.py"),
-    SOURCE / "tools/file_versions.py",
+    SOURCE / "tools/logged_versions.py",
     SOURCE / "tools/ask_user.py",
     SOURCE / "commands/interactive.py",
     SOURCE / "config/model_choice.py",

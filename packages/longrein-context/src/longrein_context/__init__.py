@@ -157,7 +157,7 @@ if TYPE_CHECKING:
     from longrein_context.summary.prompt import (
         prose_problem as prose_problem,
     )
-    from longrein_context.summary.reexpand import (
+    from longrein_context.summary.late_lines import (
         reexpand_lines as reexpand_lines,
     )
     from longrein_context.summary.summary_text import (
@@ -212,7 +212,7 @@ __getattr__ = names_at_first_use(
         "summary.chunked_summary": "chunk_requests fits_in_window merge_request summary_chunks",
         "summary.grounding_check": "Claim ClaimLookup",
         "summary.prompt": "prose_problem",
-        "summary.reexpand": "reexpand_lines",
+        "summary.late_lines": "reexpand_lines",
         "summary.summary_text": "FileBlock build_summary claim_lookup event_texts",
         "truncation": "births births_gain",
     },

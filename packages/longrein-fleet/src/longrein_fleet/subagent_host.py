@@ -15,7 +15,7 @@ import msgspec
 
 from longrein.agent.shared_rate_limit import SharedRates
 from longrein.agent.subagent_host import SubagentOrder, SubagentOutcome
-from longrein.app.model_offer import built_in
+from longrein.app.prefix_offer import built_in
 from longrein.app.run_context import CLOCK, RunContext
 from longrein.atomic_file import replace_file
 from longrein.folder_trees import remove_tree

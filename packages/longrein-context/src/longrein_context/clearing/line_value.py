@@ -1,6 +1,6 @@
 """Value of blocks of lines, and the short form of an item that keeps the valuable ones.
 
-A block is what a reader can take in by itself (`text_index.blocks_of`). It is kept when its value
+A block is what a reader can take in by itself (`line_index.blocks_of`). It is kept when its value
 exceeds the cost of re-reading it. Its value is that of its lines which nothing else shows: the
 chance that a later step needs the line times the price of bringing it back. The chance comes from
 an additive model over a few small codes (`weights` holds the fitted weights): class, idle time and
@@ -14,6 +14,14 @@ from math import exp
 
 import msgspec
 
+from longrein_context.clearing.line_index import (
+    TextIndex,
+    argument_rows,
+    bare_line,
+    blocks_of,
+    rows_of,
+    texts_of,
+)
 from longrein_context.clearing.needs import NeedsMemory
 from longrein_context.clearing.text_features import (
     EDIT_CALL,
@@ -22,14 +30,6 @@ from longrein_context.clearing.text_features import (
     THINKING,
     WRITE_CALL,
     ItemRecord,
-)
-from longrein_context.clearing.text_index import (
-    TextIndex,
-    argument_rows,
-    bare_line,
-    blocks_of,
-    rows_of,
-    texts_of,
 )
 
 # --- Codes of items, lines and identifiers --------------------------------------------------------

@@ -9,6 +9,7 @@ value lines, `timing` to choose the moment.
 
 import msgspec
 
+from longrein_context.clearing.line_index import TextIndexCache
 from longrein_context.clearing.text_features import (
     PART_READ,
     PLAN_TOOLS,
@@ -25,7 +26,6 @@ from longrein_context.clearing.text_features import (
     tool_class,
     touched_paths,
 )
-from longrein_context.clearing.text_index import TextIndexCache
 from longrein_context.events import decode_object
 
 IDLE_STEPS = (1, 2, 3, 5, 8, 13, 21, 34, 55, 90, 150)

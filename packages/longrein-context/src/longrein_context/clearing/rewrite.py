@@ -12,6 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from longrein_context.clearing.line_index import (
+    FILE_TEXTS,
+    LINE_NUMBER,
+    LONG_CHARS,
+    argument_rows,
+    argument_text,
+    texts_of,
+)
 from longrein_context.clearing.line_value import (
     LossPrices,
     ShortForm,
@@ -34,14 +42,6 @@ from longrein_context.clearing.text_features import (
     DisplayState,
     ItemRecord,
     display_state_of,
-)
-from longrein_context.clearing.text_index import (
-    FILE_TEXTS,
-    LINE_NUMBER,
-    LONG_CHARS,
-    argument_rows,
-    argument_text,
-    texts_of,
 )
 from longrein_context.events import marker
 from longrein_context.state.command_results import (

@@ -63,7 +63,7 @@ async def record_file_changes(session: Session) -> None:
 
 def may_change(now: "CurrentRules", tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """Return True if a call runs a command that may change any file."""
-    from longrein.agent.call_lookup import footprint_of
+    from longrein.agent.call_footprint import footprint_of
 
     if tool.access != "command":
         return False

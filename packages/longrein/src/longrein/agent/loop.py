@@ -7,16 +7,16 @@ After a crash, a kill or an interrupt the loop continues from the log alone.
 from collections.abc import Mapping
 from typing import assert_never
 
-from longrein.agent.change_detection import record_file_changes
-from longrein.agent.hook_points import begin_hooks, run_hooks
-from longrein.agent.hooks import SessionHooks
-from longrein.agent.loop_actions import (
+from longrein.agent.between_moves import (
     drain_inbox,
     move_context,
     pause_before_retry,
     switch_model,
     wait_idle,
 )
+from longrein.agent.change_detection import record_file_changes
+from longrein.agent.hook_points import begin_hooks, run_hooks
+from longrein.agent.hooks import SessionHooks
 from longrein.agent.model_request import request_turn
 from longrein.agent.moves import (
     AskModel,

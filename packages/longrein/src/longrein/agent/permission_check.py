@@ -7,7 +7,7 @@ from hashlib import sha256
 import msgspec
 
 from longrein.agent.call_conflicts import Footprint
-from longrein.agent.call_lookup import (
+from longrein.agent.call_footprint import (
     check_folders_read,
     footprint_of,
     look_up,

@@ -37,7 +37,7 @@ from longrein.app.execution import (
     open_workspaces,
     variables,
 )
-from longrein.app.model_offer import make_offer, search_note, with_plugins
+from longrein.app.prefix_offer import make_offer, search_note, with_plugins
 from longrein.app.run_context import (
     CLOCK,
     RunContext,

@@ -28,7 +28,7 @@ from longrein.workspace import (
     open_workspace,
 )
 from longrein.workspace.editor_workspace import EditorFiles, EditorWorkspace
-from longrein.workspace.supervisor.command_argv import FILTER, FOLDER_CHANGES, LANDLOCK, MOUNTS
+from longrein.workspace.supervisor.shell_lines import FILTER, FOLDER_CHANGES, LANDLOCK, MOUNTS
 
 
 class EditorCommand(msgspec.Struct, frozen=True):

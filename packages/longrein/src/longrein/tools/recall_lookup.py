@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from longrein.store import Content, SearchHit, SearchResult, contents_of, title_of
-from longrein.tools.file_versions import file_history, version_at, version_list
+from longrein.tools.logged_versions import file_history, version_at, version_list
 from longrein.tools.read import image_info, is_pdf
 from longrein.tools.recall_pages import PageRange, parse_range, read_page
 from longrein.tools.recall_times import entries_around, find_moment, shown_time

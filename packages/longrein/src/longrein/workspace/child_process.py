@@ -15,7 +15,16 @@ from subprocess import DEVNULL, Popen
 
 from longrein.workspace.command_environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
-from longrein.workspace.supervisor.command_argv import (
+from longrein.workspace.supervisor.popen import launch
+from longrein.workspace.supervisor.process_tree import (
+    COMMAND_MARK,
+    GRACE_S,
+    SANDBOX_MARK,
+    Terminations,
+    Tree,
+    owner_mark,
+)
+from longrein.workspace.supervisor.shell_lines import (
     HELD_PIPE_S,
     LANDLOCK,
     LEFT_OPEN_BYTES_MAX,
@@ -27,15 +36,6 @@ from longrein.workspace.supervisor.command_argv import (
     sandbox_mark,
     signal_name,
     start_error_text,
-)
-from longrein.workspace.supervisor.popen import launch
-from longrein.workspace.supervisor.process_tree import (
-    COMMAND_MARK,
-    GRACE_S,
-    SANDBOX_MARK,
-    Terminations,
-    Tree,
-    owner_mark,
 )
 from longrein.workspace.workspace_port import (
     BackgroundOptions,

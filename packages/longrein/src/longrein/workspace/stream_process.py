@@ -13,7 +13,7 @@ from longrein.workspace.child_process import (
     open_stream_pipes,
     start_failure,
 )
-from longrein.workspace.supervisor.command_argv import close
+from longrein.workspace.supervisor.shell_lines import close
 from longrein.workspace.workspace_port import (
     CommandExit,
     CommandSpec,

@@ -35,9 +35,9 @@ from longrein.workspace.stream_process import (
     connect_streams,
 )
 from longrein.workspace.supervisor.channel import SOCKET
-from longrein.workspace.supervisor.command_argv import MOUNTS, close, reports_folder
 from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
+from longrein.workspace.supervisor.shell_lines import MOUNTS, close, reports_folder
 from longrein.workspace.supervisor_client import (
     HELLO_S,
     UNRESPONSIVE,

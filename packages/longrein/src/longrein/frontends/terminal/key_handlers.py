@@ -16,7 +16,7 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.keys import Keys
 
 from longrein.agent import Continue, SetMode
-from longrein.frontends.terminal import input_shortcuts
+from longrein.frontends.terminal import input_actions
 from longrein.frontends.terminal.approvals import (
     ALL_EDITS,
     OPTION_LETTERS,
@@ -66,15 +66,15 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
     add(_complete, "tab")
     add(_backspace, "backspace", when=~vim_normal)
     add(edit_last_queued, "up", when=waiting)
-    keys.add(Keys.BracketedPaste)(lambda event: input_shortcuts.paste(conversation, event.data))
+    keys.add(Keys.BracketedPaste)(lambda event: input_actions.paste(conversation, event.data))
     actions: dict[str, tuple[Action, FilterOrBool]] = {
         "steer": (partial(enter, into_turn=True), True),
         "background": (background, True),
         "new_line": (lambda conversation: conversation.buffer.insert_text("\n"), True),
         "next_mode": (_next_mode, True),
-        "history_search": (input_shortcuts.search_history, ~vim_normal),
-        "editor": (input_shortcuts.open_editor, True),
-        "paste_image": (input_shortcuts.paste_image, ~vim_normal),
+        "history_search": (input_actions.search_history, ~vim_normal),
+        "editor": (input_actions.open_editor, True),
+        "paste_image": (input_actions.paste_image, ~vim_normal),
         "open_results": (partial(open_last, answer=answer), True),
         "pin_todos": (toggle_todos, True),
         "redraw": (lambda conversation: conversation.screen.app.renderer.clear(), True),
@@ -302,7 +302,7 @@ def _escape(conversation: Conversation) -> None:
     ):
         answer(conversation, "n")  # denies this call only; the subagent and the turn continue
     elif not _cancel_current(conversation):
-        input_shortcuts.rewind_on_second_escape(conversation)
+        input_actions.rewind_on_second_escape(conversation)
 
 
 def _ctrl_d(conversation: Conversation) -> None:
@@ -328,7 +328,7 @@ def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
         buffer.delete_before_cursor()
         buffer.insert_text("\n")
     elif is_memory_line(text):
-        input_shortcuts.choose_memory_file(conversation, text.strip())
+        input_actions.choose_memory_file(conversation, text.strip())
     elif text.strip():
         buffer.reset()
         conversation.screen.reset_vim_mode()
@@ -385,7 +385,7 @@ def _close_menu(conversation: Conversation) -> None:
 
 def _backspace(conversation: Conversation) -> None:
     buffer = conversation.buffer
-    buffer.delete_before_cursor(input_shortcuts.mark_before(conversation) or 1)
+    buffer.delete_before_cursor(input_actions.mark_before(conversation) or 1)
     if buffer.text.startswith("/") or "@" in buffer.text:
         buffer.start_completion()
 

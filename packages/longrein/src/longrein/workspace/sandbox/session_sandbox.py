@@ -26,7 +26,7 @@ from longrein.workspace.sandbox.tool_caches import (
     cache_folder,
     make_cache_folder,
 )
-from longrein.workspace.supervisor.command_argv import FILTER, LANDLOCK, MOUNTS
+from longrein.workspace.supervisor.shell_lines import FILTER, LANDLOCK, MOUNTS
 from longrein.workspace.workspace_port import Confinement, SharedFolders
 from longrein_context.events.escape import one_line
 

@@ -11,7 +11,7 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 
-from longrein.workspace.supervisor.command_argv import close
+from longrein.workspace.supervisor.shell_lines import close
 
 VERSION = 6
 """Version of the messages and of the spool's files."""

@@ -4,7 +4,6 @@ import os
 from collections import namedtuple
 from collections.abc import Callable, Iterable
 
-from longrein.workspace.supervisor.command_argv import confined_returncode, signal_name
 from longrein.workspace.supervisor.mount_watch import Plan
 from longrein.workspace.supervisor.process_tree import (
     Process,
@@ -13,6 +12,7 @@ from longrein.workspace.supervisor.process_tree import (
     marked_number,
     process,
 )
+from longrein.workspace.supervisor.shell_lines import confined_returncode, signal_name
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
 
 NEVER = float("inf")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-from longrein.workspace.supervisor.command_argv import LEFT_OPEN_BYTES_MAX, LEFT_OPEN_MAX, close
 from longrein.workspace.supervisor.command_processes import Command
+from longrein.workspace.supervisor.shell_lines import LEFT_OPEN_BYTES_MAX, LEFT_OPEN_MAX, close
 
 # --- Event loop -----------------------------------------------------------------------------------
 #

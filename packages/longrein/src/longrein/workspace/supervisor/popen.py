@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from subprocess import DEVNULL, Popen
 
-from longrein.workspace.supervisor.command_argv import (
+from longrein.workspace.supervisor.shell_lines import (
     FILTER,
     LANDLOCK,
     MOUNTS,

@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 
-from longrein.workspace.supervisor.command_argv import (
+from longrein.workspace.supervisor.shell_lines import (
     LANDLOCK,
     MOUNTS,
     Confined,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from errno import EMFILE, ESTALE, ETIMEDOUT
 
 from longrein.workspace.supervisor.channel import VERSION, Channel
-from longrein.workspace.supervisor.command_argv import LANDLOCK, MOUNTS, close, sandbox_mark
 from longrein.workspace.supervisor.command_processes import (
     ALL_COMMANDS,
     Command,
@@ -26,6 +25,7 @@ from longrein.workspace.supervisor.process_tree import (
     Tree,
     owner_mark,
 )
+from longrein.workspace.supervisor.shell_lines import LANDLOCK, MOUNTS, close, sandbox_mark
 from longrein.workspace.supervisor.task_processes import Context, Tasks
 from longrein.workspace.supervisor.warm_sandbox import WarmSandbox
 

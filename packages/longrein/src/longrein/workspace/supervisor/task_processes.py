@@ -4,10 +4,10 @@ import os
 from collections import namedtuple
 from collections.abc import Callable, Iterable
 
-from longrein.workspace.supervisor.command_argv import HELD_PIPE_S
 from longrein.workspace.supervisor.command_processes import Command, KeptTask
 from longrein.workspace.supervisor.pipes import LAST_READ_BYTES, Loop, Pipes
 from longrein.workspace.supervisor.process_tree import Process, processes
+from longrein.workspace.supervisor.shell_lines import HELD_PIPE_S
 from longrein.workspace.supervisor.spool_writer import (
     SpoolWriter,
     reserve_end,

@@ -13,9 +13,9 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 
-from longrein.workspace.supervisor.command_argv import close, command_words, find_on_path
 from longrein.workspace.supervisor.command_processes import Command
 from longrein.workspace.supervisor.mount_watch import Plan
+from longrein.workspace.supervisor.shell_lines import close, command_words, find_on_path
 
 ENV = "/usr/bin/env"
 WORDS_BYTES_MAX = 96 << 10
