@@ -1,8 +1,11 @@
 """A coding agent for the terminal, and the context engine under it as a library.
 
-    Session   an agent: `async with longrein.Session.open(model) as session: print(await
-    session.ask("…"))` tool      turns an async function into a tool engine    the context engine
-    for a message list of your own loop context   the package that the engine is made of
+    async def main() -> None:
+        async with longrein.Session.open("anthropic/claude-sonnet-4-5") as session:
+            print(await session.ask("Why does the build fail?"))
+
+`Session` is an agent, `tool` turns an async function into a tool of it, `engine` is the context
+engine for a message list of your own loop, and `context` the package that it is made of.
 
 Errors are all below `LongreinError`. Each public name is imported at first use.
 """

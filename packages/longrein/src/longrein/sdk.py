@@ -179,8 +179,8 @@ class Opening:
 class Session:
     """An agent: it has a conversation, tools and a log on disk. Make one with `open` or `resume`.
 
-        async with longrein.Session.open("anthropic/claude-sonnet-4-5", allow=["Bash(make test)"])
-        as session:
+        model = "anthropic/claude-sonnet-4-5"
+        async with longrein.Session.open(model, allow=["Bash(make test)"]) as session:
             print(await session.ask("Why does the build fail?"))
 
     All of it belongs to the event loop it was opened in. Cancelling a method, as

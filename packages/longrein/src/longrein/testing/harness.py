@@ -1,8 +1,12 @@
 """Sessions in memory for tests: `open_test_session` builds one from the doubles in one call.
 
-    disk = MemoryDisk() session = open_test_session(ScriptedModel(says(call("Read",
-    file_path="a.py")), says("done")), disk=disk) session.tell(Said((Text("look at a.py"),))) await
-    session.run(once=True) await session.close() print(story(disk.entries()))
+    disk = MemoryDisk()
+    model = ScriptedModel(says(call("Read", file_path="a.py")), says("done"))
+    session = open_test_session(model, disk=disk)
+    await session.tell(UserMessage((Text("look at a.py"),)))
+    await session.run(once=True)
+    await session.close()
+    print(story(disk.entries()))
 
 To resume, pass the same disk again. A session on an empty disk is new.
 """

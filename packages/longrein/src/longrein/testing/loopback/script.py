@@ -5,17 +5,35 @@ A script is one JSON object; every field but `turns` may be left out:
 
     {
       "turns": [
-        {"match": "fix the test",          // is in the text since the model's last reply
-         "thinking": "I look first.", "text": "I look.", "calls": [{"name": "Read", "arguments":
-         {"file_path": "a.py"}}, {"name": "Bash", "raw": "{\\"comm"}], "deltas": 3,
-         // pieces of the text: their number, or the pieces "fault": {"status": 529, "times": 2}},
-        {"when": "count the files",        // is in the first message: another conversation
-         "text": "42", "usage": {"output": 7}, "delay_s": 0.1, "stop": "end"}
-      ], "summaries": [{"match": "CONTEXT CHECKPOINT", "text": "…"}],   // tried first; need a
-      match; the last one repeats "order": "arrival",                  // or "position": turn n
-      answers the request that holds n replies "rules": {"accepts_prefill": true},  // see `Rules`
-      "limits": {"window_tokens": 8000}    // see `Limits`
+        {
+          "match": "fix the test",
+          "thinking": "I look first.",
+          "text": "I look.",
+          "calls": [
+            {"name": "Read", "arguments": {"file_path": "a.py"}},
+            {"name": "Bash", "raw": "{\\"comm"}
+          ],
+          "deltas": 3,
+          "fault": {"status": 529, "times": 2}
+        },
+        {
+          "when": "count the files",
+          "text": "42",
+          "usage": {"output": 7},
+          "delay_s": 0.1,
+          "stop": "end"
+        }
+      ],
+      "summaries": [{"match": "CONTEXT CHECKPOINT", "text": "…"}],
+      "order": "arrival",
+      "rules": {"accepts_prefill": true},
+      "limits": {"window_tokens": 8000}
     }
+
+`match` is in the text since the model's last reply, `when` in the first message, for another
+conversation. `deltas` are the pieces of the text or their number. Summaries are tried first, need a
+match, and the last one repeats. With the order `position`, turn n answers the request that holds n
+replies. The other fields are those of `Rules` and `Limits`.
 
 The first unused turn whose `match` and `when` fit is played, so a later turn may overtake an
 earlier one that waits for its text. A turn with a fault is repeated, `times` times with the fault
