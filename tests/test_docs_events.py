@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from longrein.agent.change_detection import COMMITS_MAX, FILE_LINES_MAX, STATUS_LINES_MAX
-from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX
+from longrein.extensions.schedules.timer import SCHEDULES_MAX
+from longrein.extensions.schedules.times import EXPIRY_US
 from longrein_context import KINDS, PROGRAM_KINDS
 from longrein_context.events import Reminded, SchedulesSet
 from longrein_context.fold_notices import EVENT_CHARS_MAX

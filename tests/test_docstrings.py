@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 OTHER_TEXT = {
     "longrein.store.bundle",  # the files of a bundle
     "longrein.tools.apply_patch.apply_patch",  # a patch
-    "longrein.tools.cron.CronCreate",  # an argument that takes two lines
+    "longrein.extensions.schedules.cron_tools.CronCreate",  # an argument that takes two lines
     "longrein.tools.diff",  # lines of a diff
     "longrein_context.clearing.rewrite.head",  # a line of a view
     "longrein_context.events.errors",  # the tree of errors

@@ -9,19 +9,21 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from longrein.agent import AddSchedule, RemoveSchedule, UserMessage, UserNotice
-from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX, next_time, split_when
 from longrein.app import Additions, App
 from longrein.app.run_context import read_run_context
+from longrein.extensions.schedules.cron_tools import cron_tools
+from longrein.extensions.schedules.timer import SCHEDULES_MAX, ScheduleTimer
+from longrein.extensions.schedules.times import EXPIRY_US, next_time, split_when
 from longrein.models import Reply
 from longrein.options import Options
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session, results
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
-from longrein.tools import SCHEDULE_TOOLS, Tool
 from longrein_context import Request
 from longrein_context.events import Reminded, SchedulesSet, Text, UsageError
 from tests.agent.disk_harness import events_of
@@ -126,7 +128,7 @@ class Days:
         seconds: float,
         *words: AddSchedule | RemoveSchedule | UserMessage,
         replies: Sequence[Reply] = (),
-        tools: Sequence[Tool] = (),
+        by_model: bool = False,
     ) -> list[str]:
         """Send `words` and keep the session open for `seconds`; return what fired, with the
         minute.
@@ -135,12 +137,11 @@ class Days:
 
         async def main() -> None:
             model = ScriptedModel(*(replies or [says("done")] * 500))
-            deps = (
-                memory_dependencies(model, self.disk, clock=self.clock, tools=tools)
-                if tools
-                else None
-            )
-            mode = "bypassPermissions" if tools else ""
+            timer = ScheduleTimer()
+            tools = cron_tools(timer) if by_model else ()
+            deps = memory_dependencies(model, self.disk, clock=self.clock, tools=tools)
+            deps = msgspec.structs.replace(deps, extension_parts=(timer,))
+            mode = "bypassPermissions" if by_model else ""
             session = open_test_session(
                 model, disk=self.disk, clock=self.clock, deps=deps, mode=mode
             )
@@ -234,7 +235,7 @@ def test_the_model_schedules_lists_and_removes() -> None:
         call("CronList"),
     ]
     replies = [says(*calls), *[says("done")] * 9]
-    assert days.open(600, HELLO, replies=replies, tools=SCHEDULE_TOOLS) == [
+    assert days.open(600, HELLO, replies=replies, by_model=True) == [
         "10:12 s1 (in 5m), which you have scheduled yourself"
     ]
     said = [text.partition(": ")[2] for text in results(days.requests[1])]

@@ -72,6 +72,7 @@ FILES = [
     SOURCE / "config/model_choice.py",
     SOURCE / "models/http_model.py",
     SOURCE / "extensions/mcp/session_part.py",
+    *SOURCE.glob("extensions/schedules/*.py"),
     SOURCE / "steps/call_results.py",
     SOURCE / "steps/turn_work.py",
 ]

@@ -7,7 +7,6 @@ import pytest
 
 from longrein.agent import builtin_kinds
 from longrein.tools import (
-    SCHEDULE_TOOLS,
     SKILL,
     Outcome,
     ToolContext,
@@ -221,7 +220,7 @@ def test_a_tool_with_a_path_states_its_paths() -> None:
 
 def test_builtin_tools_have_a_fixed_small_form() -> None:
     tools = builtin_tools()
-    every = (*tools, agent_tool(builtin_kinds()), *goal_tools(), *SCHEDULE_TOOLS)
+    every = (*tools, agent_tool(builtin_kinds()), *goal_tools())
     for skill, size_max in (((), 7_800), ((SKILL,), 8_100)):
         listed = offer_tools((*every, *skill), 100_000).listed
         sent = [msgspec.structs.replace(spec, traits=None) for spec in listed]

@@ -48,6 +48,7 @@ BUNDLED: Mapping[str, tuple[str, ...]] = {
     "fleet": ("fleet",),
     "inspector": ("inspect",),
     "mcp": ("mcp",),
+    "schedules": ("schedule",),
     "traces": (),
     "transcripts": (),
 }

@@ -25,9 +25,9 @@ from longrein.agent.messages import (
     for_subagent,
 )
 from longrein.agent.model_request import SummaryRequest, retry_pause
-from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import Session
 from longrein.agent.session_part import SessionPart
+from longrein.agent.wakes import WakeSchedule
 from longrein_context.events import AnyEvent, AskFailed, LongreinError, ModeSet
 
 if TYPE_CHECKING:
@@ -138,9 +138,10 @@ def _approve(session: Session, answer: Answer) -> Answer:
 
 async def wait_idle(session: Session, *, once: bool) -> bool:
     """Flush, then wait for messages. Return True when the loop is to end (`once`)."""
-    wakes, schedules = session.part(WakeSchedule), session.part(ScheduleTimer)
+    wakes = session.part(WakeSchedule)
     if not once:
-        schedules.fire()
+        for part in session.parts:
+            part.rest()
     await session.commit(flush=True)
     if session.inbox.waiting and not session.ignores_inbox:
         return False
@@ -150,7 +151,6 @@ async def wait_idle(session: Session, *, once: bool) -> bool:
         return False
     if once and all(part.idle for part in session.parts):
         return True
-    schedules.arm()
     wakes.rouse()
     session.keep_snapshot()
     await session.wait_for_message()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from longrein.agent.messages import InboxMessage
 from longrein.agent.session_part import SessionPart
 from longrein.tools import DeferralPolicy, Tool
 from longrein.workspace import SupervisedSpawner, Workspace
@@ -40,8 +41,10 @@ class SlashCommand(msgspec.Struct, frozen=True):
     argument: str
     """Hint for the argument; '' for none."""
     summary: str
-    run: Callable[[str], Sequence[str]] | None = None
-    """Argument -> escaped lines. None: the command is sent as a message, which `tell` replaces."""
+    run: Callable[[str], Sequence[str] | InboxMessage] | None = None
+    """Argument -> escaped lines, or a message for the session. Raises `UsageError`. None: the
+    command is sent as a message, which `tell` replaces.
+    """
     title: str = ""
     """Line above the lines."""
 

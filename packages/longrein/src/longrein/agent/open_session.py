@@ -27,9 +27,9 @@ from longrein.agent.messages import (
 from longrein.agent.model_request import SummaryRequest
 from longrein.agent.moves import events_after_loss
 from longrein.agent.redaction import redacted
-from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import CLOSE_WAIT_S, SNAPSHOT_FROM, Session, state_of
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
+from longrein.agent.wakes import WakeSchedule
 from longrein.store import Log, Snapshot
 from longrein.tools import TaskView
 from longrein_context import State, TooEarly, fold, fold_on, state_at
@@ -56,7 +56,6 @@ class OpenSession(Session):
         super().__init__(log, deps, state)
         self.add(MemoryPressure(deps.memory, deps.ease, self.notice, deps.clock.mono_s))
         self.add(SummaryRequest())
-        self.add(ScheduleTimer())
         self.add(WakeSchedule())
         self.ensure(SessionHooks)
         self.open(Skills)

@@ -67,6 +67,9 @@ class SessionPart:
         """Return what the first request of a turn tells the model."""
         return ()
 
+    def rest(self) -> None:
+        """Append what is due while the session has nothing to do, and wake its loop later."""
+
     def warm(self) -> None:
         """Prepare for a command, which the model is about to call."""
 

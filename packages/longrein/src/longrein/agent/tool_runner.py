@@ -31,7 +31,6 @@ from longrein.agent.memory_pressure import spill_long_texts
 from longrein.agent.messages import Output
 from longrein.agent.moves import Judgement
 from longrein.agent.permission_check import judge_calls, look_at_history
-from longrein.agent.schedules import ScheduleTimer
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.agent.shared_files import HeldPaths
@@ -414,7 +413,6 @@ def tool_context(
         agents=session.open(Subagents) if may_start_agents else None,
         goals=goals,
         skills=session.find(Skills),
-        schedules=session.part(ScheduleTimer) if deps.parent_policy is None else None,
         wrote=partial(describe_writer, deps.writers, session.state.label),
         hidden=current_rules(session).hidden_files(),
         judged=session.judged_paths.get(call, {}),

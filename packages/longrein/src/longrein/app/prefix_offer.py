@@ -25,7 +25,6 @@ from longrein.permissions import Call, Rules, denies_every_call, escape, with_to
 from longrein.tools import (
     ASK_USER,
     EDITORS,
-    SCHEDULE_TOOLS,
     SKILL,
     SubagentType,
     Tool,
@@ -85,9 +84,7 @@ def make_offer(
     library, listed, unknown = _skills(run_context, additions.skills)
     before = [spec.name for spec in state.prefix.callable_tools] if state.prefix else []
     asks = ASK_USER.spec.name in before if state.prefix else additions.asks_user
-    wakes = additions.asks_user and run_context.settings.tools.schedules
-    wakes = SCHEDULE_TOOLS[0].spec.name in before if state.prefix else wakes
-    chosen = ((SKILL, bool(listed)), (ASK_USER, asks), *((tool, wakes) for tool in SCHEDULE_TOOLS))
+    chosen = ((SKILL, bool(listed)), (ASK_USER, asks))
     without = {tool.spec.name for tool, offered in chosen if not offered}
     kinds, tools, unread = _kinds_and_tools(run_context, additions, without)
     registry = tools_by_name(tools)
@@ -126,7 +123,7 @@ def built_in(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> lis
 
     Raises `UsageError` for an unknown name.
     """
-    tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools(), SKILL, *SCHEDULE_TOOLS]
+    tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools(), SKILL]
     if chosen is None:
         return tools
     names = [tool.spec.name for tool in tools]

@@ -6,7 +6,6 @@ from longrein.settings_schema import ToolOptions
 from longrein.tools.arguments import edit_distance, fit_arguments, malformed_arguments_message
 from longrein.tools.ask_user import ASK_USER
 from longrein.tools.builtin import builtin_tools, own_tools
-from longrein.tools.cron import SCHEDULE_TOOLS
 from longrein.tools.planning import EXIT_PLAN_MODE, goal_tools
 from longrein.tools.registry import make_tool, tool
 from longrein.tools.skill import (
@@ -72,7 +71,6 @@ __all__ = [
     "ASK_USER",
     "EDITORS",
     "EXIT_PLAN_MODE",
-    "SCHEDULE_TOOLS",
     "SKILL",
     "STRUCTURED_OUTPUT",
     "BackgroundedCommand",

@@ -4,7 +4,6 @@ from longrein.tools.apply_patch import APPLY_PATCH
 from longrein.tools.ask_user import ASK_USER
 from longrein.tools.background_tasks import TASK_TOOLS
 from longrein.tools.bash import BASH
-from longrein.tools.cron import SCHEDULE_TOOLS
 from longrein.tools.edit import EDIT
 from longrein.tools.planning import EXIT_PLAN_MODE, TODO_WRITE, goal_tools
 from longrein.tools.read import READ
@@ -70,7 +69,6 @@ def own_tools() -> tuple[Tool, ...]:
         AGENT,
         *goal_tools(),
         SKILL,
-        *SCHEDULE_TOOLS,
         tool_search(()),
         CALL_TOOL_ENTRY,
     )

@@ -359,22 +359,6 @@ class GoalPort(Protocol):
         ...
 
 
-class SchedulePort(Protocol):
-    """Schedules of the session. Errors are a `ToolError`."""
-
-    def created(self, when: str, prompt: str) -> tuple[str, AnyEvent]:
-        """Return (a line about the new schedule of the model, the event that adds it)."""
-        ...
-
-    def removed(self, name: str) -> AnyEvent:
-        """Return the event that removes a schedule."""
-        ...
-
-    def lines(self) -> Sequence[str]:
-        """Return a line for each schedule."""
-        ...
-
-
 # --- Tools: context, outcome, options -------------------------------------------------------------
 
 
@@ -498,8 +482,6 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Goals of the project; None without a state folder."""
     skills: SkillPort | None = None
     """Skills that can be loaded; None when there are none."""
-    schedules: SchedulePort | None = None
-    """Schedules of the session; None for a subagent."""
     wrote: Callable[[str, str], str] = lambda *_asked: ""
     """(real path, hash) -> agent or command of this tree that wrote that content; '' for any
     other writer.

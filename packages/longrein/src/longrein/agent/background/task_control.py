@@ -24,9 +24,9 @@ from longrein.agent.current_rules import current_rules
 from longrein.agent.dependencies import LEAVING, narrower
 from longrein.agent.messages import InboxMessage, StopTask
 from longrein.agent.permission_check import is_command_allowed
-from longrein.agent.schedules import WakeSchedule
 from longrein.agent.session_part import BackgroundTasks
 from longrein.agent.task_slots import TaskPool, agent_of
+from longrein.agent.wakes import WakeSchedule
 from longrein.tools import BackgroundedCommand, Outcome, OutputSlice, ShellCommand, TaskView
 from longrein.workspace import CommandExit, SpooledTask
 from longrein_context import TaskState

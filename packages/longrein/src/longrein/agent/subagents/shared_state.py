@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from longrein.agent.concurrency_limits import FairSemaphore
 from longrein.agent.messages import FromSubagent
 from longrein.agent.open_session import OpenSession
-from longrein.agent.schedules import WakeSchedule
 from longrein.agent.session import Session
 from longrein.agent.session_part import Subagents
 from longrein.agent.subagent_host import SubagentHost
+from longrein.agent.wakes import WakeSchedule
 from longrein.models import Model
 from longrein.workspace import FinishedWorktree
 from longrein_context import State

@@ -9,9 +9,7 @@ import msgspec
 
 from longrein.agent import (
     BYPASS,
-    AddSchedule,
     Compact,
-    RemoveSchedule,
     SessionPort,
     SetModel,
     StopSubagent,
@@ -23,7 +21,6 @@ from longrein.agent import (
     session_usd,
 )
 from longrein.agent.extension_part import SlashCommand
-from longrein.agent.schedules import describe, split_when
 from longrein.app.user_requests import mode_message, pin_message, unpin_message
 from longrein.choices import MODE_TEXTS
 from longrein.config.stored_keys import ProviderKey
@@ -422,32 +419,6 @@ def _pins(context: CommandContext, _: str) -> CommandResult:
     return CommandResult("pinned", rows or [none])
 
 
-def _loop(_: CommandContext, text: str) -> CommandResult:
-    try:
-        when, prompt = split_when(text)
-    except UsageError as error:
-        return notice(escape_line(str(error)))
-    return CommandResult(message=AddSchedule(when, prompt))
-
-
-def _schedule(context: CommandContext, text: str) -> CommandResult:
-    state, (word, _, rest) = context.session.state, text.partition(" ")
-    if word == "remove":
-        return CommandResult(message=RemoveSchedule(rest.strip()))
-    if text:
-        return _loop(context, text)
-    rows = [line("  ", escape_line(describe(one, state))) for one in state.schedules]
-    none = line(
-        (
-            "dim",
-            translate(
-                "  nothing is scheduled; /loop 30m PROMPT does PROMPT now and every 30 minutes"
-            ),
-        )
-    )
-    return CommandResult("scheduled in this session", rows or [none])
-
-
 async def _cost(context: CommandContext, _: str) -> CommandResult:
     session = context.session
     usd = session_usd(session.state, session.agents())
@@ -563,13 +534,6 @@ COMMANDS = (
     Command("pin", "TEXT", "keep TEXT word for word through compactions", _pin),
     Command("unpin", "NUMBER", "drop a pin", _unpin),
     Command("pins", "", "what is pinned", _pins),
-    Command("loop", "EVERY PROMPT", "do PROMPT now and again every 5m, 2h …, for 7 days", _loop),
-    Command(
-        "schedule",
-        "[CRON PROMPT | remove ID]",
-        "what comes back at set times, such as 0 9 * * 1-5",
-        _schedule,
-    ),
     Command("theme", "[NAME]", "change the colours; without NAME, choose", _theme),
     Command("cost", "", "what was used and spent", _cost),
     Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", _tasks),
@@ -611,8 +575,14 @@ def added_commands(added: Sequence[SlashCommand]) -> list[Command]:
     """Commands of extensions, without those that are messages."""
 
     def run(one: SlashCommand, _context: CommandContext, argument: str) -> CommandResult:
-        rows = one.run(argument) if one.run is not None else ()
-        return CommandResult(one.title, [line(f"  {row}") for row in rows])
+        try:
+            found = one.run(argument) if one.run is not None else ()
+        except UsageError as error:
+            return notice(escape_line(str(error)))
+        if isinstance(found, Sequence):
+            title = translate(one.title)
+            return CommandResult(title, [line(f"  {translate(row)}") for row in found])
+        return CommandResult(message=found)
 
     return [
         Command(one.name, one.argument, one.summary, partial(run, one))

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from longrein.agent import AddSchedule, RemoveSchedule
-from longrein.agent.schedules import describe, split_when
 from longrein.app.run_context import RunContext
 from longrein.commands.report_event import named_session, send
+from longrein.extensions.schedules.times import describe, split_when
 from longrein.frontends.argv import clean
 from longrein.frontends.stdio import say, show
 from longrein.steps.human_text import escape_line
