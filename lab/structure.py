@@ -10,9 +10,11 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import get_args
 
+from lab.budget import modules, packages
 from lab.source_tree import AGENT, ROOT, TREES
 from longrein_context.events import AnyEvent
 from tests.test_architecture import (
@@ -26,7 +28,6 @@ from tests.test_architecture import (
     imports,
     lines_of,
     package_graph,
-    statements_of,
     trees,
     users_of_session,
 )
@@ -39,18 +40,24 @@ QUESTION_WORDS = {
     *("Whatever", "Whoever", "Nothing", "That", "It"),
 }
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+DISTRIBUTIONS = ("longrein-context", "longrein-fleet")
+FIELDS_MAX = 12
+"""Fields up to which a record may be handed around."""
 EVENTS_READ_MIN = 4
 """Classes of events that a module tells apart before it counts as a reader of the log."""
 PROMPT = """
 import inspect, json, os, sys, threading
 
-passed, changes, last = set(), 0, ""
+passed, changes, calls, last = set(), 0, 0, ""
 
 def follow(frame, event, _):
-    global changes, last
+    global changes, calls, last
     name = frame.f_globals.get("__name__", "")
     called = event == "call" and frame.f_code.co_flags & inspect.CO_NEWLOCALS
-    if called and name.startswith("longrein") and name != last:
+    if not called or not name.startswith("longrein"):
+        return
+    calls += 1
+    if name != last:
         changes += 1
         last = name
         passed.add(name)
@@ -72,7 +79,7 @@ leave = os._exit
 
 def tell(code):
     sys.setprofile(None)
-    os.write(1, f"{len(passed)} {changes}\\n".encode())
+    os.write(1, f"{len(passed)} {changes} {calls}\\n".encode())
     leave(code)
 
 os._exit = tell
@@ -99,12 +106,6 @@ def lines_with_code(tree: ast.Module) -> set[int]:
     """Return the lines on which a syntax node begins or ends."""
     placed = (node for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr))
     return {line for node in placed for line in (node.lineno, node.end_lineno or 0)}
-
-
-def statements_below(folder: str) -> int:
-    """Count the statements of the modules below a folder of the source."""
-    below = AGENT / folder
-    return sum(statements_of(tree) for path, tree in trees().items() if below in path.parents)
 
 
 def inner_imports(tree: ast.Module) -> int:
@@ -137,9 +138,9 @@ def told_apart(tree: ast.AST) -> list[str]:
     return [node.id for node in tested if isinstance(node, ast.Name)]
 
 
-def modules_of_a_prompt() -> tuple[int, int]:
-    """Return how many modules of longrein one headless prompt with one `Read` passes, and how often
-    the control goes from one to another.
+def modules_of_a_prompt() -> tuple[int, int, int]:
+    """Return how many modules of longrein one headless prompt with one `Read` passes, how often
+    the control goes from one to another, and how many calls of functions it makes.
 
     Every call of a function counts, in all threads; no return, and no code that an import runs.
     """
@@ -158,8 +159,64 @@ def modules_of_a_prompt() -> tuple[int, int]:
             check=True,
             stdin=subprocess.DEVNULL,
         )
-    modules, changes = done.stdout.split()[-2:]
-    return int(modules), int(changes)
+    modules, changes, calls = done.stdout.split()[-3:]
+    return int(modules), int(changes), int(calls)
+
+
+def large_records() -> set[str]:
+    """Return the classes with more than `FIELDS_MAX` annotated fields."""
+    return {
+        node.name
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and sum(isinstance(one, ast.AnnAssign) for one in node.body) > FIELDS_MAX
+    }
+
+
+def users_of_records() -> list[tuple[str, int]]:
+    """Return (record, names of it that are used) of each function that takes a large record."""
+    records = large_records()
+    found = []
+    for tree in trees().values():
+        for function in functions(tree):
+            for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
+                record = ast.unparse(one.annotation).strip("'\"") if one.annotation else ""
+                if record in records:
+                    found.append((record, len(names_used(function, one.arg))))
+    return found
+
+
+def names_used(function: ast.AST, argument: str) -> set[str]:
+    """Return the attributes of an argument that a function asks for."""
+    return {
+        node.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == argument
+    }
+
+
+def names_with_several_meanings() -> list[str]:
+    """Return the names of public classes that several modules define."""
+    places = Counter(
+        node.name
+        for tree in trees().values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    return sorted(name for name, places in places.items() if places > 1)
+
+
+def import_ms(module: str) -> float:
+    """Return the CPU of an import by a bare Python, in milliseconds; the least of three."""
+    code = f"import time; t = time.process_time(); import {module}; print(time.process_time() - t)"
+    tries = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(3)
+    ]
+    return min(float(done.stdout) for done in tries) * 1000
 
 
 def main() -> None:
@@ -175,8 +232,12 @@ def main() -> None:
     nodes = sum(1 for tree in parsed.values() for _ in ast.walk(tree))
     code_lines = sum(len(lines_with_code(tree)) for tree in parsed.values())
     sessions = users_of_session()
-    passed, changes = modules_of_a_prompt()
-    core = statements_below(".") - statements_below("extensions")
+    passed, changes, calls = modules_of_a_prompt()
+    sizes_of = packages(modules())
+    own = {name: n for name, n in sizes_of.items() if name not in (*DISTRIBUTIONS, "tests")}
+    core = sum(n for name, n in own.items() if name not in ("extensions", "testing"))
+    largest = max(own, key=own.__getitem__)
+    users = users_of_records()
     private = [
         path
         for path, tree in trees().items()
@@ -190,10 +251,14 @@ def main() -> None:
     ]
     rows = {
         "modules in packages": len(FILES),
-        "statements in packages": sum(map(statements_of, trees().values())),
-        "statements in the core, without extensions": core,
-        "statements in permissions": statements_below("permissions"),
-        "statements in workspace/sandbox": statements_below("workspace/sandbox"),
+        "statements without docstrings": sum(sizes_of.values()) - sizes_of["tests"],
+        **{f"  of {name}": sizes_of[name] for name in DISTRIBUTIONS},
+        "  of longrein": sum(own.values()),
+        "  of longrein without extensions and testing": core,
+        "packages and modules directly in longrein": len(list(AGENT.glob("[a-z]*/")))
+        + len(list(AGENT.glob("[a-z]*.py"))),
+        "largest package of longrein": f"{largest}, {own[largest]}",
+        "CPU of importing the engine, ms": f"{import_ms('longrein_context.integrations'):.0f}",
         "syntax nodes for a line of code": f"{nodes / code_lines:.1f}",
         "lines in packages": sum(map(lines, TREES)),
         "lines in tests": lines(ROOT / "tests"),
@@ -203,6 +268,7 @@ def main() -> None:
         "lines of a function: median": sizes[len(sizes) // 2],
         "lines of a function: 99th percentile": sizes[len(sizes) * 99 // 100],
         "lines of a function: longest": sizes[-1],
+        "functions of more than 60 lines": sum(size > 60 for size in sizes),
         "cycles between modules": len(cycles(import_graph())),
         "cycles between packages": len(cycles(package_graph())),
         "largest circle of modules, type hints included": max(circles(), default=1),
@@ -210,8 +276,12 @@ def main() -> None:
         "modules that tell four or more events apart": len(readers_of_events()),
         "functions that take Session": len(sessions),
         "functions that use at most two names of it": sum(n <= SESSION_NAMES_MAX for n in sessions),
+        f"functions that take a record of more than {FIELDS_MAX} fields": len(users),
+        "  and use at most two names of it": sum(n <= SESSION_NAMES_MAX for _, n in users),
+        "public class names with several meanings": len(names_with_several_meanings()),
         "modules that a headless prompt with one Read passes": passed,
         "changes of module in it": changes,
+        "calls of functions in it": calls,
         "modules that import by a string": len(STRING_IMPORTERS),
         "modules with a module-level __getattr__": len(lazy),
         "modules that import private modules of Python": len(private),
