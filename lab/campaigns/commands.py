@@ -36,8 +36,8 @@ from lab.campaigns.harmless_commands import harmless_commands
 from longrein.permissions import Call, PartFacts, Rules, Touched, glob_base, judge, read_command
 from longrein.permissions.bash_parser import (
     WRAPPERS,
-    Part,
     Word,
+    WordPart,
     join_path,
     parse_command,
     word_set,
@@ -203,7 +203,7 @@ def make_call(line: str, cwd: str, home: str) -> Call:
     return Call("Bash", {"command": line}, "command", (), "", command, tuple(facts))
 
 
-def explains(part: Part, argv: Sequence[str]) -> bool:
+def explains(part: WordPart, argv: Sequence[str]) -> bool:
     """True if the words of a part can become these arguments."""
     return (
         bool(part.words)
@@ -251,8 +251,8 @@ def find_error(line: str, cwd: str, ran: Ran) -> str:
     )
     traced = [argv for words in ran.traced for argv in without_wrappers(words)]
     for argv in (*ran.commands, *traced):
-        part = Part(tuple(map(Word, argv)), "", (cwd,))
-        bare = Part(
+        part = WordPart(tuple(map(Word, argv)), "", (cwd,))
+        bare = WordPart(
             (*part.words, Word("1")), "", (cwd,)
         )  # the value of the last option may be missing
         if allowed and all(

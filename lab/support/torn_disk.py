@@ -331,7 +331,7 @@ class TornDisk(model.MemoryDisk):
                 self.shares[session] = ("" if above == self.session else above, event.parent.seq)
             entries[session] = (*entries.get(session, ()), Entry(entry_seq(key), at, event))
         owner = next((number for _, _, number in write.put), ROOT)
-        modelled = model.Write(
+        modelled = model.MemoryWrite(
             entries.pop(self.session, ()),
             entries,
             "" if owner == ROOT else self._sessions[owner],
@@ -342,7 +342,7 @@ class TornDisk(model.MemoryDisk):
         self.writes.append(modelled)
         future.add_done_callback(lambda done: self._settle(modelled, done))
 
-    def _settle(self, write: model.Write, done: "Future[None]") -> None:
+    def _settle(self, write: model.MemoryWrite, done: "Future[None]") -> None:
         if done.exception() is None:
             hold("writes are acknowledged in order", self.writes[self.committed] is write, write)
             self.commit()

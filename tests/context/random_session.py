@@ -62,7 +62,7 @@ from longrein_context.events import (
     Usage,
     UserSpoke,
 )
-from longrein_context.state.ledger import UserMessage
+from longrein_context.state.ledger import UserWords
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 WORDS = [
@@ -90,7 +90,7 @@ class SentRequest:
     at: int
     breaks: int
     tokens: int
-    words: tuple[UserMessage, ...] = ()  # The user's messages up to then
+    words: tuple[UserWords, ...] = ()  # The user's messages up to then
 
 
 @dataclass

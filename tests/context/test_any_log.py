@@ -10,7 +10,7 @@ import pytest
 from longrein.models.wire_content import make_call
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
-from longrein.testing.store import MemoryDisk, Write
+from longrein.testing.store import MemoryDisk, MemoryWrite
 from longrein.tools import malformed_arguments_message
 from longrein_context import Budget, Price, decide, fold, render
 from longrein_context.clear_items import squeeze
@@ -142,7 +142,7 @@ def damaged(events: list[AnyEvent], luck: random.Random) -> list[AnyEvent]:
 async def answered(entries: list[Entry], price: Price | None) -> str:
     """Return the answer to a message in the session with the log `entries`."""
     disk = MemoryDisk(SESSION)
-    disk.writes = [Write(tuple(entries))]
+    disk.writes = [MemoryWrite(tuple(entries))]
     disk.commit()
     model = UncheckedModel(*[says("here I am")] * 9, budget=Budget(20_000, 4_000, price))
     deps = memory_dependencies(model, disk)

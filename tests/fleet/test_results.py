@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from longrein_fleet.comparison import (
-    Comparison,
+    FleetComparison,
     as_table,
     compare,
     paired_mean,
@@ -77,7 +77,7 @@ def test_two_fleets_are_compared_by_the_tasks_that_both_have_ended(fleet: FleetH
     assert "2 of 2, 100.0% [34.2%, 100.0%]  +50.0% [" in rows["solved"]
     assert "left out: t2, t3" in done.text
     told = json.loads(fleet.fleet("compare", "before", "after", "--json").out)
-    read = msgspec.convert(told, Comparison)
+    read = msgspec.convert(told, FleetComparison)
     assert (read.tasks, read.a.name, read.b.name) == (2, "before", "after")
     assert read.cost_usd.value > 0, "the longer answer costs more"
     assert read.cost_usd.low <= read.cost_usd.value <= read.cost_usd.high

@@ -17,7 +17,7 @@ from longrein.extensions.mcp.mcp_port import (
     ListedResource,
     ListedTool,
     McpFailure,
-    Offer,
+    ServerOffer,
 )
 from longrein.workspace import CommandExit, Confinement
 from tests.mcp_servers.scripted_server import (
@@ -41,7 +41,7 @@ pytestmark = [
 ]
 
 
-def offered(answers: dict[str, Any], *, can: Any, server: Any = SERVER) -> Offer:
+def offered(answers: dict[str, Any], *, can: Any, server: Any = SERVER) -> ServerOffer:
     found = []
 
     async def story() -> None:
@@ -59,7 +59,7 @@ def test_a_server_offers_what_it_says_it_can() -> None:
     prompt = {"name": "greet", "arguments": [{"name": "who", "required": True}, {"name": "how"}]}
     answers = {"prompts/list": {"prompts": [prompt]}}
     found = msgspec.structs.replace(offered(answers, can={}), protocol="")
-    assert found == Offer(title="fault 1")
+    assert found == ServerOffer(title="fault 1")
     told = offered(answers, can={"tools": {}}).tools
     assert told == (ListedTool("echo", "", {"type": "object"}),)
     greet = ListedPrompt("greet", "", (("who", True), ("how", False)))

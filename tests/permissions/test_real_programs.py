@@ -12,7 +12,7 @@ import pytest
 
 from lab.campaigns.allow_rules import campaign
 from lab.campaigns.commands import system_folders
-from longrein.permissions.bash_parser import Part, Word
+from longrein.permissions.bash_parser import Word, WordPart
 from longrein.permissions.program_table import _tables, effect_of
 from tests.seeds import TIMES
 
@@ -75,7 +75,9 @@ def calls() -> list[list[str]]:
             for option in ([], *options)
             if " ".join([name, *option]) not in SLOW
         ]
-    return [one for one in found if not effect_of(Part(tuple(map(Word, one)), "", ("/w",))).problem]
+    return [
+        one for one in found if not effect_of(WordPart(tuple(map(Word, one)), "", ("/w",))).problem
+    ]
 
 
 NASTY = (
@@ -143,7 +145,7 @@ def attacks() -> list[list[str]]:
 
 
 def _changes(words: list[str]) -> bool:
-    effect = effect_of(Part(tuple(map(Word, words)), "", ("/w",)))
+    effect = effect_of(WordPart(tuple(map(Word, words)), "", ("/w",)))
     slow = any(f"{words[0]} {word}" in SLOW for word in words[1:])
     return bool(effect.problem or effect.writes) or slow
 

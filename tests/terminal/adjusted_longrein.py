@@ -14,14 +14,14 @@ from typing import Any
 
 from longrein.app.run_context import SystemClock
 from longrein.frontends.terminal import live_area, run_terminal
-from longrein.models.scripted import ScriptedModel
+from longrein.models.scripted import ScriptFileModel
 from tests.terminal.held_clock import held_clock
 
-stream = ScriptedModel.stream
+stream = ScriptFileModel.stream
 HOLD_AFTER = os.environ.get("HOLD_AFTER", "")
 
 
-async def held_stream(self: ScriptedModel, request: Any) -> AsyncIterator[Any]:
+async def held_stream(self: ScriptFileModel, request: Any) -> AsyncIterator[Any]:
     async for deltas in stream(self, request):
         yield deltas
         while any(HOLD_AFTER in getattr(one, "text", "") for one in deltas):
@@ -37,7 +37,7 @@ async def held_sleep(_: SystemClock, seconds: float) -> None:
 
 
 if HOLD_AFTER:
-    ScriptedModel.stream = held_stream  # type: ignore[method-assign]
+    ScriptFileModel.stream = held_stream  # type: ignore[method-assign]
 if "HELD_CLOCK" in os.environ:
     now_s = held_clock(Path("clock"))
     run_terminal.__kwdefaults__["mono_s"] = now_s

@@ -6,11 +6,11 @@ from pathlib import Path
 from longrein.app.run_context import RunContext
 from longrein.frontends.terminal.start_notices import LOOK_EVERY_S, space_lines
 from longrein.options import Options
-from longrein.settings_schema import SessionOptions, Settings
+from longrein.settings_schema import SessionSettings, Settings
 
 
 def place_of(state: Path, notice_bytes: int) -> RunContext:
-    settings = Settings(sessions=SessionOptions(notice_bytes=notice_bytes))
+    settings = Settings(sessions=SessionSettings(notice_bytes=notice_bytes))
     return RunContext(Options(), settings, {}, "/home", "/project", str(state), ("/project",))
 
 

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 
 from longrein.extensions.transcripts.atif import as_atif
 from longrein.extensions.transcripts.export_steps import (
-    Conversation,
+    ExportedConversation,
     StoredConversation,
     build_conversation,
     read_conversation,
@@ -98,7 +98,7 @@ def child_events(session: str, seq: int, shares: int) -> list[AnyEvent]:
     ]
 
 
-async def stored(state: Path) -> Conversation:
+async def stored(state: Path) -> ExportedConversation:
     """A session with a compaction and two subagents, one of which shares the beginning of its
     parent.
     """
@@ -196,7 +196,7 @@ PAYLOADS = (
 )
 
 
-def hostile() -> Conversation:
+def hostile() -> ExportedConversation:
     """A session that has the payloads in every place."""
     bad = "\n".join(PAYLOADS)
     call = ToolCall("c4.0<script>", bad, {bad: bad, "file_path": f"/tmp/{PAYLOADS[1]}"})

@@ -37,7 +37,7 @@ RUNGS = (
 """Measures, the cheapest loss first. An item counts under the first one that applies."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class AnalysisRow(msgspec.Struct, frozen=True):
     """Row of a table."""
 
     name: str
@@ -69,12 +69,14 @@ class Analysis(msgspec.Struct, frozen=True):
     total_tokens: int  # Input tokens of the next request
     conversation_tokens: int  # Part of it that is not system text, tools or static context
     usable_tokens: int
-    kinds: tuple[Row, ...]  # By kind of block; adds up to the total
-    modules: tuple[Row, ...]  # By the six modules; adds up to the total
+    kinds: tuple[AnalysisRow, ...]  # By kind of block; adds up to the total
+    modules: tuple[AnalysisRow, ...]  # By the six modules; adds up to the total
     tools: tuple[ToolRow, ...]  # By tool, the largest first; adds up to the calls and results
-    time: tuple[Row, ...]  # Ten equal parts of the log, oldest first; adds up to the conversation
+    time: tuple[
+        AnalysisRow, ...
+    ]  # Ten equal parts of the log, oldest first; adds up to the conversation
     files: tuple[FileRow, ...]  # By file, the largest first
-    rungs: tuple[Row, ...]  # By measure: what could be freed; no item counts twice
+    rungs: tuple[AnalysisRow, ...]  # By measure: what could be freed; no item counts twice
     next_count: int  # Items that the next compaction would remove
     next_tokens: int  # Their tokens
     floor_tokens: int  # Tokens that only a summary can remove
@@ -130,12 +132,12 @@ def _blocks(state: State) -> list[_Block]:
     return [(kind, module, size) for (kind, module, _), size in zip(raw, tokens, strict=True)]
 
 
-def _table(blocks: Iterable[tuple[str, int]]) -> tuple[Row, ...]:
+def _table(blocks: Iterable[tuple[str, int]]) -> tuple[AnalysisRow, ...]:
     sums: dict[str, tuple[int, int]] = {}
     for name, tokens in blocks:
         count, total = sums.get(name, (0, 0))
         sums[name] = (count + 1, total + tokens)
-    return tuple(Row(name, count, total) for name, (count, total) in sums.items())
+    return tuple(AnalysisRow(name, count, total) for name, (count, total) in sums.items())
 
 
 # --- Calls and files ------------------------------------------------------------------------------
@@ -175,7 +177,7 @@ def _files(state: State, talk: _Talk) -> tuple[FileRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.tokens, row.path)))
 
 
-def _time(state: State, talk: _Talk) -> tuple[Row, ...]:
+def _time(state: State, talk: _Talk) -> tuple[AnalysisRow, ...]:
     last = max(1, state.seq)
     counts, sizes = [0] * SLICES, [0] * SLICES
     for item, _, tokens in talk:
@@ -184,13 +186,13 @@ def _time(state: State, talk: _Talk) -> tuple[Row, ...]:
         sizes[at] += tokens
     firsts = [max(1, -(-n * (last + 1) // SLICES)) for n in range(SLICES + 1)]
     names = [f"r{first} to r{after - 1}" for first, after in pairwise(firsts)]
-    return tuple(map(Row, names, counts, sizes))
+    return tuple(map(AnalysisRow, names, counts, sizes))
 
 
 # --- What could be freed --------------------------------------------------------------------------
 
 
-def _rungs(state: State, talk: _Talk) -> tuple[Row, ...]:
+def _rungs(state: State, talk: _Talk) -> tuple[AnalysisRow, ...]:
     sums = {name: [0, 0] for name in RUNGS}
     later: dict[tuple[str, str], None] = {}
     texts: dict[str, None] = {}
@@ -208,7 +210,9 @@ def _rungs(state: State, talk: _Talk) -> tuple[Row, ...]:
             continue
         sums[RUNGS[rung]][0] += 1
         sums[RUNGS[rung]][1] += free
-    return tuple(Row(name, count, tokens) for name, (count, tokens) in sums.items() if count)
+    return tuple(
+        AnalysisRow(name, count, tokens) for name, (count, tokens) in sums.items() if count
+    )
 
 
 def _rung(
@@ -267,7 +271,7 @@ def analysis_lines(analysis: Analysis) -> list[str]:
     return shown
 
 
-def _titled(title: str, rows: Sequence[Row]) -> list[str]:
+def _titled(title: str, rows: Sequence[AnalysisRow]) -> list[str]:
     """Return the non-empty rows under `title`; [] without rows."""
     shown = [
         f"  {row.name:<40} {row.count:>6} {row.tokens:>9,}"

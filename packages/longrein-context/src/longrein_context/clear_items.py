@@ -19,12 +19,12 @@ from longrein_context.clearing.line_value import (
     explain_lines,
 )
 from longrein_context.clearing.needs import NeedsMemory
-from longrein_context.clearing.rewrite import Change, Plan
+from longrein_context.clearing.rewrite import FormChange, RewritePlan
 from longrein_context.clearing.text_features import SourceItem, readable
 from longrein_context.clearing.timing import (
     ClearableKinds,
     ClearingPolicy,
-    Rates,
+    TokenRates,
     plan_clearing,
     plan_shrinking,
 )
@@ -44,7 +44,7 @@ from longrein_context.state.token_estimate import (
 # In `Budget.clears`: whole exchanges, that is replies with their thinking, calls and results
 EXCHANGE = "exchange"
 OLD = "old "  # In `Budget.clears` before a kind: only items from before the user's last message
-LOCAL_RATES = Rates(read=0.0, write=1.0, output=5.0)  # Work of a server of the user's own
+LOCAL_RATES = TokenRates(read=0.0, write=1.0, output=5.0)  # Work of a server of the user's own
 REMEMBERED_MIN = 600  # Number of items that may be remembered after they left the view
 EXCESS_FACTORS = (1.0, 1.2, 2.0)
 """Factors on the requested tokens, tried in turn, because the policy estimates sizes from
@@ -63,7 +63,7 @@ class ClearingMemory(msgspec.Struct):  # noqa: PLW1641 - it changes, so it has n
 
     worth: NeedsMemory
     known: list[Item]  # Items taken into `worth`, as they were then
-    plans: tuple[Plan, ...] = ()  # Proposed plans that the log may have by now
+    plans: tuple[RewritePlan, ...] = ()  # Proposed plans that the log may have by now
     recalls: int = 0  # Number of recalls taken in
 
     def __eq__(self, other: object) -> bool:
@@ -106,7 +106,7 @@ def _skill_results(state: State) -> frozenset[str]:
 
 
 def _cleared_event(
-    state: State, memo: ClearingMemory, plan: Plan | None, reason: str
+    state: State, memo: ClearingMemory, plan: RewritePlan | None, reason: str
 ) -> Cleared | None:
     if plan is None:
         return None
@@ -117,7 +117,7 @@ def _cleared_event(
     return Cleared(forms, reason, gain) if forms else None
 
 
-def _is_unchanged(state: State, change: Change) -> bool:
+def _is_unchanged(state: State, change: FormChange) -> bool:
     """True if a change does nothing: a call without long arguments, or an item without a handle."""
     if change.handle not in state.index:
         return True
@@ -167,14 +167,14 @@ def policy_for(state: State, budget: Budget) -> ClearingPolicy:
     )
 
 
-def rates_of(budget: Budget) -> Rates:
+def rates_of(budget: Budget) -> TokenRates:
     """Return prices in units of one uncached input token; those of a common provider if they are
     unknown, the work of the machine where nothing is charged.
     """
     price = budget.price
     if price is None or price.input <= 0:
-        return LOCAL_RATES if budget.reads_free else Rates()
-    return Rates(budget.read_share, price.write_usd / price.input, price.output / price.input)
+        return LOCAL_RATES if budget.reads_free else TokenRates()
+    return TokenRates(budget.read_share, price.write_usd / price.input, price.output / price.input)
 
 
 # --- Updating the memory --------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class _StoredMemory(msgspec.Struct, array_like=True):
 
     worth: NeedsMemory
     known: list[int | Item]  # Positions in the view, or the item itself if it is no longer there
-    plans: tuple[Plan, ...]
+    plans: tuple[RewritePlan, ...]
     recalls: int
 
 

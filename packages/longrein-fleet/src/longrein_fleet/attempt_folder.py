@@ -35,7 +35,7 @@ exit $problem
 """
 
 
-class CommandResult(msgspec.Struct, frozen=True):
+class FolderCommand(msgspec.Struct, frozen=True):
     """End of a command, and its output."""
 
     exit: CommandExit
@@ -180,7 +180,7 @@ class AttemptFolder:
         has_changes = os.path.exists(path) and os.path.getsize(path) > 0
         return has_changes, result.problem and f"the patch is not complete: {result.problem}"
 
-    async def _compare(self, command: str, variables: Mapping[str, str] = {}) -> CommandResult:
+    async def _compare(self, command: str, variables: Mapping[str, str] = {}) -> FolderCommand:
         """Run git on a git folder of our own: the one in `work` belongs to the agent.
 
         In the sandbox, because git runs programs that settings of nested repositories name.
@@ -196,15 +196,15 @@ class AttemptFolder:
         spec = CommandSpec(command, self.work, environ, confinement)
         return await run_command(self._spawner, spec, GIT_S)
 
-    async def _run(self, command: Sequence[str], cwd: str) -> CommandResult:
+    async def _run(self, command: Sequence[str], cwd: str) -> FolderCommand:
         return await run_command(self._spawner, CommandSpec(command, cwd, self._environ), GIT_S)
 
 
-async def run_command(spawner: Spawner, spec: CommandSpec, timeout_s: float) -> CommandResult:
+async def run_command(spawner: Spawner, spec: CommandSpec, timeout_s: float) -> FolderCommand:
     """Run a short command and keep its output."""
     sink = CollectingSink()
     ended = await spawner.run(spec, sink=sink, timeout_s=timeout_s, output_bytes_max=GIT_BYTES_MAX)
-    return CommandResult(ended, sink.data.decode("utf-8", "replace"))
+    return FolderCommand(ended, sink.data.decode("utf-8", "replace"))
 
 
 async def revision_of(

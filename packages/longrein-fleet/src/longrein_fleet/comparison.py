@@ -37,7 +37,7 @@ class Side(msgspec.Struct, frozen=True):
     """Mean of a task's last attempt."""
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class FleetComparison(msgspec.Struct, frozen=True):
     """Two fleets. The differences are those of `b` less `a`, means over the tasks."""
 
     tasks: int
@@ -52,14 +52,14 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def compare(
     names: tuple[str, str], first: Sequence[TaskResult], second: Sequence[TaskResult]
-) -> Comparison | None:
+) -> FleetComparison | None:
     """Compare the results of two fleets by the ids of their tasks; None if they share none."""
     ended_a, ended_b = _ended(first), _ended(second)
     pairs = [(one, ended_b[name]) for name, one in ended_a.items() if name in ended_b]
     if not pairs:
         return None
     every = {one.id for one in (*first, *second)}
-    return Comparison(
+    return FleetComparison(
         len(pairs),
         tuple(sorted(every - {one.id for one, _ in pairs})),
         _side(names[0], [one for one, _ in pairs]),
@@ -160,7 +160,7 @@ def t_quantile(freedom: int) -> float:
     return math.fsum(term / float(freedom**power) for power, term in enumerate(terms))
 
 
-def as_table(told: Comparison) -> str:
+def as_table(told: FleetComparison) -> str:
     """Return the comparison as lines of text."""
     a, b = told.a, told.b
     rows = (

@@ -292,14 +292,14 @@ def _ended(state: FleetState, event: TaskEnded) -> None:
     state.put(task)
 
 
-class Choice(msgspec.Struct, frozen=True):
+class FleetChoice(msgspec.Struct, frozen=True):
     """The next step: start `task`, or end it as `budget`."""
 
     task: TaskState
     fits: bool
 
 
-def next_choice(state: FleetState) -> Choice | None:
+def next_choice(state: FleetState) -> FleetChoice | None:
     """Return what to do with the first waiting task; None if it has to wait, or none does.
 
     Those behind a task that waits for money wait too: else small tasks could keep it from ever
@@ -311,7 +311,7 @@ def next_choice(state: FleetState) -> Choice | None:
     if task is None:
         return None
     answer = state.budget.ask(task.may_spend_usd)
-    return None if answer == "wait" else Choice(task, answer == "fits")
+    return None if answer == "wait" else FleetChoice(task, answer == "fits")
 
 
 def result_of(state: TaskState, patch: str) -> TaskResult:

@@ -33,7 +33,7 @@ from longrein_fleet.attempt_folder import (
     PATCH,
     TESTS,
     AttemptFolder,
-    CommandResult,
+    FolderCommand,
 )
 from longrein_fleet.executor import Attempt, TaskExecutor
 from longrein_fleet.fleet_log import wait_until
@@ -241,20 +241,20 @@ class LocalExecutor(TaskExecutor):
         log: str,
         confinement: Confinement | None = None,
         limit_s: float = COMMAND_S,
-    ) -> CommandResult:
+    ) -> FolderCommand:
         keep = self._place.settings.env.keep
         environ = children_environment(self._place.environ, keep)
         spec = CommandSpec(command, folder.work, environ, confinement)
         return await self._run_into(os.path.join(folder.path, log), spec, limit_s)
 
-    async def _run_into(self, path: str, spec: CommandSpec, timeout_s: float) -> CommandResult:
+    async def _run_into(self, path: str, spec: CommandSpec, timeout_s: float) -> FolderCommand:
         """Run a command whose output is appended to a file."""
         with open(path, "ab") as file:
             sink = FileSink(file)
             ended = await self.spawner.run(
                 spec, sink=sink, timeout_s=timeout_s, output_bytes_max=OUTPUT_BYTES_MAX
             )
-        return CommandResult(ended, sink.tail.decode("utf-8", "replace"))
+        return FolderCommand(ended, sink.tail.decode("utf-8", "replace"))
 
     # --- The agent --------------------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class LocalExecutor(TaskExecutor):
 
     async def _longrein(
         self, attempt: Attempt, folder: AttemptFolder, words: list[str], prompt: str
-    ) -> CommandResult:
+    ) -> FolderCommand:
         task, limits = attempt.task, attempt.task.limits
         flags = ["-p", "--output-format", "stream-json", "--permission-mode", attempt.mode]
         flags += ["--state-dir", self._place.state_dir]
@@ -337,7 +337,7 @@ class LocalExecutor(TaskExecutor):
         return await self._run_into(os.path.join(folder.path, OUTPUT), spec, timeout_s)
 
 
-def judge(result: CommandResult, outcome: SessionOutcome) -> tuple[Cause, str]:
+def judge(result: FolderCommand, outcome: SessionOutcome) -> tuple[Cause, str]:
     """Return the cause of an agent's end, and what to say of it."""
     ended: CommandExit = result.exit
     said = [line for line in result.output.splitlines() if line.startswith("longrein: ")]

@@ -337,7 +337,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
     """Wait for tasks that are ended when longrein leaves."""
 
 
-class SessionOptions(msgspec.Struct, frozen=True):
+class SessionSettings(msgspec.Struct, frozen=True):
     """Table `sessions`: space of the stored sessions."""
 
     notice_bytes: Annotated[
@@ -823,7 +823,7 @@ class Settings(msgspec.Struct, frozen=True):
     tools: ToolOptions = ToolOptions()
     limits: Limits = Limits()
     tasks: TaskOptions = TaskOptions()
-    sessions: SessionOptions = SessionOptions()
+    sessions: SessionSettings = SessionSettings()
     context: InstructionOptions = InstructionOptions()
     env: EnvironmentOptions = EnvironmentOptions()
     redact: RedactOptions = RedactOptions()

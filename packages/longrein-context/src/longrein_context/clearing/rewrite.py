@@ -65,7 +65,7 @@ is used.
 """
 
 
-class Change(msgspec.Struct, frozen=True):
+class FormChange(msgspec.Struct, frozen=True):
     """New form of an item from the next request on."""
 
     handle: str
@@ -74,10 +74,10 @@ class Change(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RewritePlan(msgspec.Struct, frozen=True):
     """Changes that a decision proposes. They count only once the log holds them."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[FormChange, ...]
     after: dict[int, DisplayState]  # Display state of each changed item
 
     def take(self, memory: NeedsMemory) -> None:
@@ -115,7 +115,7 @@ class PlanBuilder(msgspec.Struct):
         if record.n not in self.before:
             self.before[record.n] = display_state_of(record)
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> RewritePlan | None:
         """Return the changes and restore the memory; None without a change."""
         if not self.changed:
             return None
@@ -124,7 +124,7 @@ class PlanBuilder(msgspec.Struct):
         after = {n: display_state_of(items[n]) for n in self.before}
         for n, stand in self.before.items():
             self.memory.restore(n, stand)
-        return Plan(changes, after)
+        return RewritePlan(changes, after)
 
 
 # --- Shortened items ------------------------------------------------------------------------------
@@ -521,11 +521,11 @@ def _is_same_reply(one: ItemRecord, other: ItemRecord) -> bool:
     return one.piece.output and one.piece.request == other.piece.request
 
 
-def _change(builder: PlanBuilder, record: ItemRecord) -> Iterable[Change]:
+def _change(builder: PlanBuilder, record: ItemRecord) -> Iterable[FormChange]:
     piece = record.piece
     if record.form in _LEFT:
         if builder.before[record.n].form not in _LEFT:
-            yield Change(piece.handle, "folded")
+            yield FormChange(piece.handle, "folded")
         return
     text = (
         history_text(builder, record)
@@ -534,4 +534,4 @@ def _change(builder: PlanBuilder, record: ItemRecord) -> Iterable[Change]:
     )
     bare = record.rows is not None and not record.rows and not record.members
     is_cut = piece.images and record.rows is not None
-    yield Change(piece.handle, "placeholder" if bare or is_cut else "trimmed", text)
+    yield FormChange(piece.handle, "placeholder" if bare or is_cut else "trimmed", text)

@@ -14,8 +14,8 @@ import msgspec
 from longrein_context.clearing.line_value import LossPrices, SizeEstimate, ValueModels
 from longrein_context.clearing.needs import NeedsMemory
 from longrein_context.clearing.rewrite import (
-    Plan,
     PlanBuilder,
+    RewritePlan,
     can_leave,
     fold_runs,
     has_live_image,
@@ -37,7 +37,7 @@ SQUEEZE_FACTORS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0)
 """Factors for losses, tried in order until the view is small enough."""
 
 
-class Rates(msgspec.Struct, frozen=True):
+class TokenRates(msgspec.Struct, frozen=True):
     """Prices of cached input, cache write and output, in units of one uncached input token."""
 
     read: float = 0.1
@@ -94,7 +94,7 @@ class ClearingPolicy(msgspec.Struct):
     """The policy and its parameters. Stateless."""
 
     values: ValueModels
-    rates: Rates = Rates()
+    rates: TokenRates = TokenRates()
     settings: PolicySettings = PolicySettings()
     measure: SizeEstimate = SizeEstimate()
     clearable: ClearableKinds = ClearableKinds()
@@ -195,7 +195,7 @@ def _gain(builder: PlanBuilder, policy: ClearingPolicy, record: ItemRecord) -> f
 
 def plan_clearing(
     memory: NeedsMemory, policy: ClearingPolicy, *, cold: bool = False
-) -> Plan | None:
+) -> RewritePlan | None:
     """Return the changes before the next request; None when clearing does not pay."""
     guard = first_guarded(memory, policy, policy.settings.young)
     if not cold and _cut_point(memory, policy, _most_gains(memory, policy, guard)) < 0:
@@ -284,7 +284,7 @@ def apply_forms(
 
 def plan_shrinking(
     memory: NeedsMemory, policy: ClearingPolicy, excess: float, least: float = 0.0
-) -> Plan | None:
+) -> RewritePlan | None:
     """Return a plan that saves `excess` tokens, or as many as possible, valuing losses less and
     less.
 

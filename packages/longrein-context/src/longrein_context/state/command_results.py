@@ -35,7 +35,7 @@ class Counts(msgspec.Struct, frozen=True):
         return self.passed > 0 and self.failed == 0
 
 
-class Found(msgspec.Struct, frozen=True):
+class CommandFindings(msgspec.Struct, frozen=True):
     """Test results found in one output."""
 
     verdicts: dict[str, bool]  # Test name -> whether it passed
@@ -307,7 +307,7 @@ def _compiled(runner: str) -> tuple[re.Pattern[str] | None, re.Pattern[str]]:
     return (re.compile(shape.names, re.M) if shape.names else None), re.compile(shape.counts, re.M)
 
 
-def read_tests(line: str, text: str) -> Found | None:
+def read_tests(line: str, text: str) -> CommandFindings | None:
     """Return the test results in the output `text` of command `line`; None if it is no test run.
 
     The runner whose counts are found decides how names are read, so formats are not mixed.
@@ -323,7 +323,7 @@ def read_tests(line: str, text: str) -> Found | None:
         counted = _counted(shape.runner, counts, text)
         if counted is not None:
             verdicts = _named(shape, names, text) if names is not None else {}
-            return Found(verdicts, counted)
+            return CommandFindings(verdicts, counted)
     return None
 
 

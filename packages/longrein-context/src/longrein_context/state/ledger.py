@@ -48,11 +48,11 @@ from longrein_context.state.command_results import (
 # --- Records --------------------------------------------------------------------------------------
 
 
-class Record(msgspec.Struct, frozen=True):
+class LedgerRecord(msgspec.Struct, frozen=True):
     """Base of the records of the ledger."""
 
 
-class UserMessage(Record, frozen=True):
+class UserWords(LedgerRecord, frozen=True):
     """Message of the user."""
 
     seq: int
@@ -62,7 +62,7 @@ class UserMessage(Record, frozen=True):
     media: tuple[str, ...] = ()  # Images and documents of the message: `r12.2 image/png`
 
 
-class FileUse(Record, frozen=True):
+class FileUse(LedgerRecord, frozen=True):
     """Reads and changes of a file."""
 
     hash: str  # Newest known content; '' if the file is gone
@@ -81,7 +81,7 @@ class FileUse(Record, frozen=True):
     how: str = ""  # First line of the agent's last change, as in `+ def total(rows):`
 
 
-class CallRecord(Record, frozen=True):
+class CallRecord(LedgerRecord, frozen=True):
     """Last call of a kind that has ended; earlier equal calls are counted in `times`."""
 
     seq: int
@@ -99,7 +99,7 @@ class CallRecord(Record, frozen=True):
     told: str = ""  # Last line, or error, of a test, build or lint command without counts
 
 
-class TestVerdict(Record, frozen=True):
+class TestVerdict(LedgerRecord, frozen=True):
     """Last result of a test."""
 
     passed: bool
@@ -108,7 +108,7 @@ class TestVerdict(Record, frozen=True):
     failed: int = 0  # First result of the last run of failures; 0 if the test never failed
 
 
-class ErrorRecord(Record, frozen=True):
+class ErrorRecord(LedgerRecord, frozen=True):
     """Error, and whether it was fixed."""
 
     seq: int  # First result that failed
@@ -120,14 +120,14 @@ class ErrorRecord(Record, frozen=True):
     between: tuple[tuple[int, str], ...] = ()  # (seq, path) of changes between failure and success
 
 
-class UserDecision(Record, frozen=True):
+class UserDecision(LedgerRecord, frozen=True):
     """Decision of the user."""
 
     seqs: tuple[int, ...]  # Entries of the question and the answer
     text: str
 
 
-class BackgroundWork(Record, frozen=True):
+class BackgroundWork(LedgerRecord, frozen=True):
     """Background task or subagent."""
 
     seq: int
@@ -141,7 +141,7 @@ class BackgroundWork(Record, frozen=True):
 class Ledger(msgspec.Struct):
     """All records. `record_event` and `record_result` write them; other code only reads."""
 
-    words: list[UserMessage] = []  # The user's messages in order
+    words: list[UserWords] = []  # The user's messages in order
     words_chars: int = 0
     files: dict[str, FileUse] = {}  # Real path -> use, last used last
     edits: list[tuple[int, str]] = []  # (seq, path) of each change
@@ -211,7 +211,7 @@ def _said(ledger: Ledger, seq: int, event: UserSpoke) -> None:
         for n, part in enumerate(event.parts, 1)
         if (m := getattr(part, "media", ""))
     ]
-    ledger.words.append(UserMessage(seq, text, event.origin, media=tuple(media)))
+    ledger.words.append(UserWords(seq, text, event.origin, media=tuple(media)))
     ledger.words_chars += len(text)
     if ledger.words_chars > WORDS_CHARS_MAX:
         _thin_words(ledger)
@@ -229,7 +229,7 @@ def _thin_words(ledger: Ledger) -> None:
             less = len(word.text) - keep
             if less > keep:
                 ends = word.text[: keep // 2] + "…" + word.text[-(keep // 2) :]
-                ledger.words[at] = UserMessage(
+                ledger.words[at] = UserWords(
                     word.seq, ends, word.origin, word.gone + less, word.media
                 )
                 ledger.words_chars -= less - 1

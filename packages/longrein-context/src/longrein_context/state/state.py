@@ -30,7 +30,7 @@ from longrein_context.events import (
     ToolTraits,
     Usage,
 )
-from longrein_context.state.ledger import Ledger, UserMessage, merge_rewound_ledger
+from longrein_context.state.ledger import Ledger, UserWords, merge_rewound_ledger
 from longrein_context.state.reminder_kinds import LastReminder, Notice
 from longrein_context.state.repetition import StepHistory
 from longrein_context.state.request_types import Item
@@ -222,7 +222,7 @@ class ConversationState(msgspec.Struct):
         return self.items[self.context_items :]
 
     @property
-    def words(self) -> list[UserMessage]:
+    def words(self) -> list[UserWords]:
         """The user's messages that the view stands for."""
         return self.ledger.words
 

@@ -8,7 +8,7 @@ the current request.
 from collections.abc import Sequence
 
 from longrein_context.events import PrefixSet, Text, ToolCall, ToolResult, marker, text_of
-from longrein_context.state.ledger import UserMessage
+from longrein_context.state.ledger import UserWords
 from longrein_context.state.request_types import Budget, Item, Request
 from longrein_context.state.state import State
 from longrein_context.state.token_estimate import ITEM_TOKENS, arguments_text, estimate_text
@@ -122,7 +122,7 @@ def _frame(state: State, tokens: int, cost: Cost) -> tuple[str, str]:
     words = state.ledger.words
     first = message_text(words[0], tokens, state.nonce, cost) if words else ""
     pins = [f"Pinned: {pin}" for pin in state.pins]
-    asked: list[UserMessage] = [word for word in words[1:] if word.origin != "steer"][-1:]
+    asked: list[UserWords] = [word for word in words[1:] if word.origin != "steer"][-1:]
     last = (
         f"The request in hand: {message_text(asked[0], tokens, state.nonce, cost)}" if asked else ""
     )

@@ -26,7 +26,7 @@ from longrein_context.state.ledger import (
     ErrorRecord,
     FileUse,
     Ledger,
-    UserMessage,
+    UserWords,
 )
 from longrein_context.state.quoting import neutralize_markers
 from longrein_context.state.request_types import FULL_SHARE_MAX, Budget
@@ -295,7 +295,7 @@ def _ends(text: str, chars: int, handle: str, nonce: str, what: str) -> str:
     return "\n".join(part for part in (head, note, tail) if part)
 
 
-def message_lines(words: Sequence[UserMessage], tokens: int, nonce: str, cost: Cost) -> list[str]:
+def message_lines(words: Sequence[UserWords], tokens: int, nonce: str, cost: Cost) -> list[str]:
     """Return the messages in order in about `tokens`: small ones whole, long ones by both ends.
 
     If there are too many even for that, the oldest but the first are listed by their handles.
@@ -314,8 +314,8 @@ def message_lines(words: Sequence[UserMessage], tokens: int, nonce: str, cost: C
 
 
 def _listed(
-    words: Sequence[UserMessage], tokens: int, cost: Cost
-) -> tuple[list[UserMessage], list[UserMessage]]:
+    words: Sequence[UserWords], tokens: int, cost: Cost
+) -> tuple[list[UserWords], list[UserWords]]:
     """Split `words` into messages that are only listed and messages that are shown: the first
     and the newest.
     """
@@ -330,7 +330,7 @@ def _listed(
     return list(words[1:cut]), [*words[:1], *words[cut:]]
 
 
-def _list(words: Sequence[UserMessage], tokens: int, nonce: str, cost: Cost) -> str:
+def _list(words: Sequence[UserWords], tokens: int, nonce: str, cost: Cost) -> str:
     """Return `Recall(handle="r3"), Recall(handle="r9") …`, or shorter if that is too long."""
     span = f"{len(words)} messages of the user, r{words[0].seq} to r{words[-1].seq}"
     full = ", ".join(f'Recall(handle="r{word.seq}")' for word in words)
@@ -346,14 +346,14 @@ def _list(words: Sequence[UserMessage], tokens: int, nonce: str, cost: Cost) -> 
     return marker(nonce, "elided", f"{span}: {how}")
 
 
-def message_title(word: UserMessage) -> str:
+def message_title(word: UserWords) -> str:
     """Return `r12 (steer): `."""
     origin = "" if word.origin == "prompt" else f" ({word.origin})"
     media = f" [with {', '.join(word.media)}]" if word.media else ""
     return f"r{word.seq}{origin}{media}: "
 
 
-def message_text(word: UserMessage, tokens: int, nonce: str, cost: Cost) -> str:
+def message_text(word: UserWords, tokens: int, nonce: str, cost: Cost) -> str:
     """Return a message with its title in at most about `tokens`; whole if it fits."""
     head = message_title(word)
     handle = f"r{word.seq}"
@@ -749,7 +749,7 @@ class _SummaryComposer:
 
     # --- User messages ----------------------------------------------------------------------------
 
-    def _words(self) -> tuple[list[UserMessage], list[UserMessage]]:
+    def _words(self) -> tuple[list[UserWords], list[UserWords]]:
         """Return (earlier messages of the span, the current request with later additions)."""
         first, last = self.span
         every = self.state.ledger.words
@@ -759,7 +759,7 @@ class _SummaryComposer:
         begin = next((at for at in range(len(mine) - 1, -1, -1) if mine[at].origin != "steer"), 0)
         return mine[:begin], mine[begin:]
 
-    def _current(self, words: list[UserMessage], tokens: int) -> str:
+    def _current(self, words: list[UserWords], tokens: int) -> str:
         state = self.state
         message_title = (
             "The request in hand"

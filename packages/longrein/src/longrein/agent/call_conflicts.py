@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from longrein.permissions.bash_parser import Part, Word
-    from longrein.permissions.command_rules import Command
+    from longrein.permissions.bash_parser import Word, WordPart
+    from longrein.permissions.command_rules import KnownCommand
     from longrein.permissions.program_table import Effect
 
 
@@ -84,7 +84,7 @@ def paths_footprint(paths: Iterable[tuple[str, bool]], cwd: str, resolve: Resolv
     )
 
 
-def command_footprint(command: "Command", cwd: str, resolve: Resolve) -> Footprint:
+def command_footprint(command: "KnownCommand", cwd: str, resolve: Resolve) -> Footprint:
     """Return the footprint of a command that starts in the folder `cwd`."""
     parts = command.script.parts
     if not parts:
@@ -104,7 +104,7 @@ def command_footprint(command: "Command", cwd: str, resolve: Resolve) -> Footpri
     )
 
 
-def _part_footprint(part: "Part", effect: "Effect", resolve: Resolve) -> Footprint:
+def _part_footprint(part: "WordPart", effect: "Effect", resolve: Resolve) -> Footprint:
     from longrein.permissions.bash_parser import Word
 
     written, writes_known = _paths(part, (*part.writes, *effect.writes), resolve)
@@ -122,7 +122,9 @@ def _part_footprint(part: "Part", effect: "Effect", resolve: Resolve) -> Footpri
     return Footprint(read, written, anything, bool(effect.lock) or not writes_known)
 
 
-def _paths(part: "Part", words: "Iterable[Word]", resolve: Resolve) -> tuple[tuple[str, ...], bool]:
+def _paths(
+    part: "WordPart", words: "Iterable[Word]", resolve: Resolve
+) -> tuple[tuple[str, ...], bool]:
     """Return the real paths of `words` in each folder of a part, and False if some are not
     known.
     """
@@ -140,14 +142,14 @@ def _paths(part: "Part", words: "Iterable[Word]", resolve: Resolve) -> tuple[tup
     return tuple(found), known
 
 
-def _may_leave_unread(command: "Command") -> bool:
+def _may_leave_unread(command: "KnownCommand") -> bool:
     """Return True if a command that is not read completely may change the folder."""
     return bool(command.script.problem) and not _LEAVES_FOLDER.isdisjoint(
         re.findall(r"[\w.]+", command.text)
     )
 
 
-def _may_leave_folder(part: "Part", cwd: str) -> bool:
+def _may_leave_folder(part: "WordPart", cwd: str) -> bool:
     """Return True if the shell may be in another folder than `cwd` after a part."""
     target = _absolute_target(part)
     return (
@@ -155,7 +157,7 @@ def _may_leave_folder(part: "Part", cwd: str) -> bool:
     )
 
 
-def _absolute_target(part: "Part") -> str:
+def _absolute_target(part: "WordPart") -> str:
     """Return the folder of `cd /absolute`; '' for any other part."""
     from longrein.permissions.bash_parser import join_path
 
@@ -169,7 +171,7 @@ def _absolute_target(part: "Part") -> str:
     return join_path("/", words[1].text) if is_cd else ""
 
 
-def _starts_elsewhere(command: "Command", cwd: str) -> bool:
+def _starts_elsewhere(command: "KnownCommand", cwd: str) -> bool:
     """Return True for `cd /absolute && …` where nothing runs in the folder that the command
     starts in.
     """

@@ -9,12 +9,12 @@ from longrein.agent.current_rules import LOOK_S, CurrentRules, git_folders, mask
 from longrein.agent.git_metadata import find_armed_setting
 from longrein.permissions import (
     Call,
-    Command,
     Effect,
-    Part,
+    KnownCommand,
     PartFacts,
     Rules,
     Touched,
+    WordPart,
     glob_base,
     read_command,
     read_deny_rule,
@@ -25,7 +25,7 @@ from longrein.tools import Tool, is_foreign
 from longrein.workspace import ResolvedPath, Workspace
 
 
-def check_folders_read(now: CurrentRules, command: Command) -> tuple[str, str]:
+def check_folders_read(now: CurrentRules, command: KnownCommand) -> tuple[str, str]:
     """Check the folders that a command reads for forbidden files.
 
     Returns ("deny", reason) when there is one, ("ask", reason) when there was too much to search,
@@ -134,13 +134,15 @@ def make_call(
     return made(command=command, parts=facts, confined=confined, masked=masked, gated=now.gated)
 
 
-def _is_history_clean(now: CurrentRules, command: Command, part: Part, effect: Effect) -> bool:
+def _is_history_clean(
+    now: CurrentRules, command: KnownCommand, part: WordPart, effect: Effect
+) -> bool:
     contents = now.contents
     return contents is not None and contents.is_clean(now.workspace, command, part, effect)
 
 
 def _touched_by_part(
-    now: CurrentRules, part: Part, effect: Effect, masked: bool
+    now: CurrentRules, part: WordPart, effect: Effect, masked: bool
 ) -> tuple[Touched, ...]:
     """Look up the files of one part, for each folder in which it may run."""
     if effect.problem and part.words:
@@ -168,7 +170,7 @@ def _touched_by_part(
     return tuple(found)
 
 
-def _other_names(now: CurrentRules, part: Part) -> tuple[Touched, ...]:
+def _other_names(now: CurrentRules, part: WordPart) -> tuple[Touched, ...]:
     """Look up the words of an unknown program that are links, for rules that forbid the file."""
     if not now.rules.deny and now.above is None:
         return ()
@@ -218,7 +220,7 @@ def _files_behind_links(
     return found
 
 
-def _armed(workspace: Workspace, rules: Rules, part: Part, effect: Effect) -> str:
+def _armed(workspace: Workspace, rules: Rules, part: WordPart, effect: Effect) -> str:
     """Return what the repository would make a git command run; '' for nothing."""
     if part.program.rpartition("/")[2] != "git" or (effect.problem and not rules.allow):
         return ""
@@ -231,7 +233,7 @@ def _armed(workspace: Workspace, rules: Rules, part: Part, effect: Effect) -> st
     return next(filter(None, found), "")
 
 
-def _foreign(workspace: Workspace, cwd: str, part: Part) -> str:
+def _foreign(workspace: Workspace, cwd: str, part: WordPart) -> str:
     """Return the place of a program that the project itself brings along, also of one that starts
     it, such as `timeout`; '' where all are of the system.
     """

@@ -19,7 +19,7 @@ from longrein.agent.git_metadata import find_git_folder
 from longrein.agent.redaction import RedactingBlobs
 from longrein.agent.session import Session
 from longrein.agent.session_part import SessionPart
-from longrein.agent.shared_files import FileWriters, Writer, first_words
+from longrein.agent.shared_files import FileWriter, FileWriters, first_words
 from longrein.tools import Tool
 from longrein.workspace import ResolvedPath, Workspace
 from longrein_context import State, neutralize_markers
@@ -74,12 +74,12 @@ def note_written(writers: FileWriters, label: str, facts: Iterable[AnyEvent]) ->
     """Note this agent as the writer of the files that a tool changed."""
     for fact in facts:
         if isinstance(fact, FileChanged) and fact.by == "agent":
-            writers.note(fact.path, fact.hash, Writer(label))
+            writers.note(fact.path, fact.hash, FileWriter(label))
 
 
-def writer_of(label: str, arguments: Mapping[str, Any]) -> Writer:
+def writer_of(label: str, arguments: Mapping[str, Any]) -> FileWriter:
     """Return the writer that a call stands for: the agent, or the command it runs."""
-    return Writer(label, first_words(str(arguments.get("command", ""))))
+    return FileWriter(label, first_words(str(arguments.get("command", ""))))
 
 
 def describe_writer(writers: FileWriters, label: str, path: str, digest: str) -> str:

@@ -17,11 +17,11 @@ from longrein.agent.git_metadata import find_work_tree
 from longrein.agent.session_part import ParentPolicy, SessionPart
 from longrein.permissions import (
     Call,
-    Command,
     Effect,
-    Part,
+    KnownCommand,
     Rules,
     Touched,
+    WordPart,
     glob_base,
     is_read_denied,
     read_deny_rule,
@@ -81,7 +81,7 @@ class GitContents(SessionPart):
         self._rules: object = None
         self._repositories: dict[str, _Repository] = {}
 
-    async def look(self, now: "CurrentRules", commands: Iterable[Command]) -> None:
+    async def look(self, now: "CurrentRules", commands: Iterable[KnownCommand]) -> None:
         """Bring what is known up to date for commands that may print from the history."""
         rules = now.deny_rules("Read")
         if (rules, now.cwd) != self._rules:
@@ -98,7 +98,9 @@ class GitContents(SessionPart):
             if not repository.is_closed:
                 await _look(now, self.session.id, folder, repository)
 
-    def is_clean(self, workspace: Workspace, command: Command, part: Part, effect: Effect) -> bool:
+    def is_clean(
+        self, workspace: Workspace, command: KnownCommand, part: WordPart, effect: Effect
+    ) -> bool:
         """Return True if a git command can print no file that a rule forbids to read."""
         if "GIT_" in command.text or not _prints_listed_objects(part, effect):
             return False
@@ -108,14 +110,14 @@ class GitContents(SessionPart):
         return all(one is not None and one.is_clean and one.holds(ids) for one in found)
 
 
-def _object_ids(part: Part) -> list[bytes]:
+def _object_ids(part: WordPart) -> list[bytes]:
     """Return what may be the beginnings of objects' ids in a git command."""
     pieces = [piece for word in part.words for piece in re.split(r"\.{2,}|[\^~:@]", word.text)]
     found = [_OBJECT_ID.fullmatch(piece) for piece in pieces]
     return [match[1].lower().encode() for match in found if match is not None]
 
 
-def _prints_listed_objects(part: Part, effect: Effect) -> bool:
+def _prints_listed_objects(part: WordPart, effect: Effect) -> bool:
     """Return True if a git command prints only what revisions and paths in its words name."""
     words = [word.text for word in part.words[1:]]
     if effect.folder is not None and words[:2] == ["-C", effect.folder.text]:
@@ -130,7 +132,7 @@ def _prints_listed_objects(part: Part, effect: Effect) -> bool:
     )
 
 
-def git_folders(workspace: Workspace, part: Part, effect: Effect) -> list[str]:
+def git_folders(workspace: Workspace, part: WordPart, effect: Effect) -> list[str]:
     """Return the folders in which a git command may run; [] where they are not known."""
     folder = effect.folder
     if folder is not None and folder.kind != "literal":
@@ -139,7 +141,7 @@ def git_folders(workspace: Workspace, part: Part, effect: Effect) -> list[str]:
     return [workspace.resolve(path, at).path for at in part.folders]
 
 
-def _work_trees(workspace: Workspace, part: Part, effect: Effect) -> list[str]:
+def _work_trees(workspace: Workspace, part: WordPart, effect: Effect) -> list[str]:
     """Return the work trees in which a git command may run; '' for an unknown one."""
     folders = git_folders(workspace, part, effect)
     return [find_work_tree(workspace, folder) for folder in folders] or [""]

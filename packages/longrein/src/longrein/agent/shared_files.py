@@ -126,7 +126,7 @@ WORDS_CHARS_MAX = 48
 """Characters of a command line in its name."""
 
 
-class Writer(msgspec.Struct, frozen=True):
+class FileWriter(msgspec.Struct, frozen=True):
     """An agent, or a command of an agent."""
 
     label: str
@@ -153,13 +153,13 @@ class FileWriters:
     """Authors of contents in a tree of agents, and their commands that run now."""
 
     def __init__(self) -> None:
-        self._wrote: dict[str, dict[str, Writer]] = {}
-        self._running: dict[str, Writer] = {}
+        self._wrote: dict[str, dict[str, FileWriter]] = {}
+        self._running: dict[str, FileWriter] = {}
         self._untraced: set[str] = set()
         """Running calls of tools whose writes nobody sees."""
         self._was_untraced = False
 
-    def note(self, path: str, digest: str, writer: Writer) -> None:
+    def note(self, path: str, digest: str, writer: FileWriter) -> None:
         """Record that `writer` gave `path` (real) this content."""
         contents = self._wrote.pop(path, {})
         contents.pop(digest, None)
@@ -170,13 +170,13 @@ class FileWriters:
         if len(self._wrote) > PATHS_MAX:
             del self._wrote[next(iter(self._wrote))]
 
-    def of(self, path: str, digest: str) -> Writer | None:
+    def of(self, path: str, digest: str) -> FileWriter | None:
         """Return the writer of this content; None when it is no agent of this tree, as far as
         known.
         """
         return self._wrote.get(path, {}).get(digest)
 
-    def begin(self, call: str, writer: Writer, *, traced: bool) -> None:
+    def begin(self, call: str, writer: FileWriter, *, traced: bool) -> None:
         """Register a running command that may change files. `traced`: what it writes is known
         afterwards.
         """
@@ -195,7 +195,7 @@ class FileWriters:
         found, self._was_untraced = self._was_untraced, bool(self._untraced)
         return found
 
-    def running(self, label: str) -> tuple[Writer, ...]:
+    def running(self, label: str) -> tuple[FileWriter, ...]:
         """Return the running commands of agents other than `label`."""
         return tuple(writer for writer in self._running.values() if writer.label != label)
 

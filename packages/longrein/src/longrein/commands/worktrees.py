@@ -25,7 +25,7 @@ USAGE = "longrein worktrees [merge NAME | remove NAME [--unmerged]]; see longrei
 T = TypeVar("T")
 
 
-class Row(msgspec.Struct, frozen=True):
+class WorktreeRow(msgspec.Struct, frozen=True):
     """Worktree in the listing."""
 
     name: str
@@ -109,17 +109,17 @@ def _run(
     return asyncio.run(walk())
 
 
-def _row_work(tree: Worktree) -> Callable[[Workspace], Coroutine[Any, Any, Row]]:
-    async def look(space: Workspace) -> Row:
+def _row_work(tree: Worktree) -> Callable[[Workspace], Coroutine[Any, Any, WorktreeRow]]:
+    async def look(space: Workspace) -> WorktreeRow:
         committed, uncommitted = await worktree_changes(space, tree)
-        return Row(
+        return WorktreeRow(
             name_of(tree), tree.branch, tree.path, tree.root, len(committed), len(uncommitted)
         )
 
     return look
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[WorktreeRow]) -> str:
     if not rows:
         return "no worktrees are kept\n"
     lines = []

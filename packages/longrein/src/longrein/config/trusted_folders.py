@@ -303,7 +303,7 @@ class Folder(msgspec.Struct, frozen=True):
     """Without those of the project."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class TrustRow(msgspec.Struct, frozen=True):
     """A file that trust would activate, for display."""
 
     kind: str
@@ -337,11 +337,11 @@ def left_out_files(
 
 def trust_preview(
     cwd: str, home: str, environ: Mapping[str, str], settings: Settings
-) -> tuple[Row, ...]:
+) -> tuple[TrustRow, ...]:
     """Return what trusting the folder would activate, one row for each file."""
     folder = Folder(cwd, home, environ, settings)
     return tuple(
-        Row(kind.name, _shown(path, folder), escape(kind.effect(path, folder)))
+        TrustRow(kind.name, _shown(path, folder), escape(kind.effect(path, folder)))
         for kind in all_kinds(settings)
         for path in kind.find(folder)
     )

@@ -36,12 +36,12 @@ from longrein.models.wire_base import WEB_SEARCH, can_search_web, family, wire_c
 from longrein_context.lazy_names import names_at_first_use
 
 if TYPE_CHECKING:
-    from longrein.models.scripted import Script, ScriptedModel, read_script
+    from longrein.models.scripted import ScriptFile, ScriptFileModel, read_script
 
 __getattr__ = names_at_first_use(
     __name__,
     {
-        "scripted": "Script ScriptedModel read_script",
+        "scripted": "ScriptFile ScriptFileModel read_script",
     },
 )
 
@@ -58,8 +58,8 @@ __all__ = [
     "Provider",
     "ReadBlob",
     "Reply",
-    "Script",
-    "ScriptedModel",
+    "ScriptFile",
+    "ScriptFileModel",
     "TextDelta",
     "ThinkingDelta",
     "can_search_web",

@@ -261,9 +261,9 @@ def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Mode
     Raises `SettingsError` for an unknown wire and for a script that cannot be read.
     """
     if options.wire == "scripted":
-        from longrein.models.scripted import ScriptedModel, load_script
+        from longrein.models.scripted import ScriptFileModel, load_script
 
-        return ScriptedModel(load_script(options.base_url, _read_file), options, clock)
+        return ScriptFileModel(load_script(options.base_url, _read_file), options, clock)
     if options.wire not in CLEARS:
         known = ", ".join((*CLEARS, "scripted"))
         raise SettingsError(

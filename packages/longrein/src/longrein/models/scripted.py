@@ -65,7 +65,7 @@ PIECE_CHARS = 24
 """Length of a piece of streamed text in characters, about six tokens."""
 
 
-class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A failure before or inside the answer."""
 
     status: int = 0
@@ -114,7 +114,7 @@ class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds before each further piece."""
 
 
-class Turn(ScriptedReply, frozen=True, forbid_unknown_fields=True):
+class ScriptTurn(ScriptedReply, frozen=True, forbid_unknown_fields=True):
     """A reply of a script file."""
 
     expect: str = ""
@@ -122,7 +122,7 @@ class Turn(ScriptedReply, frozen=True, forbid_unknown_fields=True):
     find: dict[str, str] = {}
     """Name -> pattern; the first group of its last match in the request replaces `{{name}}`."""
     piece_chars: int = PIECE_CHARS
-    fault: Fault | None = None
+    fault: ScriptFault | None = None
 
 
 class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,15 +130,15 @@ class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     when: str
     """Text that the first message of that conversation contains."""
-    turns: tuple[Turn, ...]
-    summaries: tuple[Turn, ...] = ()
+    turns: tuple[ScriptTurn, ...]
+    summaries: tuple[ScriptTurn, ...] = ()
 
 
-class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A script file."""
 
-    turns: tuple[Turn, ...] = ()
-    summaries: tuple[Turn, ...] = ()
+    turns: tuple[ScriptTurn, ...] = ()
+    summaries: tuple[ScriptTurn, ...] = ()
     branches: tuple[Branch, ...] = ()
     window_tokens: int = 200_000
     max_output_tokens: int = 8_192
@@ -148,15 +148,15 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Remark for readers of the file."""
 
 
-def read_script(data: bytes, name: str) -> Script:
+def read_script(data: bytes, name: str) -> ScriptFile:
     """Parse the script in `data`. Raises `SettingsError` that names the file and the mistake."""
     try:
-        return msgspec.json.decode(data, type=Script)
+        return msgspec.json.decode(data, type=ScriptFile)
     except msgspec.DecodeError as error:
         raise SettingsError(f"{name} is no script for a scripted model: {error}") from None
 
 
-def load_script(path: str, read_file: ReadBlob) -> Script:
+def load_script(path: str, read_file: ReadBlob) -> ScriptFile:
     """Load the script in the file `path`, read by `read_file`. Raises `SettingsError`."""
     try:
         return read_script(read_file(path), path)
@@ -169,18 +169,18 @@ def load_script(path: str, read_file: ReadBlob) -> Script:
 # --- The model ------------------------------------------------------------------------------------
 
 
-_SUMMARY = Turn(
+_SUMMARY = ScriptTurn(
     text="What was done so far is in the ledger above; the work goes on from its last line."
 )
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
-class ScriptedModel:
+class ScriptFileModel:
     """A `Model` that plays a script without a provider."""
 
     wire = "scripted"
 
-    def __init__(self, script: Script, options: ModelOptions, clock: Clock) -> None:
+    def __init__(self, script: ScriptFile, options: ModelOptions, clock: Clock) -> None:
         self.name = f"{options.provider}/{options.model}"
         self.provider = options.provider
         self.model = options.model
@@ -231,7 +231,7 @@ class ScriptedModel:
         self._answered[request.session] = number + 1
         yield [final]
 
-    def _turn(self, request: Request) -> tuple[int, Turn | None]:
+    def _turn(self, request: Request) -> tuple[int, ScriptTurn | None]:
         turns, summaries = self._script.turns, self._script.summaries
         first = _first_text(request.items)
         for branch in self._script.branches:
@@ -245,7 +245,7 @@ class ScriptedModel:
         number = self._position(request, turns)
         return number, turns[number] if number < len(turns) else None
 
-    def _position(self, request: Request, turns: Sequence[Turn]) -> int:
+    def _position(self, request: Request, turns: Sequence[ScriptTurn]) -> int:
         cut: dict[int, None] = {}
         for item in reversed(request.items):
             if not item.mine or item.kind == "ack":
@@ -260,7 +260,7 @@ class ScriptedModel:
         said = _text_since_reply(request.items)
         return next((n for n, turn in enumerate(turns) if turn.expect and turn.expect in said), 0)
 
-    def _due(self, fault: Fault | None, request: Request, number: int) -> Fault | None:
+    def _due(self, fault: ScriptFault | None, request: Request, number: int) -> ScriptFault | None:
         key = (request.session, number, request.purpose)
         failed = self._failed.get(key, 0)
         if fault is None or failed >= fault.times:
@@ -286,7 +286,7 @@ def _text_since_reply(items: Sequence[Item]) -> str:
     return "\n".join(reversed(said))
 
 
-def _problem(turn: Turn | None, number: int, request: Request) -> str:
+def _problem(turn: ScriptTurn | None, number: int, request: Request) -> str:
     if turn is None:
         return f"the script has no turn {number + 1}: it has ended and the session goes on"
     said = _text_since_reply(request.items)
@@ -298,13 +298,13 @@ def _problem(turn: Turn | None, number: int, request: Request) -> str:
     return ""
 
 
-def _fill_patterns(turn: Turn, request: Request) -> Turn:
+def _fill_patterns(turn: ScriptTurn, request: Request) -> ScriptTurn:
     """Replace each `{{name}}` in `turn` by the match of its pattern."""
     if not turn.find:
         return turn
     whole = "\n".join(text_of((item.part,)) for item in request.items)
     found = {name: _last_match(pattern, whole) for name, pattern in turn.find.items()}
-    return msgspec.convert(_replace_names(msgspec.to_builtins(turn), found), Turn)
+    return msgspec.convert(_replace_names(msgspec.to_builtins(turn), found), ScriptTurn)
 
 
 def _last_match(pattern: str, text: str) -> str:
@@ -362,7 +362,7 @@ def split_text(text: str, size: int = PIECE_CHARS, pieces_max: int = 0) -> list[
 
 
 def _reply(
-    turn: Turn, number: int, request: Request, budget: Budget, model: str
+    turn: ScriptTurn, number: int, request: Request, budget: Budget, model: str
 ) -> Reply | Failure:
     builder = ReplyBuilder()
     if turn.thinking:
@@ -377,7 +377,7 @@ def _reply(
     return builder.finish("scripted", model)
 
 
-def simulated_usage(request: Request, turn: Turn, budget: Budget) -> Usage:
+def simulated_usage(request: Request, turn: ScriptTurn, budget: Budget) -> Usage:
     """Usage with a simulated prompt cache: tokens up to the last request's mark are read, later
     ones are written.
     """

@@ -17,8 +17,13 @@ from longrein_context.events.escape import escape
 from longrein_context.lazy_names import names_at_first_use
 
 if TYPE_CHECKING:
-    from longrein.permissions.bash_parser import Part, Word, join_path, word_set
-    from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
+    from longrein.permissions.bash_parser import Word, WordPart, join_path, word_set
+    from longrein.permissions.command_rules import (
+        KnownCommand,
+        glob_base,
+        read_command,
+        read_folders,
+    )
     from longrein.permissions.program_table import Effect
     from longrein.permissions.rule_evaluation import (
         is_read_denied,
@@ -30,8 +35,8 @@ if TYPE_CHECKING:
 __getattr__ = names_at_first_use(
     __name__,
     {
-        "bash_parser": "Part Word join_path word_set",
-        "command_rules": "Command glob_base read_command read_folders",
+        "bash_parser": "WordPart Word join_path word_set",
+        "command_rules": "KnownCommand glob_base read_command read_folders",
         "program_table": "Effect",
         "rule_evaluation": "is_read_denied judge protected_name read_deny_rule",
     },
@@ -39,17 +44,17 @@ __getattr__ = names_at_first_use(
 
 __all__ = [
     "Call",
-    "Command",
     "Effect",
     "Hook",
     "HookAnswer",
+    "KnownCommand",
     "Mode",
-    "Part",
     "PartFacts",
     "Rules",
     "Touched",
     "Verdict",
     "Word",
+    "WordPart",
     "check_rule",
     "denies_every_call",
     "escape",

@@ -58,7 +58,7 @@ class Word(msgspec.Struct, frozen=True):
         return first == "-" or (self.kind == "glob" and first in ("*", "?", "["))
 
 
-class Part(msgspec.Struct, frozen=True):
+class WordPart(msgspec.Struct, frozen=True):
     """A simple command, or the redirects or assignments of one."""
 
     words: tuple[Word, ...]
@@ -88,10 +88,10 @@ class Part(msgspec.Struct, frozen=True):
         return self.words[0].text if self.words and self.words[0].kind == "literal" else ""
 
 
-class Script(msgspec.Struct, frozen=True):
+class ShellScript(msgspec.Struct, frozen=True):
     """All simple commands of a command line, in the order of the text."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[WordPart, ...]
     problem: str = ""
     """Reason why the line as a whole is not known; '' for none."""
 
@@ -102,17 +102,17 @@ _INVISIBLE = re.compile(
 )
 
 
-def parse_command(command: str, cwd: str, home: str) -> Script:
+def parse_command(command: str, cwd: str, home: str) -> ShellScript:
     """Read `command` as Bash would, started in the absolute folder `cwd`. Never raises."""
     if len(command) > LENGTH_MAX:
-        return Script((), f"it has more than {LENGTH_MAX:,} characters")
+        return ShellScript((), f"it has more than {LENGTH_MAX:,} characters")
     if found := _INVISIBLE.search(command):
-        return Script((), f"it holds the invisible character U+{ord(found[0]):04X}")
+        return ShellScript((), f"it holds the invisible character U+{ord(found[0]):04X}")
     reader = _Reader(command, (cwd,) if cwd else (), home)
     if re.search(r"\n[ \t]*\\\n", command):  # the grammar overlooks the line break in front
         reader.fail("a line holds nothing but a backslash")
     reader.run()
-    return Script(tuple(reader.parts), reader.problem)
+    return ShellScript(tuple(reader.parts), reader.problem)
 
 
 def join_path(folder: str, path: str) -> str:
@@ -409,7 +409,7 @@ class _Reader:
         self.home = home
         self.level = level
         """Number of scripts around this one, and itself."""
-        self.parts: list[Part] = []
+        self.parts: list[WordPart] = []
         self.problem = ""
 
     def run(self) -> None:
@@ -578,7 +578,7 @@ class _Reader:
         is_network = target.text.startswith(("/dev/tcp", "/dev/udp"))
         problem = "it opens a network connection" if is_network else ""
         files = () if target in STREAMS else (target,)
-        part = Part((), self.text(node), self.folders, problem=problem)
+        part = WordPart((), self.text(node), self.folders, problem=problem)
         change = {"reads": files} if read else {"writes": files}
         self.parts += [msgspec.structs.replace(part, **change)] if files else []
         return words[1:]
@@ -706,7 +706,7 @@ class _Reader:
         todo = [node] if node.type == "variable_assignment" else node.named_children
         names = [self.assignment(child).partition("=")[0] for child in todo]
         problem = next((f"it sets {name}" for name in names if not is_local_variable(name)), "")
-        self.parts.append(Part((), self.text(node), self.folders, problem=problem))
+        self.parts.append(WordPart((), self.text(node), self.folders, problem=problem))
 
     def assignment(self, node: Any) -> str:
         """Visit one assignment and return it as `NAME=value`."""
@@ -745,7 +745,7 @@ class _Reader:
     ) -> _Outcome:
         """Note a simple command, with the commands in its arguments as parts of their own."""
         here = self.folders
-        part = Part(tuple(words), text, here, (), (), assigned, wrappers)
+        part = WordPart(tuple(words), text, here, (), (), assigned, wrappers)
         name = part.program.rpartition("/")[2]
         if len(self.parts) >= PARTS_MAX:
             self.fail("it has too many commands")
@@ -766,7 +766,7 @@ class _Reader:
             return (), ()
         return self.moved(part) if name in ("cd", "pushd", "popd") else (here, here)
 
-    def wrapped(self, options: _Options, part: Part) -> _Outcome:
+    def wrapped(self, options: _Options, part: WordPart) -> _Outcome:
         """Read the command in the arguments of a wrapper."""
         here = self.folders
         words = part.words
@@ -796,7 +796,7 @@ class _Reader:
             return here, here
         return self.simple(inner, part.text, assigned, wrappers)
 
-    def script_argument(self, part: Part) -> bool:
+    def script_argument(self, part: WordPart) -> bool:
         """Read the script in the arguments of a shell; return True if the parts are all that it
         runs.
         """
@@ -819,7 +819,7 @@ class _Reader:
         self.problem = self.problem or inner.problem
         return not inner.problem
 
-    def found_commands(self, part: Part) -> None:
+    def found_commands(self, part: WordPart) -> None:
         """Note the commands after `-exec` as parts; the found file is a glob or an open word."""
         here, words = self.folders, part.words
         options = [at for at, word in enumerate(words) if word.text[:1] in ("-", "(", "!")]
@@ -834,7 +834,7 @@ class _Reader:
             self.simple(named, part.text, (), (*part.wrappers, "find"))
             self.folders = here
 
-    def moved(self, part: Part) -> _Outcome:
+    def moved(self, part: WordPart) -> _Outcome:
         """Return the folders after `cd`. A folder that is not known leaves no folders."""
         arguments = list(part.words[1:])
         while arguments and arguments[0].text in ("-P", "-L", "--", "-e"):

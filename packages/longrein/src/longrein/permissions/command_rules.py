@@ -10,9 +10,9 @@ import msgspec
 
 from longrein.permissions.bash_parser import (
     LENGTH_MAX,
-    Part,
-    Script,
+    ShellScript,
     Word,
+    WordPart,
     decode_ansi,
     is_inert_assignment,
     join_path,
@@ -42,19 +42,19 @@ _MAY_RUN_ANYTHING = word_set(
 """
 
 
-class Command(msgspec.Struct, frozen=True):
+class KnownCommand(msgspec.Struct, frozen=True):
     """A command line read once for all rules."""
 
     text: str
-    script: Script
+    script: ShellScript
     effects: tuple[Effect, ...]
     """Effect of each part of the script."""
 
 
-def read_command(text: str, cwd: str, home: str) -> Command:
+def read_command(text: str, cwd: str, home: str) -> KnownCommand:
     """Read a command line and look up the effects of its parts. Never raises."""
     script = parse_command(text, cwd, home)
-    return Command(text, script, tuple(effect_of(part) for part in script.parts))
+    return KnownCommand(text, script, tuple(effect_of(part) for part in script.parts))
 
 
 def spelled(words: Sequence[str]) -> str:
@@ -67,7 +67,7 @@ def spelled(words: Sequence[str]) -> str:
 # --- Allow rules ----------------------------------------------------------------------------------
 
 
-def covers(spec: str, part: Part) -> bool:
+def covers(spec: str, part: WordPart) -> bool:
     """True if the allow rule `Bash(spec)` covers a part.
 
     Without `*` the words must be equal. With `*` the program must be called with known options
@@ -99,7 +99,7 @@ def _spec_words(spec: str) -> list[str]:
 # --- Deny and ask rules: a match when in doubt ----------------------------------------------------
 
 
-def matches(spec: str, command: Command) -> bool:
+def matches(spec: str, command: KnownCommand) -> bool:
     """True if the deny or ask rule `Bash(spec)` may match a command line."""
     if not spec:
         return True
@@ -124,7 +124,7 @@ def matches(spec: str, command: Command) -> bool:
     return any(regex.search(text, starts) for text, starts in _word_starts(command.text))
 
 
-def _may_begin_with(first: str, part: Part) -> bool:
+def _may_begin_with(first: str, part: WordPart) -> bool:
     """Return True if one of the forms of a part may begin with the first word of a rule."""
     program = part.words[0].text
     names = (program, program.rpartition("/")[2] or program, *part.wrappers)
@@ -140,7 +140,7 @@ a command.
 """
 
 
-def _forms(part: Part) -> Iterator[str]:
+def _forms(part: WordPart) -> Iterator[str]:
     """Yield the texts of a part: as written, with base names, without options, and with its
     wrappers.
     """
@@ -256,7 +256,7 @@ def glob_base(pattern: str) -> str:
     )
 
 
-def read_folders(command: Command, cwd: str) -> tuple[str, ...]:
+def read_folders(command: KnownCommand, cwd: str) -> tuple[str, ...]:
     """Return the absolute paths, perhaps folders, whose contents the parts of a command may
     read.
     """
@@ -296,7 +296,7 @@ file of the machine, so that only the exact command is suggested.
 """
 
 
-def suggest_part_rule(part: Part) -> str:
+def suggest_part_rule(part: WordPart) -> str:
     """Return `Bash(program verb:*)` where that is safe, else the exact command; '' for none."""
     if is_in_table(part) and part.program.endswith("git") and not has_known_arguments(part):
         return ""
@@ -331,7 +331,7 @@ def suggest_part_rule(part: Part) -> str:
     )
 
 
-def exact_rule(parts: Sequence[Part]) -> str:
+def exact_rule(parts: Sequence[WordPart]) -> str:
     """Return the rule that covers a command of one part word for word and no other; '' when
     there is none.
     """

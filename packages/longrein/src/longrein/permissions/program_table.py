@@ -16,8 +16,8 @@ import msgspec
 from longrein.permissions.bash_parser import (
     OPEN,
     STREAMS,
-    Part,
     Word,
+    WordPart,
     exec_commands,
     is_inert_assignment,
     is_local_variable,
@@ -613,7 +613,7 @@ _CHECKS: Mapping[str, _Check] = {
 # --- Effect of a part -----------------------------------------------------------------------------
 
 
-def effect_of(part: Part) -> Effect:
+def effect_of(part: WordPart) -> Effect:
     """Return the effect of one part; a problem where it is not known."""
     name, arguments = part.program, part.words[1:]
     if not part.words:
@@ -646,7 +646,7 @@ def _follows_links(name: str, arguments: Sequence[Word]) -> bool:
     return name == "diff" and _is_recursive(arguments)
 
 
-def _variable_problem(part: Part) -> str:
+def _variable_problem(part: WordPart) -> str:
     own = part.program == "read"  # `IFS= read x` sets it for `read` only
     for text in part.assigned:
         name = text.partition("=")[0]
@@ -706,7 +706,7 @@ _OTHER_PROGRAM_SHORT = {
 """The same as letters behind one dash, by program."""
 
 
-def has_known_arguments(part: Part) -> bool:
+def has_known_arguments(part: WordPart) -> bool:
     """True if a rule with `*` covers the arguments of a part.
 
     A program of the table must have known options only, whether it reads or writes. Another one
@@ -720,7 +720,7 @@ def has_known_arguments(part: Part) -> bool:
     return not any(_may_run_another(name, word) for word in part.words[1:])
 
 
-def is_in_table(part: Part) -> bool:
+def is_in_table(part: WordPart) -> bool:
     """True if the table knows the options of the program of a part."""
     name = part.program.rpartition("/")[2]
     return name == "git" or name in _tables()[0] or name in _CHECKS

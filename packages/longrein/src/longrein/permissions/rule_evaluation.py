@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from longrein.permissions.bash_parser import LENGTH_MAX, Part, Word, join_path, word_set
+from longrein.permissions.bash_parser import LENGTH_MAX, Word, WordPart, join_path, word_set
 from longrein.permissions.command_rules import (
     CHANGING_PROGRAMS,
     RAW_WORDS_MAX,
     SUGGESTION_LENGTH_MAX,
     SUGGESTIONS_MAX,
-    Command,
+    KnownCommand,
     covers,
     exact_rule,
     matches,
@@ -233,7 +233,9 @@ def _may_match_host(url: str, domain: str) -> bool:
 # --- Commands in deny and ask rules ---------------------------------------------------------------
 
 
-def _may_match_command(call: Call, command: Command, rule: Rule, rules: Rules, cwd: str) -> bool:
+def _may_match_command(
+    call: Call, command: KnownCommand, rule: Rule, rules: Rules, cwd: str
+) -> bool:
     """True if a deny or ask rule may match a command: by its parts, or by the files that it may
     read or write.
     """
@@ -271,13 +273,15 @@ _MATCHES_DOTS = re.compile("shopt|dotglob|GLOBIGNORE|zsh|fish")
 """Marks a command whose shell may let a `*` match a dot at the beginning of a name."""
 
 
-def _judged_parts(call: Call, command: Command) -> Iterator[tuple[Part, Effect, PartFacts]]:
+def _judged_parts(
+    call: Call, command: KnownCommand
+) -> Iterator[tuple[WordPart, Effect, PartFacts]]:
     """Yield each part of a command with its effect and what the workspace knows about it."""
     facts = call.parts or (PartFacts(),) * len(command.script.parts)
     return zip(command.script.parts, command.effects, facts, strict=True)
 
 
-def _named_files(part: Part, effect: Effect, *, reads: bool) -> list[Word]:
+def _named_files(part: WordPart, effect: Effect, *, reads: bool) -> list[Word]:
     """Return the words of a part that may name a file it reads or writes."""
     words = [*(part.reads if reads else part.writes), *(effect.reads if reads else effect.writes)]
     if effect.problem or part.program == "git":
@@ -528,7 +532,7 @@ def _judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
 # --- Verdict on a command, by its parts -----------------------------------------------------------
 
 
-def _judge_command(call: Call, command: Command, rules: Rules, mode: str, cwd: str) -> Verdict:
+def _judge_command(call: Call, command: KnownCommand, rules: Rules, mode: str, cwd: str) -> Verdict:
     """Judge a command that no deny rule matches: every part must be read-only, covered by a
     rule, or confined without saying that it changes files.
     """
@@ -578,7 +582,7 @@ _CHANGING_WORDS = {
 """Arguments with which a program says that it changes files."""
 
 
-def _says_change(part: Part, effect: Effect, facts: PartFacts, _: str) -> bool:
+def _says_change(part: WordPart, effect: Effect, facts: PartFacts, _: str) -> bool:
     """Return True if a part says that it changes files of the session's folders, or files that
     are not known. A sandbox does not settle that.
     """
@@ -590,7 +594,7 @@ def _says_change(part: Part, effect: Effect, facts: PartFacts, _: str) -> bool:
     return name in CHANGING_PROGRAMS or any(word.text in said for word in part.words)
 
 
-def _suggestions(pending: Sequence[tuple[Part, PartFacts]], base: str) -> tuple[str, ...]:
+def _suggestions(pending: Sequence[tuple[WordPart, PartFacts]], base: str) -> tuple[str, ...]:
     """Return the narrow rules that together cover parts of a command; () when there are too many,
     or one part has none.
     """
@@ -609,7 +613,7 @@ def _file_rules(fact: PartFacts, base: str) -> tuple[str, ...]:
     return rules if all(rules) else ()
 
 
-def _exact_rule(call: Call, command: Command, rules: Rules, mode: str) -> str:
+def _exact_rule(call: Call, command: KnownCommand, rules: Rules, mode: str) -> str:
     """Return the rule that allows this command and no other; '' when no rule does."""
     rule = exact_rule(command.script.parts)
     allowing = msgspec.structs.replace(rules, allow=(*rules.allow, rule)) if rule else rules
@@ -625,7 +629,7 @@ def _others(done: list[str], pending: int) -> str:
 
 
 def _part_problem(
-    call: Call, part: Part, effect: Effect, facts: PartFacts, rules: Rules, mode: str
+    call: Call, part: WordPart, effect: Effect, facts: PartFacts, rules: Rules, mode: str
 ) -> str:
     """Return the reason why a part may not run unasked; '' if it may."""
     for touched in facts.touched:
@@ -666,7 +670,7 @@ def _read_rule(rules: Rules) -> str:
     )
 
 
-def _unread_history(command: Command, rules: Rules, pending: list[Part]) -> str:
+def _unread_history(command: KnownCommand, rules: Rules, pending: list[WordPart]) -> str:
     """Return the reason why a command that cannot be read may print denied files by git; '' for
     none.
     """

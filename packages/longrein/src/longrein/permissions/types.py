@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from longrein.permissions.command_rules import Command
+    from longrein.permissions.command_rules import KnownCommand
 
 
 Mode = Literal["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
@@ -62,7 +62,7 @@ class Call(msgspec.Struct, frozen=True):
     """Touched paths of reading and writing tools."""
     rule_name: str = ""
     """`Read` or `Edit`: rules of this name cover the call too; '' for none."""
-    command: "Command | None" = None
+    command: "KnownCommand | None" = None
     """The command line that it runs, read; None for tools that run none."""
     parts: tuple[PartFacts, ...] = ()
     """Facts about the parts of `command`, in their order."""

@@ -20,7 +20,7 @@ SESSION = "00000000-0000-4000-8000-00000000beef"
 """Default session id."""
 
 
-class Write(msgspec.Struct):
+class MemoryWrite(msgspec.Struct):
     """A transaction."""
 
     entries: tuple[Entry, ...] = ()
@@ -43,7 +43,7 @@ class MemoryDisk:
 
     def __init__(self, session: str = SESSION) -> None:
         self.session = session
-        self.writes: list[Write] = []
+        self.writes: list[MemoryWrite] = []
         """Committed transactions, then queued ones."""
         self.committed = 0
         """Number of committed transactions, which survive `kill -9`."""
@@ -135,12 +135,12 @@ class MemoryDisk:
         """Subagents with entries, in the order of their start."""
         return [session for session in self._entries if session != self.session]
 
-    def _keep(self, write: Write) -> None:
+    def _keep(self, write: MemoryWrite) -> None:
         for session, entries in {self.session: write.entries, **write.below}.items():
             if entries:
                 self._entries.setdefault(session, []).extend(entries)
 
-    def commit(self) -> Write:
+    def commit(self) -> MemoryWrite:
         """Commit the oldest queued transaction."""
         write = self.writes[self.committed]
         self.committed += 1
@@ -245,7 +245,7 @@ class MemoryLog:
             if log is not root:
                 below[log.session] = (*below.get(log.session, ()), *more)
         blobs, root._fresh = root._fresh, {}
-        future = root._write(Write(own, below, take=tuple(take), blobs=blobs, flush=flush))
+        future = root._write(MemoryWrite(own, below, take=tuple(take), blobs=blobs, flush=flush))
         if future.done() and future.exception() is not None:
             root._fresh = {**blobs, **root._fresh}
         else:
@@ -283,7 +283,7 @@ class MemoryLog:
         root, owner = self.root, "" if self.root is self else self.session
         root._last_message += 1
         message = Message(root._last_message, body)
-        return message.id, root._write(Write(owner=owner, put=(message,), flush=flush))
+        return message.id, root._write(MemoryWrite(owner=owner, put=(message,), flush=flush))
 
     async def collect(self) -> list[Message]:
         if self.root is not self or self.dead or not self.disk.left:
@@ -294,7 +294,7 @@ class MemoryLog:
             await asyncio.wrap_future(written)
         return [Message(number, body) for (number, _), body in stored]
 
-    def _write(self, write: Write) -> "Future[None]":
+    def _write(self, write: MemoryWrite) -> "Future[None]":
         if self.disk.full:
             return _failed(
                 StoreFull(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from longrein.tools.patch_text import FilePatch
 
 
-class Plan(NamedTuple):
+class PatchPlan(NamedTuple):
     """Change of one file."""
 
     path: str
@@ -105,7 +105,7 @@ async def check_patch(context: ToolContext, input: str) -> None:  # noqa: A002 -
     await _planned(context, input)
 
 
-async def _planned(context: ToolContext, text: str) -> list[Plan]:
+async def _planned(context: ToolContext, text: str) -> list[PatchPlan]:
     """Return the change of each file, when all of the patch fits."""
     from longrein.tools.patch_text import parse_patch
 
@@ -114,7 +114,7 @@ async def _planned(context: ToolContext, text: str) -> list[Plan]:
     return [await kinds[one.kind](context, one) for one in parse_patch(text)]
 
 
-async def _plan_new(context: ToolContext, patch: "FilePatch") -> Plan:
+async def _plan_new(context: ToolContext, patch: "FilePatch") -> PatchPlan:
     place = resolve_path(context, patch.path)
     refuse_place(place)
     if place.kind:
@@ -125,10 +125,10 @@ async def _plan_new(context: ToolContext, patch: "FilePatch") -> Plan:
     content = "".join(f"{line}\n" for line in patch.hunks[0].new)
     data = encode_for(place, content, PLAIN_STYLE)
     created = f"Created {described_file(place, content)}."
-    return Plan(patch.path, lambda: create_file(context, place, data, created))
+    return PatchPlan(patch.path, lambda: create_file(context, place, data, created))
 
 
-async def _plan_update(context: ToolContext, patch: "FilePatch") -> Plan:
+async def _plan_update(context: ToolContext, patch: "FilePatch") -> PatchPlan:
     place = editable_place(context, patch.path, "old", "new")
     base, now = await known_content(context, place)
     try:
@@ -136,14 +136,14 @@ async def _plan_update(context: ToolContext, patch: "FilePatch") -> Plan:
     except ToolError:
         if base == now:
             raise
-        return Plan(patch.path, lambda: refuse_changed(context, place, base, (now,)), True)
+        return PatchPlan(patch.path, lambda: refuse_changed(context, place, base, (now,)), True)
     if not patch.moved_to:
         edited = f"Edited {one_line(place.path)}."
 
         def confirmation(shown: str, extra: str) -> str:
             return "\n".join(filter(None, (edited, shown, extra)))
 
-        return Plan(patch.path, lambda: save_merged(context, place, base, data, confirmation))
+        return PatchPlan(patch.path, lambda: save_merged(context, place, base, data, confirmation))
     removal = await _plan_removal(context, patch)
     target = resolve_path(context, patch.moved_to)
     refuse_place(target)
@@ -161,7 +161,7 @@ async def _plan_update(context: ToolContext, patch: "FilePatch") -> Plan:
         parts = created.parts if removed.status == "ok" else (*stays, *removed.parts)
         return Outcome(parts, (*created.facts, *removed.facts), removed.status)
 
-    return removal if removal.is_refused else Plan(patch.path, move)
+    return removal if removal.is_refused else PatchPlan(patch.path, move)
 
 
 def _patched(place: ResolvedPath, base: bytes, patch: "FilePatch") -> bytes:
@@ -174,7 +174,7 @@ def _patched(place: ResolvedPath, base: bytes, patch: "FilePatch") -> bytes:
     return encode_for(place, text, decoded.style)
 
 
-async def _plan_removal(context: ToolContext, patch: "FilePatch") -> Plan:
+async def _plan_removal(context: ToolContext, patch: "FilePatch") -> PatchPlan:
     place = existing_file(context, patch.path)
     refuse_place(place)
     folder, _, name = place.path.rpartition("/")
@@ -189,7 +189,7 @@ async def _plan_removal(context: ToolContext, patch: "FilePatch") -> Plan:
             f"[not-kept] The log does not hold {one_line(place.path)}, so a rewind could not "
             "bring it back; remove it with Bash (rm). Nothing was changed."
         )
-    return Plan(patch.path, lambda: _remove(context, place), base != now)
+    return PatchPlan(patch.path, lambda: _remove(context, place), base != now)
 
 
 async def _remove(context: ToolContext, place: ResolvedPath) -> Outcome:

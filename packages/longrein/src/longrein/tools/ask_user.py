@@ -13,7 +13,7 @@ OPTIONS_MAX = 9
 """Maximum number of options, each with a key of its own."""
 
 
-class Choice(TypedDict):
+class AnswerChoice(TypedDict):
     """A possible answer."""
 
     label: str
@@ -25,7 +25,7 @@ class UserQuestion(TypedDict):
 
     question: str
     header: NotRequired[str]
-    options: list[Choice]
+    options: list[AnswerChoice]
     multiSelect: NotRequired[bool]
 
 

@@ -39,7 +39,7 @@ from longrein.agent.subagents.shared_state import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.spawn import (
     AGENT,
     LiveParentPolicy,
-    Plan,
+    SpawnPlan,
     append_start,
     open_subagent,
     plan,
@@ -294,7 +294,7 @@ class SubagentRunner(Subagents):
         wishes = [
             one.wish(self.session.state, self.session.deps.limits.depth_max)
             for one in plans
-            if isinstance(one, Plan)
+            if isinstance(one, SpawnPlan)
         ]
         room = remaining_for(self.session, self.tree, len(wishes))
         given = share_budget(room, wishes, rivals=self._rivals(call))
@@ -311,7 +311,7 @@ class SubagentRunner(Subagents):
                 places[index] = self._keep(self._open(planned, start))
         return [places[index] for index, _ in jobs]
 
-    def _open(self, planned: Plan, start: tuple[int, SubagentStarted]) -> AnySubagent:
+    def _open(self, planned: SpawnPlan, start: tuple[int, SubagentStarted]) -> AnySubagent:
         if planned.kind.location:
             return remote_subagent(self.session, self.tree, planned.kind, *start)
         return start_subagent(self.session, self.tree, planned, start)
@@ -352,7 +352,9 @@ class SubagentRunner(Subagents):
         calls = self.session.state.calls.values()
         return sum(one.call.name == AGENT and one.call.id not in served for one in calls)
 
-    def _plan(self, index: int, job: SubagentTask, folder: Worktree | str | None) -> Plan | str:
+    def _plan(
+        self, index: int, job: SubagentTask, folder: Worktree | str | None
+    ) -> SpawnPlan | str:
         if not job.again:
             return plan(self.session.state, self.session.deps, self.tree, index, job, folder)
         named = next(
@@ -372,7 +374,7 @@ class SubagentRunner(Subagents):
             return f"{job.again} worked in a worktree that is gone; start a new one"
         same = msgspec.structs.replace(job, kind=named.started.kind, form="")
         one = plan(self.session.state, self.session.deps, self.tree, index, same, None)
-        if isinstance(one, Plan):
+        if isinstance(one, SpawnPlan):
             one.job = job
             one.again = named.started.child
             one.form = named.started.form

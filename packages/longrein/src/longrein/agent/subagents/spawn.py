@@ -148,7 +148,7 @@ def prefix_of(
 # --- Planning -------------------------------------------------------------------------------------
 
 
-class Plan(msgspec.Struct):
+class SpawnPlan(msgspec.Struct):
     """A job that can be run."""
 
     index: int
@@ -188,7 +188,7 @@ def plan(
     index: int,
     job: SubagentTask,
     folder: Worktree | str | None,
-) -> Plan | str:
+) -> SpawnPlan | str:
     """Plan a job, or return why it cannot run. `folder`: its worktree, when it wants one."""
     if isinstance(folder, str):
         return folder
@@ -205,7 +205,7 @@ def plan(
     own = deps.model
     form, why = form_of(state, own, job, model, own_folder=folder is not None)
     told = "; ".join(filter(None, (note, why)))
-    return Plan(index, job, kind, model, form, told, background=kind.background, tree=folder)
+    return SpawnPlan(index, job, kind, model, form, told, background=kind.background, tree=folder)
 
 
 def form_of(
@@ -231,7 +231,7 @@ def fork_point(call: str) -> int:
     return int(call[1:].partition(".")[0])
 
 
-def task_of(plan: Plan, form: str, grant: Grant, refused: Sequence[str]) -> str:
+def task_of(plan: SpawnPlan, form: str, grant: Grant, refused: Sequence[str]) -> str:
     """Return the first message to a subagent; for a fork it also states its role and limits."""
     if form != "fork" or plan.again:
         return (
@@ -354,7 +354,7 @@ SECONDS_MAX = 2 * 3600.0
 
 
 def append_start(
-    session: Session, one: Plan, given: Granted, call: str, background: bool
+    session: Session, one: SpawnPlan, given: Granted, call: str, background: bool
 ) -> tuple[int, SubagentStarted]:
     """Append the start of a subagent; return the seq of its first one, and the start."""
     grant = msgspec.structs.replace(given.grant, seconds=given.grant.seconds or SECONDS_MAX)
@@ -384,7 +384,7 @@ def append_start(
 
 
 def start_subagent(
-    session: Session, tree: SubagentTree, one: Plan, start: tuple[int, SubagentStarted]
+    session: Session, tree: SubagentTree, one: SpawnPlan, start: tuple[int, SubagentStarted]
 ) -> ActiveSubagent:
     """Open the session of a subagent whose `start` has just been appended; both must be committed
     together before anything awaits.

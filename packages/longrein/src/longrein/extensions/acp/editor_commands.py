@@ -16,7 +16,7 @@ Run = Callable[[AppSession, str], str]
 """(session, argument) -> text for the user, as markdown."""
 
 
-class Command(msgspec.Struct, frozen=True):
+class EditorCommand(msgspec.Struct, frozen=True):
     """A command."""
 
     name: str
@@ -81,13 +81,17 @@ def _background(opened: AppSession, _argument: str) -> str:
 COMMANDS = {
     command.name: command
     for command in (
-        Command("compact", "compact the conversation now", _compact, "what to keep in detail"),
-        Command("context", "show what fills the context", _context),
-        Command("pin", "keep a constraint word for word; without text list them", _pin, "text"),
-        Command("unpin", "drop a pinned constraint", _unpin, "number"),
-        Command("tasks", "list background tasks and subagents", _tasks),
-        Command("stop", "stop a background task", _stop, "id of the task"),
-        Command("background", "send the running command to the background", _background),
+        EditorCommand(
+            "compact", "compact the conversation now", _compact, "what to keep in detail"
+        ),
+        EditorCommand("context", "show what fills the context", _context),
+        EditorCommand(
+            "pin", "keep a constraint word for word; without text list them", _pin, "text"
+        ),
+        EditorCommand("unpin", "drop a pinned constraint", _unpin, "number"),
+        EditorCommand("tasks", "list background tasks and subagents", _tasks),
+        EditorCommand("stop", "stop a background task", _stop, "id of the task"),
+        EditorCommand("background", "send the running command to the background", _background),
     )
 }
 
@@ -108,7 +112,7 @@ def available(skills: Sequence[SkillInfo]) -> list[dict[str, Any]]:
     ]
 
 
-def find(text: str) -> tuple[Command, str] | None:
+def find(text: str) -> tuple[EditorCommand, str] | None:
     """Return the command that a prompt names and its argument; None for a prompt to the model."""
     name, _, argument = text.strip().partition(" ")
     command = COMMANDS.get(name[1:]) if name.startswith("/") else None

@@ -162,7 +162,7 @@ UNANSWERED = "the user has not answered"
 TITLE_CHARS_MAX = 60
 
 
-class UserQuestion(msgspec.Struct, frozen=True):
+class EditorUserQuestion(msgspec.Struct, frozen=True):
     """Question of a call of `AskUserQuestion`."""
 
     text: str
@@ -173,7 +173,7 @@ class UserQuestion(msgspec.Struct, frozen=True):
     """True if several choices can be taken."""
 
 
-def questions_of(question: Question) -> tuple[UserQuestion, ...]:
+def questions_of(question: Question) -> tuple[EditorUserQuestion, ...]:
     """Return the questions that a call asks the user; () for any other call."""
     asked = (
         (question.arguments or {}).get("questions")
@@ -187,10 +187,10 @@ def questions_of(question: Question) -> tuple[UserQuestion, ...]:
     )
 
 
-def _read(asked: Mapping[str, Any]) -> UserQuestion:
+def _read(asked: Mapping[str, Any]) -> EditorUserQuestion:
     text, options = str(asked.get("question", "")), asked.get("options")
     choices = [one for one in options if isinstance(one, dict)] if isinstance(options, list) else []
-    return UserQuestion(
+    return EditorUserQuestion(
         text,
         str(asked.get("header") or shortened(escape_line(text), TITLE_CHARS_MAX)),
         tuple((str(one.get("label", "")), str(one.get("description") or "")) for one in choices),
@@ -219,7 +219,7 @@ async def ask(question: Question, send: Send, *, forms: bool) -> tuple[Answer, b
 
 
 async def _by_form(
-    question: Question, asked: Sequence[UserQuestion], send: Send
+    question: Question, asked: Sequence[EditorUserQuestion], send: Send
 ) -> tuple[dict[str, str], str]:
     schema = {
         "type": "object",
@@ -242,7 +242,7 @@ async def _by_form(
             return {}, "gone"
 
 
-def _field(asked: UserQuestion) -> Update:
+def _field(asked: EditorUserQuestion) -> Update:
     named = {"title": asked.header, "description": asked.text}
     listed = [
         {"const": label, "title": label, **({"description": d} if d else {})}
@@ -263,7 +263,7 @@ def _joined(value: Any) -> str:
 
 
 async def _one_by_one(
-    question: Question, asked: Sequence[UserQuestion], send: Send
+    question: Question, asked: Sequence[EditorUserQuestion], send: Send
 ) -> tuple[dict[str, str], str]:
     found: dict[str, str] = {}
     for one in asked:
@@ -280,7 +280,7 @@ async def _one_by_one(
     return found, ""
 
 
-def _step(asked: UserQuestion, taken: list[str], response: Any) -> str:
+def _step(asked: EditorUserQuestion, taken: list[str], response: Any) -> str:
     """Take one answer; return `more`, `done`, `stop` or `gone`."""
     word = chosen(response)
     number = whole_number(word.removeprefix("choice ")) if word.startswith("choice ") else 0
@@ -291,7 +291,7 @@ def _step(asked: UserQuestion, taken: list[str], response: Any) -> str:
     return {"no": "done", "stop": "stop"}.get(word, "gone")
 
 
-def _params(question: Question, asked: UserQuestion, taken: Sequence[str]) -> Update:
+def _params(question: Question, asked: EditorUserQuestion, taken: Sequence[str]) -> Update:
     """Return the question with the choices that are left."""
     lines = [f"- {label}: {told}" if told else f"- {label}" for label, told in asked.choices]
     shown = [text_content(escape("\n".join((asked.text, "", *lines))))]

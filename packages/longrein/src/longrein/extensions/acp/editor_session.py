@@ -44,7 +44,7 @@ class Peer(Protocol):
     async def send_notification(self, method: str, params: Any) -> None: ...
 
 
-class Prompt:
+class EditorPrompt:
     """A prompt that has no answer yet."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class EditorSession:
             )
         )
         self._projection = Projection()
-        self._prompts: list[Prompt] = []
+        self._prompts: list[EditorPrompt] = []
         self._questions: dict[tuple[str, str], asyncio.Task[None]] = {}
         """(session of the subagent or '', call) -> the question in the editor."""
         self._notes = list(opened.notes)
@@ -179,7 +179,7 @@ class EditorSession:
         for step in self._projection.open_questions():  # asked before a crash
             if ("", step.id) not in self._questions:
                 self._ask(step)
-        prompt = Prompt()
+        prompt = EditorPrompt()
         self._prompts.append(prompt)
         try:
             await self.port.tell(UserMessage(parts, "queued" if self.port.busy else "prompt"))

@@ -293,7 +293,7 @@ class TranscriptRow(Data, frozen=True):
     """Pictures and documents that are not shown here."""
 
 
-class Spent(Data, frozen=True):
+class SpentData(Data, frozen=True):
     """Money, tokens and other things that a subagent may spend or has spent. In limits 0 means
     no limit.
     """
@@ -318,8 +318,8 @@ class SubagentData(Data, frozen=True):
     `interrupted`.
     """
     started_us: int
-    limit: Spent
-    spent: Spent
+    limit: SpentData
+    spent: SpentData
     parent: str = ""
     """Label of the subagent that started it; '' for the main agent."""
     seq: int = 0

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from longrein.extensions.inspector.page_data import FileData, Spent, SubagentData, Touch
+from longrein.extensions.inspector.page_data import FileData, SpentData, SubagentData, Touch
 from longrein.steps import CallStep, FileStep, QuestionStep, RequestStep, Step
 from longrein_context.events import Grant, SubagentEnded, SubagentStarted, counts_of
 
@@ -73,13 +73,13 @@ class Child(msgspec.Struct):
             return "running"
         return "queued"
 
-    def _spent(self) -> Spent:
+    def _spent(self) -> SpentData:
         """Sum of its ended tasks, with its own subagents; while it works what its own log tells."""
         if not self.is_over:
             seconds = max(0, self.last_at - self.at) / 1e6
-            return Spent(round(self.usd, 8), self.tokens, self.requests, 0, round(seconds, 3))
+            return SpentData(round(self.usd, 8), self.tokens, self.requests, 0, round(seconds, 3))
         ends = [end for _, end in self.ends]
-        return Spent(
+        return SpentData(
             round(sum(end.cost_usd for end in ends), 8),
             sum(end.usage.total_tokens for end in ends),
             sum(end.steps for end in ends),
@@ -88,10 +88,10 @@ class Child(msgspec.Struct):
         )
 
 
-def _limit(grant: Grant | None) -> Spent:
+def _limit(grant: Grant | None) -> SpentData:
     if grant is None:
-        return Spent()
-    return Spent(grant.usd, grant.tokens, grant.turns, grant.spawns, grant.seconds)
+        return SpentData()
+    return SpentData(grant.usd, grant.tokens, grant.turns, grant.spawns, grant.seconds)
 
 
 class FileTracker:

@@ -25,9 +25,9 @@ from longrein.extensions.mcp.mcp_port import (
     ListedResource,
     ListedTool,
     McpFailure,
-    Offer,
     Progress,
     ServerHost,
+    ServerOffer,
     Status,
 )
 from longrein.extensions.mcp.server_config import McpServer
@@ -66,7 +66,7 @@ class McpConnection:
         self.status: Status = "connecting"
         self.problem = ""
         """Reason why the server is not connected, for display."""
-        self.offer = Offer()
+        self.offer = ServerOffer()
         self._noise: list[str] = []
         """The first line of its output that was no JSON."""
         self._client: Client | None = None
@@ -244,13 +244,13 @@ class McpConnection:
                 async for _ in changes:
                     self._stale.set()
 
-    async def _read_offer(self, client: Client) -> Offer:
+    async def _read_offer(self, client: Client) -> ServerOffer:
         """List tools and prompts."""
         can = client.server_capabilities
         tools = await _all(client.list_tools, "tools") if can.tools else []
         prompts = await _all(client.list_prompts, "prompts") if can.prompts else []
         info = client.server_info
-        return Offer(
+        return ServerOffer(
             tools=tuple(_tool(one) for one in tools if self.server.offers(one.name)),
             prompts=tuple(_prompt(one) for one in prompts),
             resources=bool(can.resources),

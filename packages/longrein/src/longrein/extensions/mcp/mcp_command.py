@@ -14,7 +14,7 @@ from longrein.app.run_context import CLOCK, RunContext
 from longrein.extensions.mcp.server_config import McpServer, token_folder, token_path, usable_name
 from longrein.extensions.mcp.server_confinement import server_sandbox
 from longrein.extensions.mcp.server_files import (
-    McpServers,
+    ServerTables,
     approve_servers,
     change_entry,
     forget_approvals,
@@ -67,7 +67,7 @@ def _known(place: RunContext) -> dict[str, tuple[McpServer, str]]:
     return known
 
 
-def _load(place: RunContext) -> McpServers:
+def _load(place: RunContext) -> ServerTables:
     return load_mcp_servers(
         place.cwd,
         place.home,

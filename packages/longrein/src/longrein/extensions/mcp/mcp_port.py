@@ -53,7 +53,7 @@ class ListedResource(msgspec.Struct, frozen=True):
     template: bool = False
 
 
-class Offer(msgspec.Struct, frozen=True):
+class ServerOffer(msgspec.Struct, frozen=True):
     """Tools, prompts and other contents that a connected server offers."""
 
     tools: tuple[ListedTool, ...] = ()

@@ -17,7 +17,7 @@ Action = Literal["accept", "decline", "cancel"]
 MESSAGE_CHARS_MAX = 1_000
 
 
-class Question(msgspec.Struct, frozen=True):
+class ServerQuestion(msgspec.Struct, frozen=True):
     """A question that waits for its answer."""
 
     schema: Mapping[str, Any]
@@ -30,7 +30,7 @@ class Questions:
 
     def __init__(self, notice: Callable[[str], None]) -> None:
         self._notice = notice
-        self._open: dict[str, Question] = {}
+        self._open: dict[str, ServerQuestion] = {}
 
     async def ask(
         self, server: str, message: str, schema: Mapping[str, Any], url: str
@@ -38,7 +38,7 @@ class Questions:
         """Show a question and wait for its answer; a second one of the same server is declined."""
         if server in self._open:
             return "decline", {}
-        question = Question(schema, asyncio.get_running_loop().create_future())
+        question = ServerQuestion(schema, asyncio.get_running_loop().create_future())
         self._open[server] = question
         said = " ".join(clean_text(message)[:MESSAGE_CHARS_MAX].split())
         how = (
@@ -69,7 +69,7 @@ class Questions:
         """Decline to answer. Raises `UsageError`."""
         self._question(server).answer.set_result(("decline", {}))
 
-    def _question(self, server: str) -> Question:
+    def _question(self, server: str) -> ServerQuestion:
         found = self._open.get(server)
         if found is None or found.answer.done():
             raise UsageError(

@@ -35,7 +35,7 @@ CLAUDE_FILE_BYTES_MAX = 64 << 20
 SERVERS_MAX = 100
 
 
-class McpServers(msgspec.Struct, frozen=True):
+class ServerTables(msgspec.Struct, frozen=True):
     """The servers of a folder, each name once."""
 
     servers: tuple[McpServer, ...] = ()
@@ -422,7 +422,7 @@ def load_mcp_servers(
     approved: bool = False,
     given: Sequence[str] = (),
     strict: bool = False,
-) -> McpServers:
+) -> ServerTables:
     """Return the servers for `cwd`.
 
     `trusted`: whether the folder is; else its files are not opened. `approved`: take every server
@@ -460,7 +460,7 @@ def load_mcp_servers(
         for name, server in unapproved.items()
         if name not in found or found[name].scope == "user"
     )
-    return McpServers(tuple(found.values()), tuple(folder.notes), waiting)
+    return ServerTables(tuple(found.values()), tuple(folder.notes), waiting)
 
 
 def _given(folder: _Folder, text: str) -> Iterable[McpServer]:

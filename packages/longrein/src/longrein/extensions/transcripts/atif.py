@@ -13,11 +13,11 @@ import msgspec
 
 from longrein import __version__
 from longrein.extensions.transcripts.export_steps import (
-    Conversation,
     ConversationPart,
-    Message,
+    ExportedConversation,
+    ExportedMessage,
+    ExportedReply,
     Note,
-    Reply,
     shown_text,
 )
 from longrein_context.events import Text, Thinking, ToolSpec, Usage, counts_of, text_of, unwrapped
@@ -26,12 +26,12 @@ VERSION = "ATIF-v1.8"
 Json = dict[str, Any]
 
 
-def as_atif(conversation: Conversation) -> bytes:
+def as_atif(conversation: ExportedConversation) -> bytes:
     """Return the trajectory as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(_trajectory(conversation)), indent=2) + b"\n"
 
 
-def _trajectory(told: Conversation, root: str = "") -> Json:
+def _trajectory(told: ExportedConversation, root: str = "") -> Json:
     steps = list(_system(told))
     for step in told.steps:
         steps.append({"timestamp": _time(step.at), **_step(step, told)})
@@ -54,7 +54,7 @@ def _trajectory(told: Conversation, root: str = "") -> Json:
     return made_trajectory
 
 
-def _agent(told: Conversation) -> Json:
+def _agent(told: ExportedConversation) -> Json:
     agent: Json = {"name": "longrein", "version": __version__}
     if told.kind:
         agent["extra"] = {"subagent_type": told.kind, "label": told.label}
@@ -69,16 +69,16 @@ def _definition(tool: ToolSpec) -> Json:
     return {"type": "function", "function": described}
 
 
-def _system(told: Conversation) -> Iterator[Json]:
+def _system(told: ExportedConversation) -> Iterator[Json]:
     """Return the step of the system prompt, with the static context."""
     if told.prefix is not None:
         text = "\n\n".join(filter(None, (told.prefix.system, *told.prefix.context)))
         yield {"source": "system", "message": text}
 
 
-def _step(step: ConversationPart, told: Conversation) -> Json:
+def _step(step: ConversationPart, told: ExportedConversation) -> Json:
     match step:
-        case Message():
+        case ExportedMessage():
             return {"source": "user", "message": shown_text(step.parts)}
         case Note():
             return {
@@ -86,11 +86,11 @@ def _step(step: ConversationPart, told: Conversation) -> Json:
                 "message": step.text,
                 "extra": {"kind": step.kind, "entry": step.seq},
             }
-        case Reply():
+        case ExportedReply():
             return _reply(step, told)
 
 
-def _reply(reply: Reply, told: Conversation) -> Json:
+def _reply(reply: ExportedReply, told: ExportedConversation) -> Json:
     event = reply.event
     made: Json = {
         "source": "agent",
@@ -120,7 +120,7 @@ def _call(call: Any) -> Json:
     return made
 
 
-def _results(reply: Reply, told: Conversation) -> Iterator[Json]:
+def _results(reply: ExportedReply, told: ExportedConversation) -> Iterator[Json]:
     embedded = {one.session for one in told.subagents}
     for call in reply.calls:
         made: Json = {"source_call_id": call.id}
@@ -152,7 +152,7 @@ def _metrics(usage: Usage, cost_usd: float) -> Json:
     }
 
 
-def _final_metrics(told: Conversation, steps: int) -> Json:
+def _final_metrics(told: ExportedConversation, steps: int) -> Json:
     usage, nested = told.usage, list(_below(told))
     return {
         "total_prompt_tokens": usage.context_tokens,
@@ -164,7 +164,7 @@ def _final_metrics(told: Conversation, steps: int) -> Json:
     }
 
 
-def _below(told: Conversation) -> Iterator[Conversation]:
+def _below(told: ExportedConversation) -> Iterator[ExportedConversation]:
     for one in told.subagents:
         yield one
         yield from _below(one)

@@ -50,7 +50,7 @@ from longrein_context.events import (
 SUBAGENT_DEPTH_MAX = 16
 
 
-class Message(msgspec.Struct):
+class ExportedMessage(msgspec.Struct):
     """Message of the user."""
 
     seq: int
@@ -58,7 +58,7 @@ class Message(msgspec.Struct):
     parts: tuple[AnyPart, ...]
 
 
-class Reply(msgspec.Struct):
+class ExportedReply(msgspec.Struct):
     """A reply of the model, with what its calls returned."""
 
     seq: int
@@ -86,10 +86,10 @@ class Note(msgspec.Struct):
     text: str
 
 
-ConversationPart = Message | Reply | Note
+ConversationPart = ExportedMessage | ExportedReply | Note
 
 
-class Conversation(msgspec.Struct):
+class ExportedConversation(msgspec.Struct):
     """A session or a subagent."""
 
     session: str
@@ -101,14 +101,18 @@ class Conversation(msgspec.Struct):
     steps: list[ConversationPart]
     copied: int
     """Last entry that a forked subagent or session shares with its parent; 0 for none."""
-    subagents: "list[Conversation]"
+    subagents: "list[ExportedConversation]"
     read_blob: Callable[[str], bytes]
     """Returns the bytes of a blob. Raises KeyError."""
 
     @property
-    def replies(self) -> list[Reply]:
+    def replies(self) -> list[ExportedReply]:
         """Its own replies, without those it shares with its parent."""
-        return [step for step in self.steps if isinstance(step, Reply) and step.seq > self.copied]
+        return [
+            step
+            for step in self.steps
+            if isinstance(step, ExportedReply) and step.seq > self.copied
+        ]
 
     @property
     def usage(self) -> Usage:
@@ -121,15 +125,17 @@ class Conversation(msgspec.Struct):
     @property
     def title(self) -> str:
         """First words of the user, on one line."""
-        return _title(next((step for step in self.steps if isinstance(step, Message)), None))
+        return _title(
+            next((step for step in self.steps if isinstance(step, ExportedMessage)), None)
+        )
 
 
-def _title(first: Message | None) -> str:
+def _title(first: ExportedMessage | None) -> str:
     line = " ".join(text_of(first.parts)[:400].split()) if first is not None else ""
     return line if len(line) <= 80 else line[:79] + "…"
 
 
-def read_conversation(reader: Reader, depth: int = 0) -> Conversation:
+def read_conversation(reader: Reader, depth: int = 0) -> ExportedConversation:
     """Read a session with its subagents. Raises `StoreDamaged`, `SessionReadOnly`."""
     entries = list(reader.entries())
     first = reader.first
@@ -146,18 +152,20 @@ def read_conversation(reader: Reader, depth: int = 0) -> Conversation:
 
 def build_conversation(
     entries: Iterable[Entry], read_blob: Callable[[str], bytes], copied: int = 0
-) -> Conversation:
+) -> ExportedConversation:
     """Build the steps of one log. Its last `Opened` names the session; entries up to `copied`
     are its parent's.
     """
-    built = Conversation("", "", "", "", None, [], copied, [], read_blob)
-    made_in: dict[str, Reply] = {}
+    built = ExportedConversation("", "", "", "", None, [], copied, [], read_blob)
+    made_in: dict[str, ExportedReply] = {}
     for step in steps_of(entries):
         built.steps += _take(built, made_in, step)
     return built
 
 
-def _take(built: Conversation, made_in: dict[str, Reply], step: Step) -> Sequence[ConversationPart]:
+def _take(
+    built: ExportedConversation, made_in: dict[str, ExportedReply], step: Step
+) -> Sequence[ConversationPart]:
     """Take in a step; return the parts of the conversation that begin with it. `made_in`: id of
     each call -> the reply that made it.
     """
@@ -167,9 +175,9 @@ def _take(built: Conversation, made_in: dict[str, Reply], step: Step) -> Sequenc
         case BreakStep(prefix=prefix) if prefix:
             built.prefix = prefix
         case PromptStep(message=message):
-            return (Message(step.seq, step.at, message.parts),)
+            return (ExportedMessage(step.seq, step.at, message.parts),)
         case RequestStep(reply=replied) if replied:
-            reply = Reply(step.seq, step.at, replied, step.purpose)
+            reply = ExportedReply(step.seq, step.at, replied, step.purpose)
             made_in.update((call.id, reply) for call in reply.calls)
             return (reply,)
         case CallStep(ended=result) if result and step.id in made_in:
@@ -181,7 +189,7 @@ def _take(built: Conversation, made_in: dict[str, Reply], step: Step) -> Sequenc
     return ()
 
 
-def _open(built: Conversation, seq: int, opened: Opened) -> None:
+def _open(built: ExportedConversation, seq: int, opened: Opened) -> None:
     """Take the names from the first entry of a log. A fork holds copies of its parent's entries."""
     built.session, built.label = opened.session, opened.label
     built.kind, built.cwd = opened.kind, opened.cwd
@@ -273,12 +281,14 @@ class StoredConversation:
         self.session, self.label, self.cwd = head.session, head.label, head.cwd
         self.prefix, self.copied = head.prefix, head.copied
 
-    def _empty(self) -> Conversation:
-        return Conversation("", "", "", "", None, [], self._reader.first - 1, [], self.read_blob)
+    def _empty(self) -> ExportedConversation:
+        return ExportedConversation(
+            "", "", "", "", None, [], self._reader.first - 1, [], self.read_blob
+        )
 
-    def _read_head(self, head: Conversation) -> None:
+    def _read_head(self, head: ExportedConversation) -> None:
         """Read the log once, without making steps of it."""
-        first: Message | None = None
+        first: ExportedMessage | None = None
         for entry in self._reader.entries():
             self._last = entry.seq
             match entry.event:
@@ -288,7 +298,7 @@ class StoredConversation:
                     self.usage += counts_of(reply.usage)
                     self.cost_usd += max(0.0, reply.cost_usd)
                 case UserSpoke(parts=parts) if first is None:
-                    first = Message(entry.seq, entry.at, parts)
+                    first = ExportedMessage(entry.seq, entry.at, parts)
                 case PrefixSet() as prefix:
                     head.prefix = prefix
                 case Opened() as opened:
@@ -301,7 +311,7 @@ class StoredConversation:
     def steps(self) -> Iterator[ConversationPart]:
         """Iterate the steps, a reply when all results of its calls were read."""
         waiting: deque[ConversationPart] = deque()
-        made_in: dict[str, Reply] = {}
+        made_in: dict[str, ExportedReply] = {}
         scratch, left = self._empty(), self._results.copy()
         for step in steps_of(self._reader.entries(0, self._last)):
             waiting += _take(scratch, made_in, step)
@@ -324,4 +334,4 @@ class StoredConversation:
 
 
 def _calls(part: ConversationPart) -> list[str]:
-    return [call.id for call in part.calls] if isinstance(part, Reply) else []
+    return [call.id for call in part.calls] if isinstance(part, ExportedReply) else []

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from longrein.extensions.transcripts.export_steps import (
-    Conversation,
-    Message,
+    ExportedConversation,
+    ExportedMessage,
+    ExportedReply,
     Note,
-    Reply,
     StoredConversation,
     shown_text,
 )
@@ -52,18 +52,18 @@ summary { cursor: pointer } details { margin: .4rem 0 } img { max-width: 100% } 
 """  # noqa: E501
 
 
-def as_html(conversation: Conversation | StoredConversation) -> bytes:
+def as_html(conversation: ExportedConversation | StoredConversation) -> bytes:
     """Return the page as UTF-8."""
     return b"".join(html_pieces(conversation))
 
 
-def html_pieces(conversation: Conversation | StoredConversation) -> Iterator[bytes]:
+def html_pieces(conversation: ExportedConversation | StoredConversation) -> Iterator[bytes]:
     """Iterate the page as UTF-8, a step at a time."""
     for piece in _page(conversation):
         yield f"{piece}\n".encode("utf-8", "replace")
 
 
-def _page(told: Conversation | StoredConversation) -> Iterator[str]:
+def _page(told: ExportedConversation | StoredConversation) -> Iterator[str]:
     title = _plain(told.title or "Session")
     yield "<!DOCTYPE html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
@@ -74,7 +74,7 @@ def _page(told: Conversation | StoredConversation) -> Iterator[str]:
     yield "</body></html>"
 
 
-def _session(told: Conversation | StoredConversation) -> Iterator[str]:
+def _session(told: ExportedConversation | StoredConversation) -> Iterator[str]:
     model = f"{told.prefix.provider}/{told.prefix.model}" if told.prefix else "unknown"
     usage = told.usage
     name = f"Subagent {told.label or told.session}" if told.label else told.title or "Session"
@@ -96,7 +96,7 @@ def _session(told: Conversation | StoredConversation) -> Iterator[str]:
     for step in told.steps:
         shared = " copied" if step.seq <= told.copied else ""
         match step:
-            case Message():
+            case ExportedMessage():
                 yield _section(
                     f"user{shared}",
                     "User",
@@ -104,7 +104,7 @@ def _session(told: Conversation | StoredConversation) -> Iterator[str]:
                     step.at,
                     [_part(part, told.read_blob) for part in step.parts],
                 )
-            case Reply():
+            case ExportedReply():
                 kind = "Assistant" if step.purpose == "turn" else "Summary request"
                 yield _section(
                     f"assistant{shared}",
@@ -131,7 +131,7 @@ def _section(style: str, who: str, seq: int, at: int, inner: list[str]) -> str:
     )
 
 
-def _reply(reply: Reply, read_blob: ReadBlob) -> Iterator[str]:
+def _reply(reply: ExportedReply, read_blob: ReadBlob) -> Iterator[str]:
     for part in reply.event.parts:
         match part:
             case Thinking(text):

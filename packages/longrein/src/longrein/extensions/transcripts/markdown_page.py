@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from longrein.extensions.transcripts.export_steps import (
-    Conversation,
-    Message,
+    ExportedConversation,
+    ExportedMessage,
+    ExportedReply,
     Note,
-    Reply,
     shown_text,
 )
 from longrein_context.events import Text, Thinking, ToolCall, unwrapped
@@ -25,12 +25,12 @@ _FENCES = re.compile(r"`{3,}")
 _INLINE = re.compile(r"([\\`*_{}\[\]<>#|!~&])")
 
 
-def as_markdown(conversation: Conversation) -> bytes:
+def as_markdown(conversation: ExportedConversation) -> bytes:
     """Return the page as UTF-8."""
     return ("\n\n".join(_page(conversation, 1)) + "\n").encode("utf-8", "replace")
 
 
-def _page(told: Conversation, level: int) -> Iterator[str]:
+def _page(told: ExportedConversation, level: int) -> Iterator[str]:
     name = f"Subagent {told.label or told.session}" if level > 1 else told.title or "Session"
     yield f"{'#' * min(level, 6)} {plain(name)}"
     model = f"{told.prefix.provider}/{told.prefix.model}" if told.prefix else "unknown model"
@@ -51,10 +51,10 @@ def _page(told: Conversation, level: int) -> Iterator[str]:
         if step.seq <= told.copied:
             continue
         match step:
-            case Message():
+            case ExportedMessage():
                 yield f"{mark} User · {_time(step.at)}"
                 yield quoted(shown_text(step.parts))
-            case Reply():
+            case ExportedReply():
                 yield f"{mark} Assistant · {_time(step.at)}"
                 yield from _reply(step)
             case Note():
@@ -64,7 +64,7 @@ def _page(told: Conversation, level: int) -> Iterator[str]:
         yield from _page(subagent, level + 1)
 
 
-def _reply(reply: Reply) -> Iterator[str]:
+def _reply(reply: ExportedReply) -> Iterator[str]:
     for part in reply.event.parts:
         match part:
             case Text(text):

@@ -21,11 +21,11 @@ from longrein.testing.loopback.response_parts import (
 )
 from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
-    Block,
-    Message,
     ParsedRequest,
     Refused,
-    Wire,
+    SentBlock,
+    SentMessage,
+    WireEndpoint,
     convert,
     duplicates,
     inspect_image,
@@ -108,7 +108,7 @@ class _RawMessage(msgspec.Struct):
     content: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Anthropic(Wire):
+class AnthropicEndpoint(WireEndpoint):
     """The wire `anthropic`."""
 
     name = overflow = "anthropic"
@@ -136,8 +136,8 @@ class Anthropic(Wire):
         )
 
     def _prefix(
-        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
-    ) -> list[tuple[str, Block]]:
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], SentBlock]
+    ) -> list[tuple[str, SentBlock]]:
         return [
             (side, read(raw))
             for side in ("tools", "system")
@@ -145,16 +145,19 @@ class Anthropic(Wire):
         ]
 
     def _messages(
-        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
-    ) -> list[Message]:
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], SentBlock]
+    ) -> list[SentMessage]:
         found = convert(fields, "messages", list[_RawMessage], [])
         return [
-            Message(one.role, [read(raw) for raw in listed(one.content, _TEXT)]) for one in found
+            SentMessage(one.role, [read(raw) for raw in listed(one.content, _TEXT)])
+            for one in found
         ]
 
-    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> SentBlock:
         mark = fields.get("cache_control")
-        block = Block(fields.get("type") or "", raw if mark is None else _without_mark(raw, fields))
+        block = SentBlock(
+            fields.get("type") or "", raw if mark is None else _without_mark(raw, fields)
+        )
         block.pictures = tuple(inspect_image(source["data"]) for source in _sources(fields))
         if isinstance(mark, dict):
             block.mark_s = 3_600.0 if mark.get("ttl") == "1h" else -1.0
@@ -196,7 +199,9 @@ class Anthropic(Wire):
         if duplicates([block.name for side, block in found if side == "tools"]):
             raise Refused("tools: Tool names must be unique.")
 
-    def _check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
+    def _check_messages(
+        self, messages: list[SentMessage], parsed: ParsedRequest, rules: Rules
+    ) -> None:
         super()._check_messages(messages, parsed, rules)
         last = messages[-1]
         if last.role == "assistant" and last.blocks[-1].kind == "text":
@@ -215,7 +220,7 @@ class Anthropic(Wire):
         if "thinking" in parsed.flags:
             _check_thinking_first(messages)
 
-    def _check_role(self, at: int, messages: list[Message], rules: Rules) -> None:
+    def _check_role(self, at: int, messages: list[SentMessage], rules: Rules) -> None:
         role = messages[at].role
         if role == "system":
             raise Refused(
@@ -236,7 +241,14 @@ class Anthropic(Wire):
                 "except for the optional final assistant message"
             )
 
-    def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
+    def _check_block(
+        self,
+        path: str,
+        role: str,
+        block: SentBlock,
+        model: str,
+        rules: Rules,  # noqa: ARG002
+    ) -> None:
         if block.kind not in _ROLE_BLOCKS[role]:
             other = "assistant" if role == "user" else "user"
             raise Refused(f"{path}: `{block.kind}` blocks can only be in `{other}` messages")
@@ -250,7 +262,7 @@ class Anthropic(Wire):
                 if hit.get("encrypted_content") != sign(self.name, model, str(hit.get("url"))):
                     raise Refused(f"{path}: Invalid `encrypted_content` in `search_result` block")
 
-    def _check_pairs(self, messages: list[Message]) -> None:
+    def _check_pairs(self, messages: list[SentMessage]) -> None:
         """Check that each call has its result at the start of the next message, and that ids are
         unique.
         """
@@ -393,7 +405,7 @@ class Anthropic(Wire):
         return message
 
 
-def _check_searches(at: int, message: Message) -> None:
+def _check_searches(at: int, message: SentMessage) -> None:
     """Check that each search of the provider has its result in the same message, and each result
     its search.
     """
@@ -439,7 +451,7 @@ def _sources(fields: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _problem(block: Block, fields: dict[str, Any]) -> str:
+def _problem(block: SentBlock, fields: dict[str, Any]) -> str:
     """Say what is wrong with a block wherever it stands; empty for nothing."""
     if "input_schema" in fields or block.kind in ("custom", "web_search_20250305"):
         return _tool_problem(block, fields)
@@ -465,7 +477,7 @@ def _problem(block: Block, fields: dict[str, Any]) -> str:
     return "{at}.thinking.signature: Field required" if unsigned else ""
 
 
-def _tool_problem(block: Block, fields: dict[str, Any]) -> str:
+def _tool_problem(block: SentBlock, fields: dict[str, Any]) -> str:
     if block.kind == "web_search_20250305":
         return (
             ""
@@ -490,7 +502,7 @@ def _text_problem(fields: dict[str, Any]) -> str:
     return "" if text.strip() else "messages: text content blocks must contain non-whitespace text"
 
 
-def _call_problem(block: Block, fields: dict[str, Any]) -> str:
+def _call_problem(block: SentBlock, fields: dict[str, Any]) -> str:
     if not _ID.fullmatch(block.id):
         return "{at}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
     if not _NAME.fullmatch(block.name):
@@ -502,7 +514,7 @@ def _call_problem(block: Block, fields: dict[str, Any]) -> str:
     )
 
 
-def _result_problem(block: Block, fields: dict[str, Any]) -> str:
+def _result_problem(block: SentBlock, fields: dict[str, Any]) -> str:
     if not _ID.fullmatch(block.id):
         return "{at}.tool_result.tool_use_id: String should match pattern '^[a-zA-Z0-9_-]+$'"
     content = fields.get("content")
@@ -582,7 +594,7 @@ def _check_missing(at: int, waiting: list[str], answered: list[str]) -> None:
         )
 
 
-def _check_thinking_first(messages: list[Message]) -> None:
+def _check_thinking_first(messages: list[SentMessage]) -> None:
     """With a thinking budget, check that the reply before results begins with thinking."""
     last = max((n for n, message in enumerate(messages) if message.role == "assistant"), default=-1)
     if last < 0 or messages[-1].blocks[0].kind != "tool_result":
@@ -600,7 +612,7 @@ def _check_thinking_first(messages: list[Message]) -> None:
         )
 
 
-def _check_image_sides(messages: list[Message]) -> None:
+def _check_image_sides(messages: list[SentMessage]) -> None:
     """Check the side limit of a request with many images."""
     if sum(len(block.pictures) for message in messages for block in message.blocks) <= MANY_IMAGES:
         return

@@ -18,11 +18,11 @@ from longrein.testing.loopback.response_parts import (
 )
 from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
-    Block,
-    Message,
     ParsedRequest,
     Refused,
-    Wire,
+    SentBlock,
+    SentMessage,
+    WireEndpoint,
     convert,
     duplicates,
     inspect_image,
@@ -80,7 +80,7 @@ class _Config(msgspec.Struct, rename="camel"):
     max_output_tokens: int | None = None
 
 
-class Gemini(Wire):
+class GeminiEndpoint(WireEndpoint):
     """The wire `gemini`."""
 
     name = overflow = "gemini"
@@ -109,20 +109,21 @@ class Gemini(Wire):
     def _prefix(
         self,
         fields: dict[str, msgspec.Raw],
-        read: Callable[[bytes], Block],  # noqa: ARG002
-    ) -> list[tuple[str, Block]]:
+        read: Callable[[bytes], SentBlock],  # noqa: ARG002
+    ) -> list[tuple[str, SentBlock]]:
         return raw_blocks(fields, "systemInstruction")
 
     def _messages(
-        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
-    ) -> list[Message]:
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], SentBlock]
+    ) -> list[SentMessage]:
         found = convert(fields, "contents", list[_Content], [])
         return [
-            Message(content.role, [read(bytes(raw)) for raw in content.parts]) for content in found
+            SentMessage(content.role, [read(bytes(raw)) for raw in content.parts])
+            for content in found
         ]
 
-    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
-        block = Block(next((key for key in _DATA if key in fields), ""), raw)
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> SentBlock:
+        block = SentBlock(next((key for key in _DATA if key in fields), ""), raw)
         data = fields.get(block.kind)
         inner = data if isinstance(data, dict) else {}
         block.id, block.name = str(inner.get("id") or ""), str(inner.get("name") or "")
@@ -179,11 +180,13 @@ class Gemini(Wire):
         if again := duplicates(names):
             raise Refused(f"Duplicate function declaration found: {again[0]}")
 
-    def _check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
+    def _check_messages(
+        self, messages: list[SentMessage], parsed: ParsedRequest, rules: Rules
+    ) -> None:
         super()._check_messages(messages, parsed, rules)
         _check_signatures(messages, parsed.model)
 
-    def _check_role(self, at: int, messages: list[Message], rules: Rules) -> None:
+    def _check_role(self, at: int, messages: list[SentMessage], rules: Rules) -> None:
         role = messages[at].role
         if role not in ("user", "model"):
             raise Refused("Please use a valid role: user, model.")
@@ -194,11 +197,11 @@ class Gemini(Wire):
         if at and rules.alternation and role == messages[at - 1].role:
             raise Refused("Please ensure that multiturn requests alternate between user and model.")
 
-    def _check_pairs(self, messages: list[Message]) -> None:
+    def _check_pairs(self, messages: list[SentMessage]) -> None:
         """Check that the turn after calls begins with their responses, in order, and no other
         turn has responses.
         """
-        please, calls = "Please ensure that function", list[Block]()
+        please, calls = "Please ensure that function", list[SentBlock]()
         for at, message in enumerate(messages):
             own = [
                 [part.id for part in message.blocks if part.kind == kind]
@@ -252,7 +255,7 @@ class Gemini(Wire):
         return b"data: %b\r\n\r\n" % encode({"error": error})
 
     def stream_events(self, turn: Turn, answer: ReplyContext) -> list[bytes]:
-        """See `Wire.stream_events`: chunks of one candidate. The last chunk holds the finish
+        """See `WireEndpoint.stream_events`: chunks of one candidate. The last one holds the finish
         reason.
         """
         tail = encode({"modelVersion": answer.model, "responseId": f"resp{answer.serial:024d}"})[1:]
@@ -297,7 +300,7 @@ class Gemini(Wire):
         return [*out, chunk(b'{"text":""}', b',"finishReason":%b' % encode(reason))]
 
     def streams(self, fields: dict[str, msgspec.Raw], path: str) -> bool:
-        """See `Wire.streams`: the path tells."""
+        """See `WireEndpoint.streams`: the path tells."""
         del fields
         return ":stream" in path
 
@@ -328,7 +331,7 @@ def _signed_text(name: str, arguments: dict[str, Any]) -> str:
     return f"{name} {msgspec.json.encode(arguments, order='deterministic').decode()}"
 
 
-def _problem(block: Block, inner: Any) -> str:
+def _problem(block: SentBlock, inner: Any) -> str:
     """Say what is wrong with a part wherever it stands; empty for nothing."""
     if not block.kind:
         return (
@@ -366,7 +369,7 @@ def _problem(block: Block, inner: Any) -> str:
     )
 
 
-def _check_signatures(messages: list[Message], model: str) -> None:
+def _check_signatures(messages: list[SentMessage], model: str) -> None:
     """Check signatures; with Gemini 3 the first call of each step of the present turn must have
     one.
     """

@@ -13,25 +13,36 @@ from pathlib import Path
 import h11
 import msgspec
 
-from longrein.testing.loopback.anthropic_endpoint import Anthropic
-from longrein.testing.loopback.gemini_endpoint import Gemini
+from longrein.testing.loopback.anthropic_endpoint import AnthropicEndpoint
+from longrein.testing.loopback.gemini_endpoint import GeminiEndpoint
 from longrein.testing.loopback.http_connection import Connection, planned_writes, split_writes
-from longrein.testing.loopback.openai_chat_endpoint import OpenAIChat
-from longrein.testing.loopback.openai_responses_endpoint import OpenAIResponses
+from longrein.testing.loopback.openai_chat_endpoint import OpenAIChatEndpoint
+from longrein.testing.loopback.openai_responses_endpoint import OpenAIResponsesEndpoint
 from longrein.testing.loopback.overflow_errors import overflow
 from longrein.testing.loopback.player import Answer, Received, ScriptPlayer
 from longrein.testing.loopback.prompt_cache import PromptCache
 from longrein.testing.loopback.response_parts import ReplyContext, count_usage, encode
 from longrein.testing.loopback.script import Fault, Limits, Play, Rules, Turn
-from longrein.testing.loopback.validation import Block, Refused, Wire, event_data, parse_body
+from longrein.testing.loopback.validation import (
+    Refused,
+    SentBlock,
+    WireEndpoint,
+    event_data,
+    parse_body,
+)
 
 # --- Wires ----------------------------------------------------------------------------------------
 
 
-WIRES: tuple[Wire, ...] = (Anthropic(), OpenAIChat(), OpenAIResponses(), Gemini())
+WIRES: tuple[WireEndpoint, ...] = (
+    AnthropicEndpoint(),
+    OpenAIChatEndpoint(),
+    OpenAIResponsesEndpoint(),
+    GeminiEndpoint(),
+)
 
 
-def wire_of(path: str) -> tuple[Wire, str] | None:
+def wire_of(path: str) -> tuple[WireEndpoint, str] | None:
     """Return the wire at `path` and the model that the path names; None for an unknown path."""
     for wire in WIRES:
         if match := re.fullmatch(wire.path, path.partition("?")[0]):
@@ -46,7 +57,7 @@ _NO_KEY = {
 }
 
 
-def check_headers(wire: Wire, headers: dict[str, str], path: str, rules: Rules) -> None:
+def check_headers(wire: WireEndpoint, headers: dict[str, str], path: str, rules: Rules) -> None:
     """Raise `Refused` for a wrong key or a missing version."""
     if rules.keys:
         given = [headers.get(name, "").removeprefix("Bearer ") for name in _KEY_HEADERS]
@@ -81,7 +92,7 @@ ERROR_TEXTS = {
 """HTTP status -> error text of a provider."""
 
 
-def status_error(wire: Wire, status: int) -> bytes:
+def status_error(wire: WireEndpoint, status: int) -> bytes:
     """Return the body of an error that the request did not cause."""
     return wire.refusal(Refused(ERROR_TEXTS.get(status, f"HTTP {status}"), status=status))[1]
 
@@ -123,7 +134,7 @@ class LoopbackProvider:
         self._rules, self._limits = rules or play.rules, limits or play.limits
         self._now_s, self._advanced_s = now_s, 0.0
         self._cache = PromptCache(self._limits, self.now_s)
-        self._blocks: dict[tuple[str, bytes], Block] = {}
+        self._blocks: dict[tuple[str, bytes], SentBlock] = {}
         self._keep, self._folder = keep, folder
         self._answered: deque[Received] = deque()
         """Requests whose bodies are kept, in the order of their answers."""
@@ -255,7 +266,9 @@ class LoopbackProvider:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    async def _answer(self, wire: Wire, model: str, request: Received, out: Connection) -> bool:
+    async def _answer(
+        self, wire: WireEndpoint, model: str, request: Received, out: Connection
+    ) -> bool:
         try:
             check_headers(wire, request.headers, request.path, self._rules)
             fields = parse_body(request.body, self._limits, self._rules)
@@ -301,7 +314,9 @@ class LoopbackProvider:
         made = entry.answer(request)
         return await made if inspect.isawaitable(made) else made
 
-    async def _error(self, wire: Wire, request: Received, fault: Fault, out: Connection) -> None:
+    async def _error(
+        self, wire: WireEndpoint, request: Received, fault: Fault, out: Connection
+    ) -> None:
         request.status = fault.status or 500
         body = status_error(wire, request.status)
         if fault.kind == "overflow":
@@ -316,7 +331,7 @@ class LoopbackProvider:
         await out.send(request.status, fault.headers, body)
 
     async def _reply(
-        self, wire: Wire, request: Received, turn: Turn, out: Connection, *, streams: bool
+        self, wire: WireEndpoint, request: Received, turn: Turn, out: Connection, *, streams: bool
     ) -> bool:
         assert request.parsed is not None
         fault = turn.fault or Fault(kind="none")

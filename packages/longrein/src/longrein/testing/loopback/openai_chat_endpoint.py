@@ -14,11 +14,11 @@ from longrein.models.scripted import split_text
 from longrein.testing.loopback.response_parts import ReplyContext, argument_pieces, call_id, encode
 from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
-    Block,
-    Message,
     Picture,
     Refused,
-    Wire,
+    SentBlock,
+    SentMessage,
+    WireEndpoint,
     convert,
     duplicates,
     inspect_image,
@@ -48,7 +48,7 @@ ERROR_TYPES = {
 _MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-class OpenAI(Wire):
+class OpenAI(WireEndpoint):
     """Rules of both OpenAI wires."""
 
     images_max = 500
@@ -160,7 +160,7 @@ _SHORT_ID = re.compile(r"[a-zA-Z0-9]{9}")
 _STOPS = {"end": "stop", "calls": "tool_calls", "length": "length", "refusal": "content_filter"}
 
 
-class OpenAIChat(OpenAI):
+class OpenAIChatEndpoint(OpenAI):
     """The wire `openai-chat`."""
 
     name = "openai-chat"
@@ -190,25 +190,25 @@ class OpenAIChat(OpenAI):
     def _prefix(
         self,
         fields: dict[str, msgspec.Raw],
-        read: Callable[[bytes], Block],  # noqa: ARG002
-    ) -> list[tuple[str, Block]]:
+        read: Callable[[bytes], SentBlock],  # noqa: ARG002
+    ) -> list[tuple[str, SentBlock]]:
         return raw_blocks(fields)
 
     def _messages(
-        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
-    ) -> list[Message]:
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], SentBlock]
+    ) -> list[SentMessage]:
         # A message is one block; its kind is its role
         blocks = [read(raw) for raw in convert(fields, "messages", list[msgspec.Raw], [])]
-        return [Message(block.kind, (block,)) for block in blocks]
+        return [SentMessage(block.kind, (block,)) for block in blocks]
 
-    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> SentBlock:
         content, calls = fields.get("content"), fields.get("tool_calls")
         parts = (
             [part for part in content if isinstance(part, dict)]
             if isinstance(content, list)
             else []
         )
-        block = Block(str(fields.get("role")), raw, str(fields.get("tool_call_id") or ""))
+        block = SentBlock(str(fields.get("role")), raw, str(fields.get("tool_call_id") or ""))
         images = [part.get("image_url") for part in parts]
         block.pictures = images_of(
             [image.get("url") for image in images if isinstance(image, dict)]
@@ -245,14 +245,21 @@ class OpenAIChat(OpenAI):
             )
         self.check_tools(fields)
 
-    def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
+    def _check_block(
+        self,
+        path: str,  # noqa: ARG002
+        role: str,  # noqa: ARG002
+        block: SentBlock,
+        model: str,  # noqa: ARG002
+        rules: Rules,
+    ) -> None:
         for id_ in (*block.calls, block.id) if rules.short_ids else ():
             if id_ and not _SHORT_ID.fullmatch(id_):
                 raise Refused(
                     f"Tool call id was {id_} but must be a-z, A-Z, 0-9, with a length of 9."
                 )
 
-    def _check_pairs(self, messages: list[Message]) -> None:
+    def _check_pairs(self, messages: list[SentMessage]) -> None:
         """Check that the messages after calls answer each call once, and no other message
         answers a call.
         """
@@ -286,7 +293,7 @@ class OpenAIChat(OpenAI):
         return b"data: %b\n\n" % encode({"error": error})
 
     def stream_events(self, turn: Turn, answer: ReplyContext) -> list[bytes]:
-        """See `Wire.stream_events`: chunks of one choice, the usage in a chunk of its own, then
+        """See `WireEndpoint.stream_events`: chunks of one choice, the usage in one of its own, then
         `[DONE]`.
         """
         head = {
@@ -336,7 +343,7 @@ class OpenAIChat(OpenAI):
         return {**head, "object": "chat.completion", "choices": [choice], **usage}
 
 
-def _problem(block: Block, fields: dict[str, Any]) -> str:
+def _problem(block: SentBlock, fields: dict[str, Any]) -> str:
     """Say what is wrong with a message wherever it stands; empty for nothing."""
     if block.kind not in _ROLES:
         known = "', '".join(_ROLES[:-1])
@@ -371,7 +378,7 @@ def _calls_problem(calls: Any) -> str:
     return ""
 
 
-def _parts_problem(block: Block, parts: list[Any]) -> str:
+def _parts_problem(block: SentBlock, parts: list[Any]) -> str:
     if not parts:
         return f"Invalid '{{at}}.content': {EMPTY_ARRAY}"
     for n, part in enumerate(parts):

@@ -25,10 +25,10 @@ from longrein.testing.loopback.response_parts import (
 )
 from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
-    Block,
-    Message,
     ParsedRequest,
     Refused,
+    SentBlock,
+    SentMessage,
     convert,
     listed,
     raw_blocks,
@@ -39,7 +39,7 @@ _ROLES = ("assistant", "system", "developer", "user")
 _USER_PARTS = ("input_text", "input_image", "input_file")
 
 
-class OpenAIResponses(OpenAI):
+class OpenAIResponsesEndpoint(OpenAI):
     """The wire `openai-responses`. An item is a message of one block."""
 
     name = overflow = "openai-responses"
@@ -65,19 +65,19 @@ class OpenAIResponses(OpenAI):
     def _prefix(
         self,
         fields: dict[str, msgspec.Raw],
-        read: Callable[[bytes], Block],  # noqa: ARG002
-    ) -> list[tuple[str, Block]]:
+        read: Callable[[bytes], SentBlock],  # noqa: ARG002
+    ) -> list[tuple[str, SentBlock]]:
         return raw_blocks(fields, "instructions")
 
     def _messages(
-        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
-    ) -> list[Message]:
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], SentBlock]
+    ) -> list[SentMessage]:
         raws = listed(fields.get("input"), b'{"type":"message","role":"user","content":%b}')
-        return [Message(_role(block), (block,)) for block in map(read, raws)]
+        return [SentMessage(_role(block), (block,)) for block in map(read, raws)]
 
-    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> SentBlock:
         # The name of a message is its role
-        block = Block(fields.get("type") or ("message" if "role" in fields else ""), raw)
+        block = SentBlock(fields.get("type") or ("message" if "role" in fields else ""), raw)
         content = fields.get("output" if block.kind == "function_call_output" else "content")
         parts = (
             [part for part in content if isinstance(part, dict)]
@@ -119,7 +119,9 @@ class OpenAIResponses(OpenAI):
             )
         self.check_tools(fields)
 
-    def _check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
+    def _check_messages(
+        self, messages: list[SentMessage], parsed: ParsedRequest, rules: Rules
+    ) -> None:
         super()._check_messages(messages, parsed, rules)
         for message, after in zip(messages, [*messages[1:], None], strict=True):
             block = message.blocks[0]
@@ -130,7 +132,14 @@ class OpenAIResponses(OpenAI):
                 )
                 raise Refused(said, param="input")
 
-    def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
+    def _check_block(
+        self,
+        path: str,  # noqa: ARG002
+        role: str,  # noqa: ARG002
+        block: SentBlock,
+        model: str,
+        rules: Rules,  # noqa: ARG002
+    ) -> None:
         """Check that reasoning is signed by this provider and model."""
         if block.kind != "reasoning":
             return
@@ -149,7 +158,7 @@ class OpenAIResponses(OpenAI):
                 code="invalid_encrypted_content",
             )
 
-    def _check_pairs(self, messages: list[Message]) -> None:
+    def _check_pairs(self, messages: list[SentMessage]) -> None:
         """Check that each call has one later output, and each output an earlier call."""
         answered: dict[str, bool] = {}
         for block in (message.blocks[0] for message in messages):
@@ -236,12 +245,12 @@ class OpenAIResponses(OpenAI):
 # --- Items ----------------------------------------------------------------------------------------
 
 
-def _role(block: Block) -> str:
+def _role(block: SentBlock) -> str:
     mine = ("reasoning", "function_call", "web_search_call")
     return "assistant" if block.kind in mine else block.name or "result"
 
 
-def _problem(block: Block, fields: dict[str, Any]) -> str:
+def _problem(block: SentBlock, fields: dict[str, Any]) -> str:
     match block.kind:
         case "message":
             return _message_problem(block, fields)
@@ -267,7 +276,7 @@ def _problem(block: Block, fields: dict[str, Any]) -> str:
     return f"Invalid value: '{block.kind}'. Supported values are: {kinds}."
 
 
-def _message_problem(block: Block, fields: dict[str, Any]) -> str:
+def _message_problem(block: SentBlock, fields: dict[str, Any]) -> str:
     if block.name not in _ROLES:
         return f"Invalid value: '{block.name}'. Supported values are: '{', '.join(_ROLES)}'."
     content = fields.get("content")

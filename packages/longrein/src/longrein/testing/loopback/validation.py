@@ -98,7 +98,7 @@ class Overflow(Refused):
         self.used, self.limit = used, limit
 
 
-class Block(msgspec.Struct):
+class SentBlock(msgspec.Struct):
     """A parsed block."""
 
     kind: str = ""
@@ -127,11 +127,11 @@ class Block(msgspec.Struct):
         return tokens_of(len(self.raw) - shown) + IMAGE_TOKENS * len(self.pictures)
 
 
-class Message(msgspec.Struct):
+class SentMessage(msgspec.Struct):
     """Consecutive blocks of one side."""
 
     role: str
-    blocks: Sequence[Block]
+    blocks: Sequence[SentBlock]
 
 
 class ParsedRequest(msgspec.Struct):
@@ -161,7 +161,7 @@ class ParsedRequest(msgspec.Struct):
         """Tokens of the whole input."""
         return sum(self.tokens)
 
-    def add(self, side: str, block: Block) -> None:
+    def add(self, side: str, block: SentBlock) -> None:
         """Add a block."""
         if block.mark_s:
             self.marks.append((len(self.blocks), block.mark_s))
@@ -268,7 +268,7 @@ def sign(wire: str, model: str, text: str) -> str:
 # --- The wire -------------------------------------------------------------------------------------
 
 
-class Wire(ABC):
+class WireEndpoint(ABC):
     """A wire: validation of its requests, and its answers. A request is a list of messages of
     blocks.
     """
@@ -297,12 +297,12 @@ class Wire(ABC):
         fields: dict[str, msgspec.Raw],
         limits: Limits,
         rules: Rules,
-        cache: dict[tuple[str, bytes], Block],
+        cache: dict[tuple[str, bytes], SentBlock],
         model: str,
     ) -> ParsedRequest:
         """Parse and validate a request. `model` is the one in the address. Raises `Refused`."""
 
-        def read(raw: bytes | msgspec.Raw) -> Block:
+        def read(raw: bytes | msgspec.Raw) -> SentBlock:
             key = self.name, bytes(raw)
             if key not in cache:
                 if len(cache) >= CACHED_BLOCKS_MAX:
@@ -329,7 +329,7 @@ class Wire(ABC):
                 raise Overflow(asked, limits.window_tokens)
         return parsed
 
-    def _find_parts(self, messages: list[Message], parsed: ParsedRequest) -> None:
+    def _find_parts(self, messages: list[SentMessage], parsed: ParsedRequest) -> None:
         """Find the number of replies, the blocks since the last one, and the first message of
         the user.
         """
@@ -344,16 +344,18 @@ class Wire(ABC):
         first = next((message.blocks for message in messages if message.role == "user"), ())
         parsed.first = b"[%b]" % b",".join(block.raw for block in first)
 
-    def read_block(self, raw: bytes) -> Block:
+    def read_block(self, raw: bytes) -> SentBlock:
         """Parse the block `raw`."""
         fields = msgspec.json.decode(raw)
         return (
             self._read_fields(raw, fields)
             if isinstance(fields, dict)
-            else Block(raw=raw, problem=self.not_an_object)
+            else SentBlock(raw=raw, problem=self.not_an_object)
         )
 
-    def _check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
+    def _check_messages(
+        self, messages: list[SentMessage], parsed: ParsedRequest, rules: Rules
+    ) -> None:
         """Check the conversation. Raises `Refused`."""
         if not messages:
             raise Refused(self.no_items, param=self.items, code="empty_array")
@@ -377,10 +379,12 @@ class Wire(ABC):
         if count > self.images_max:
             raise Refused(self.too_many_images.format(count=count), param=self.items)
 
-    def _check_role(self, at: int, messages: list[Message], rules: Rules) -> None:  # noqa: B027 - optional
+    def _check_role(self, at: int, messages: list[SentMessage], rules: Rules) -> None:  # noqa: B027 - optional
         """Check the role of message `at`, and that it has blocks."""
 
-    def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: B027 - optional
+    def _check_block(  # noqa: B027 - optional
+        self, path: str, role: str, block: SentBlock, model: str, rules: Rules
+    ) -> None:
         """Check a block where it stands."""
 
     def refusal(self, refused: Refused) -> tuple[int, bytes]:
@@ -403,22 +407,22 @@ class Wire(ABC):
 
     @abstractmethod
     def _prefix(
-        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
-    ) -> list[tuple[str, Block]]:
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], SentBlock]
+    ) -> list[tuple[str, SentBlock]]:
         """Return tools and system text with their side."""
 
     @abstractmethod
     def _messages(
-        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
-    ) -> list[Message]:
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], SentBlock]
+    ) -> list[SentMessage]:
         """Return the conversation."""
 
     @abstractmethod
-    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
+    def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> SentBlock:
         """Make a block of its fields."""
 
     @abstractmethod
-    def _check_pairs(self, messages: list[Message]) -> None:
+    def _check_pairs(self, messages: list[SentMessage]) -> None:
         """Check that calls and results belong together."""
 
     @abstractmethod
@@ -452,16 +456,19 @@ def event_data(events: list[bytes]) -> list[dict[str, Any]]:
     return [msgspec.json.decode(one) for one in data]
 
 
-def _spoken(messages: list[Message]) -> list[Message]:
+def _spoken(messages: list[SentMessage]) -> list[SentMessage]:
     return [message for message in messages if message.role not in ("system", "developer")]
 
 
-def raw_blocks(fields: dict[str, msgspec.Raw], *names: str) -> list[tuple[str, Block]]:
+def raw_blocks(fields: dict[str, msgspec.Raw], *names: str) -> list[tuple[str, SentBlock]]:
     """Return tools, and the other fields in `names`, as unparsed blocks with their side."""
     found = [
-        ("tools", Block(raw=bytes(raw))) for raw in convert(fields, "tools", list[msgspec.Raw], [])
+        ("tools", SentBlock(raw=bytes(raw)))
+        for raw in convert(fields, "tools", list[msgspec.Raw], [])
     ]
-    return found + [("system", Block(raw=bytes(fields[name]))) for name in names if name in fields]
+    return found + [
+        ("system", SentBlock(raw=bytes(fields[name]))) for name in names if name in fields
+    ]
 
 
 def listed(raw: msgspec.Raw | bytes | None, of_text: bytes) -> list[bytes]:
