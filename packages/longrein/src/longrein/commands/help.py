@@ -1,25 +1,28 @@
-"""`longrein help`: the help page of a command, or the man page of all of them, from the tables
-of flags.
+"""`longrein help` and `--help`: the page of a command, or the man page of all of them, from the
+tables of flags.
 """
 
+import os
+import textwrap
 from collections.abc import Sequence
 
 from longrein import __version__
 from longrein.extension_points import Command, Flag
-from longrein.frontends.command_lookup import (
-    bundled_commands,
-    find_command,
-    known_commands,
-    reserved,
-)
-from longrein.frontends.help_page import EXIT_CODES, help_columns, help_page
+from longrein.frontends.argv import bundled_commands, find_command, known_commands, parse
 from longrein.frontends.stdio import show
 from longrein.frontends.subcommands import MAIN
 from longrein.options import MAIN_GROUPS
 from longrein_context.events import UsageError
-from longrein_context.events.escape import nearest
 
-NEAR = 0.65
+EXIT_CODES = (
+    ("0", "done"),
+    ("1", "error"),
+    ("2", "the command line or a settings file is wrong"),
+    ("3", "blocked: a permission was missing"),
+    ("4", "limit reached: --max-turns or --max-budget-usd"),
+    ("75", "trouble with the provider: worth trying again"),
+    ("130, 143", "ended by Ctrl-C, by SIGTERM"),
+)
 FILES = (
     (
         "~/.config/longrein/config.toml",
@@ -45,16 +48,100 @@ def help(_place: object, words: Sequence[str], *, man: bool = False) -> int:  # 
 
 
 def _command(word: str) -> Command:
-    """Return the command called `word`. Raises `UsageError`."""
-    if word and (command := find_command(word)) is not None:
-        return command
-    if told := reserved(word.lower()):
-        raise UsageError(f"no command {word!r}: {told}")
-    near = nearest(word, filter(None, known_commands()), NEAR)
-    raise UsageError(
-        f"no command {word!r}; "
-        + (f"did you mean {near}?" if near else "`longrein help` lists them")
+    """Return the command called `word`. Raises `UsageError`, as the parser does for a word that is
+    nearly a command.
+    """
+    command = find_command(word)
+    if command is None:
+        parse([word])
+        raise UsageError(f"no command {word!r}; `longrein help` lists them")
+    return command
+
+
+# --- Help page ------------------------------------------------------------------------------------
+
+
+def help_columns() -> int:
+    """Return the columns of a help page: those of the terminal, at most 120; 100 without one."""
+    try:
+        return min(os.get_terminal_size(1).columns or 100, 120)
+    except OSError:
+        return 100
+
+
+_EXAMPLES = (
+    ("longrein", "talk in this folder"),
+    ('longrein -p "why does the build fail?" < build.log', "one answer, and out"),
+    ("longrein -c", "go on where you stopped, also after a crash"),
+    ("longrein -p -c", "finish the turn that was cut"),
+    ('longrein -p "mend the tests" --allowedTools "Edit,Bash(make)"', "nobody there to ask"),
+)
+
+_PROMPT = (
+    "A PROMPT of several words is put in quotes and may begin with any word. One word alone that "
+    "is a command of other "
+    "agents, such as `init`, is sent to the model only after `--` or with -p, -c or -r."
+)
+
+_STDIN = (
+    "What is piped in is added to PROMPT (10 MB at most). With a PROMPT, a pipe that says nothing "
+    "for 3 seconds is "
+    "left alone; once it has spoken, it is read to its end. "
+    "The prompt - takes all of stdin as the prompt, however long that takes."
+)
+
+
+COLUMN_MAX = 34
+"""Widest first column of a help page; what follows a longer word begins on the next line."""
+
+
+def help_page(command: Command, width: int = 100) -> str:
+    """Help page of `command`, at most `width` columns (at least 60 are used)."""
+    width = max(width, 60)
+    usage = f"Usage: longrein {command.name}".rstrip() + " "
+    page = textwrap.wrap(
+        command.usage, width, initial_indent=usage, subsequent_indent=" " * len(usage)
     )
+    page += ["", *textwrap.wrap(command.help, width)]
+    for title, rows in _sections(command):
+        page += ["", f"{title}:"]
+        column = min(max(len(word) for word, _ in rows), COLUMN_MAX) + 2
+        margin = " " * (column + 2)
+        for word, told in rows:
+            start = f"  {word:{column}}"
+            if len(start) > len(margin):
+                page.append(start)
+                start = margin
+            page += textwrap.wrap(told, width, initial_indent=start, subsequent_indent=margin)
+    for title, text in (("Prompt", _PROMPT), ("Stdin", _STDIN)) if command is MAIN else ():
+        page += [
+            "",
+            f"{title}:",
+            *textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  "),
+        ]
+    return "\n".join(page) + "\n"
+
+
+def _sections(command: Command) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Headings with their rows of (spelling, description)."""
+    if command is not MAIN:
+        return [("Flags", [(_spelling(f), f.help) for f in command.flags])]
+    flags = [
+        (group, [(_spelling(f), f.help) for f in flags]) for group, flags in MAIN_GROUPS.items()
+    ]
+    commands = [(c.name, c.help) for c in known_commands().values() if c.name]
+    return [
+        ("Examples", list(_EXAMPLES)),
+        ("Commands", commands),
+        *flags,
+        ("Exit codes", list(EXIT_CODES)),
+    ]
+
+
+def _spelling(flag: Flag) -> str:
+    value = f"[{flag.metavar}]" if flag.kind == "maybe" else flag.metavar
+    names = [name for name in flag.names if len(name) == 2]
+    return f"{', '.join((*names, flag.name))} {value}".rstrip()
 
 
 # --- Man page -------------------------------------------------------------------------------------
