@@ -13,8 +13,8 @@ import pytest
 
 import longrein
 from lab.source_tree import AGENT, ENGINE, FLEET, PACKAGES
-from longrein.commands.help import help_page
 from longrein.config.settings_file import KEYS
+from longrein.frontends.help_page import help_page
 from longrein.frontends.subcommands import MAIN
 from tests import settings_page
 from tests.tables import record

@@ -6,8 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from longrein.commands.help import help_page
 from longrein.config import load_settings
+from longrein.frontends.help_page import help_page
 from longrein.frontends.subcommands import MAIN
 from longrein.frontends.terminal.approvals import Question, choices
 from longrein.frontends.terminal.command_table import BY_NAME

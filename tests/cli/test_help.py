@@ -3,8 +3,8 @@
 import pytest
 
 from longrein.cli import main
-from longrein.commands.help import EXIT_CODES, help_page
 from longrein.frontends.argv import bundled_commands
+from longrein.frontends.help_page import EXIT_CODES, help_page
 from longrein.frontends.subcommands import MAIN
 from tests.tables import cases
 

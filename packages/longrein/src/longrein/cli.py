@@ -57,7 +57,7 @@ def main(argv: Sequence[str], load_app: Callable[[], App]) -> int:
 def _dispatch(parsed: Parsed, load_app: Callable[[], App]) -> int:
     values = parsed.values
     if values.get("help"):
-        from longrein.commands.help import help_columns, help_page
+        from longrein.frontends.help_page import help_columns, help_page
 
         return _show(help_page(parsed.command, help_columns()))
     if values.get("version"):

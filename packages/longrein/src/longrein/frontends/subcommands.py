@@ -237,6 +237,7 @@ COMMANDS: Mapping[str, Command] = {
             "Show this page, or that of COMMAND.",
             (flag("--man", "the man page of all commands, for `man -l -`"), HELP),
             1,
+            run="longrein.frontends.help_page:help",
         ),
         Command(
             "completion",
