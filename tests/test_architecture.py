@@ -297,8 +297,7 @@ Graph = dict[str, set[str]]
 STRING_IMPORTERS = {
     "__init__.py",  # public names and packages, at first use
     "longrein_context/lazy_names.py",  # names of packages, at first use
-    "extension_points.py",  # parts of extensions
-    "entry_points.py",  # the module of the chosen subcommand
+    "extension_points.py",  # parts of extensions, the module of the chosen subcommand
     "workspace/system_keyring.py",  # the optional package `keyring`
     "extensions/mcp/servers.py",  # the module that needs the SDK
     "longrein_context/integrations/__init__.py",  # the adapter of the framework that is in use

@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from longrein.frontends.command_lookup import bundled_commands
+from longrein.frontends.argv import bundled_commands
 from tests.e2e.harness import CliHarness, says
 from tests.e2e.test_import import claude_lines
 from tests.tables import split_words

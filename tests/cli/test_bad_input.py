@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from longrein.cli import main
-from longrein.frontends.command_lookup import RESERVED, bundled_commands
+from longrein.frontends.argv import RESERVED, bundled_commands
 from longrein.frontends.subcommands import NOT_YET
 from longrein_context.events import (
     BudgetError,

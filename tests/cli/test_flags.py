@@ -11,8 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from longrein.cli import main
-from longrein.frontends.argv import parse
-from longrein.frontends.command_lookup import bundled_commands
+from longrein.frontends.argv import bundled_commands, parse
 from longrein.frontends.subcommands import MAIN
 from longrein.options import Options
 from longrein_context.events import UsageError

@@ -3,7 +3,7 @@
 import pytest
 
 from longrein.cli import main
-from longrein.frontends.command_lookup import bundled_commands
+from longrein.frontends.argv import bundled_commands
 from longrein.frontends.help_page import EXIT_CODES, help_page
 from longrein.frontends.subcommands import MAIN
 from tests.tables import cases

@@ -171,10 +171,10 @@ OPENCODE = {
     "permission": {"edit": "ask", "bash": {"git *": "allow", "rm *": "deny"}},
     "mcp": {"x": {"type": "local", "command": ["npx", "y"]}, "off": {"enabled": False}},
 }
-CLAUDE = {**WHOLE, "hooks": {"PreToolUse": [{"hooks": []}], "FileChanged": []}, "statusLine": {}}
+CLAUDE = {**WHOLE, "hooks": {"PreToolUse": [{"hooks": []}]}, "statusLine": {}}
 GIT = {"permissions.allow": ("Bash(git *)",)}
 OF_CLAUDE = {**GIT, "permission_mode": "acceptEdits", "env.keep": ("FOO",)}
-NOT_OF_CLAUDE = ["hooks of FileChanged", "model opus", "statusLine", "values of FOO"]
+NOT_OF_CLAUDE = ["env FOO", "model opus", "statusLine"]
 OF_CODEX = {"model": "openai/gpt-5", "permission_mode": "default", "sandbox.network": ("*",)}
 OF_GEMINI = {**GIT, "model": "gemini/gemini-2.5-pro"}
 OF_OPENCODE = {
@@ -212,6 +212,28 @@ def test_import(
     assert planned_changes(find_settings(agent, str(files.home), {}), str(files.home), {}) == [], (
         "a second time: nothing"
     )
+
+
+def test_import_leaves_hooks_where_they_run(files: Files) -> None:
+    """A copy in longrein's own file would run beside them."""
+    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}
+    files.write("~/.claude/settings.json", {"hooks": hooks})
+    files.write("~/.codex/hooks.json", {"hooks": hooks})
+    for agent in ("claude", "codex"):
+        found = find_settings(agent, str(files.home), {})
+        assert found.read_anyway == ["hooks (while other_agents.read is true)"]
+        assert planned_changes(found, str(files.home), {}) == []
+
+
+def test_import_of_a_wide_sandbox_chooses_no_mode(files: Files) -> None:
+    wide = 'sandbox_mode = "danger-full-access"\napproval_policy = "never"\n'
+    files.write("~/.codex/config.toml", wide)
+    left = files.take("codex")
+    assert [line.partition(": ")[2] for line in left] == [
+        "set permission_mode yourself if you want it",
+        "set sandbox.mode yourself if you want it",
+    ]
+    assert files.load().permission_mode == "default"
 
 
 def test_import_keeps_what_is_there(files: Files) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from longrein.commands.completion import bash_script, fish_script, zsh_script
-from longrein.commands.help import man_page
-from longrein.frontends.command_lookup import bundled_commands
-from longrein.frontends.help_page import help_page
+from longrein.frontends.argv import bundled_commands
+from longrein.frontends.help_page import help_page, man_page
 from longrein.frontends.subcommands import MAIN
 from tests.e2e.harness import CliHarness
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,12 @@ def open_it(
     columns: int = 80,
     *,
     forks: bool = True,
-    module: str = "longrein",
+    typed: str = "",
     **adjusted: str,
 ) -> PseudoTerminal:
-    """longrein without a sandbox, so that commands ask. `adjusted`: see `adjusted_longrein`."""
+    """longrein without a sandbox, so that commands ask. `typed`: keys that are there before
+    longrein is. `adjusted`: see `adjusted_longrein`.
+    """
     root = project.parent
     environ = {
         "HOME": str(root / "home"),
@@ -58,8 +61,10 @@ def open_it(
         "LONGREIN_SANDBOX_MODE": "off",
         "ARGS": arguments,
     }
-    module = "tests.terminal.adjusted_longrein" if adjusted else module
-    return PseudoTerminal("", project, columns, forks=forks, module=module, **environ, **adjusted)
+    module = "tests.terminal.adjusted_longrein" if adjusted else "longrein"
+    return PseudoTerminal(
+        "", project, columns, forks=forks, module=module, typed=typed, **environ, **adjusted
+    )
 
 
 def test_leaving_in_mid_reply_is_at_once_and_the_turn_can_be_gone_on_with(tmp_path: Path) -> None:
@@ -236,6 +241,26 @@ def test_lines_typed_before_the_first_frame_come_after_the_prompt_and_one_by_one
             "\x1b"
         )
         tty.until("interrupted").until("› second").until("Hello second.")
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.06, 0.2])
+def test_text_and_enter_typed_before_the_screen_stands_are_sent(
+    tmp_path: Path, delay_s: float
+) -> None:
+    project = home(tmp_path, {"text": "Hello there.\n"}, {"text": "Hello again.\n"})
+    with open_it(project, forks=False) as tty:
+        time.sleep(delay_s)
+        tty.send("first ünï\r").until("› first ünï").until("Hello there.").until("idle")
+        tty.ask("second").until("Hello again.").until("idle").send("\x04").exits(0)
+
+
+def test_what_was_typed_before_a_question_of_trust_does_not_answer_it(tmp_path: Path) -> None:
+    project = home(tmp_path, {"text": "Hello there.\n"})
+    (project / "AGENTS.md").write_text("Be kind.\n")
+    with open_it(project, typed="y\r") as tty:
+        tty.until("Trust this folder?").send("n\r").until("say something").until("idle")
+        tty.send("\x04").exits(0)
+        assert "not trusted" in tty.text()
 
 
 def test_all_proposed_rules_are_shown_and_stored(tmp_path: Path) -> None:

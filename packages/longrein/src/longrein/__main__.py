@@ -31,10 +31,6 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.SIGINT, signal.SIG_DFL
     )  # Ctrl-C while importing: nothing has begun, so no traceback
 
-from longrein.frontends import first_frame  # noqa: E402
-
-first_frame.open_frame(sys.argv[1:], os.environ)
-
 from longrein import cli  # noqa: E402
 
 GC_THRESHOLD = 50_000
@@ -48,7 +44,7 @@ def load_app() -> cli.App:
     on_interrupt = signal.getsignal(signal.SIGINT)
     if on_interrupt is signal.default_int_handler:
         # an exception within the import of msgspec would crash Python
-        signal.signal(signal.SIGINT, first_frame.stop)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     # msgspec takes `get_type_hints` from typing where there is no typing_extensions, which costs
     # three times as much as msgspec itself
     sys.modules["typing_extensions"] = None  # type: ignore[assignment]
@@ -59,7 +55,6 @@ def load_app() -> cli.App:
 
     if on_interrupt is signal.default_int_handler:
         signal.signal(signal.SIGINT, on_interrupt)
-    first_frame.poll()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     gc.enable()
@@ -68,7 +63,7 @@ def load_app() -> cli.App:
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    if signal.getsignal(signal.SIGINT) in (signal.SIG_DFL, first_frame.stop):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.open_missing_streams()
     cli.ask_for_a_report()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from longrein import __version__
-from longrein.frontends import first_frame
 from longrein.frontends.argv import Parsed, clean, parse
 from longrein.frontends.stdio import STDIN_WAIT_S, read_piped, say, show
 from longrein.frontends.subcommands import MAIN
@@ -46,7 +45,6 @@ def main(argv: Sequence[str], load_app: Callable[[], App]) -> int:
     try:
         return _dispatch(parse(argv), load_app)
     except LongreinError as error:
-        first_frame.close()
         for line in str(error).splitlines() if isinstance(error, ModelUnknown) else [str(error)]:
             say(line)
         return error.exit_code
@@ -54,14 +52,10 @@ def main(argv: Sequence[str], load_app: Callable[[], App]) -> int:
         return 1  # the reader of the output has gone
     except KeyboardInterrupt:
         return 130
-    finally:
-        first_frame.close()
 
 
 def _dispatch(parsed: Parsed, load_app: Callable[[], App]) -> int:
     values = parsed.values
-    if parsed.command is not MAIN or values.keys() & {"help", "version", "print", "plain"}:
-        first_frame.close()
     if values.get("help"):
         from longrein.frontends.help_page import help_columns, help_page
 

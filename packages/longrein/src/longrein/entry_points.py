@@ -1,7 +1,6 @@
 """Entry points, one for each way to use longrein: build the parts, run one frontend, exit."""
 
 import asyncio
-import importlib
 import os
 import sys
 from collections.abc import Collection, Coroutine, Sequence
@@ -16,6 +15,7 @@ from longrein.app.run_context import (
     read_run_context,
 )
 from longrein.extension_points import load_object
+from longrein.frontends.argv import find_command
 from longrein.frontends.headless import BufferedOutput, OutputOptions, run_headless
 from longrein.frontends.headless.control_lines import (
     ControlChannel,
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from longrein.frontends.headless.initialize import Initialize
 
 
+IN_WORKTREE = "longrein.commands.worktree_session:run_in_worktree"
+
+
 def run_print(options: Options) -> int:
     """Run headless once, or list the tools; return the exit code."""
     if options.list_tools:
@@ -49,9 +52,7 @@ def run_print(options: Options) -> int:
     if options.worktree is None:
         return _leave(_print(options))
     place = read_run_context(options)
-    return _leave(
-        _command("worktree_session").run_in_worktree(place, lambda inner: _print(options, inner))
-    )
+    return _leave(load_object(IN_WORKTREE)(place, lambda inner: _print(options, inner)))
 
 
 async def _list_tools(options: Options) -> int:
@@ -235,49 +236,26 @@ def _leave(work: Coroutine[Any, Any, int]) -> int:
 
 def run_interactive(options: Options) -> int:
     """Run the terminal, session after session, until the user leaves."""
-    place = _command("trust").trusted_run_context(options)
+    place = load_object("longrein.commands.trust:trusted_run_context")(options)
     if place is None:
         return 0
-    run = _command("interactive").run_interactive
+    run = load_object("longrein.commands.interactive:run_interactive")
     if options.worktree is None:
         return _leave(run(place))
-    return _leave(_command("worktree_session").run_in_worktree(place, run))
+    return _leave(load_object(IN_WORKTREE)(place, run))
 
 
 def run_command(name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:
-    """Run a subcommand: that of an extension, or the function of that name in
-    `longrein.commands`.
+    """Run a subcommand. Its module is imported here: importing all of them would double the start
+    time.
     """
-    from longrein.frontends.command_lookup import find_command
-
     command = find_command(name)
     run: Any = command.run if command is not None else ""
     if isinstance(run, str):
-        run = load_object(run) if run else _own_command(name)
+        run = load_object(run or f"longrein.commands.{name}:{name}")
     place = None if name in WITHOUT_SETTINGS else read_run_context(options)
     return int(run(place, words, **flags))
 
 
 WITHOUT_SETTINGS = ("completion", "demo", "help")
 """Subcommands that read no settings: wrong ones must not stop them. The demo has its own."""
-MODULES = {
-    "export": "sessions",
-    "context": "sessions",
-    "search": "sessions",
-    "agents": "tasks",
-    "import": "import_settings",
-    "happened": "report_event",
-    "logout": "login",
-}
-"""Subcommand -> the module with its function, where that has another name."""
-FUNCTIONS = {"import": "import_named", "happened": "report_event"}
-"""Subcommand -> its function, where that has another name."""
-
-
-def _own_command(name: str) -> Any:
-    return getattr(_command(MODULES.get(name, name)), FUNCTIONS.get(name, name))
-
-
-def _command(module: str) -> Any:
-    """Import the module of one subcommand: importing all of them would double the start time."""
-    return importlib.import_module(f"longrein.commands.{module}")

@@ -225,7 +225,7 @@ class Command(NamedTuple):
     """Smallest number of positional words."""
     run: str | Callable[..., int] = ""
     """Function, or its place as `module:name`: `run(place, words, **flags)` returns the exit code.
-    '' for the commands of the core, which stand in `longrein.commands`.
+    '' for a function of the core that is called like its module in `longrein.commands`.
     """
     after: str = ""
     """Command behind which the help lists it; '' for the end."""

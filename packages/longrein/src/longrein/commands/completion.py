@@ -1,9 +1,9 @@
 """`longrein completion SHELL`: completion for bash, zsh and fish, from the tables of flags."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from longrein.extension_points import Command, Flag
-from longrein.frontends.command_lookup import known_commands
+from longrein.frontends.argv import known_commands
 from longrein.frontends.stdio import show
 from longrein.frontends.subcommands import SHELLS
 from longrein.models import known_providers
@@ -52,10 +52,14 @@ def _valued(kinds: Sequence[str]) -> list[str]:
     return sorted({name for flag in flags if flag.metavar in kinds for name in flag.names})
 
 
-def _choices() -> Iterator[tuple[str, Flag]]:
-    """Yield (command, flag) of each flag with fixed values."""
-    return (
-        (command.name, flag)
+def _choices(row: str) -> str:
+    """Return a row of a script for each flag with fixed values: `row` with the places where it
+    may stand and the values.
+    """
+    return "".join(
+        row.format(
+            "|".join(f"{command.name}:{name}" for name in flag.names), " ".join(flag.choices)
+        )
         for command in known_commands().values()
         for flag in command.flags
         if flag.choices
@@ -68,11 +72,7 @@ def _choices() -> Iterator[tuple[str, Flag]]:
 def bash_script() -> str:
     """Return the script for bash."""
     names = "|".join(command.name for command in _subcommands())
-    values = "".join(
-        f"    {'|'.join(f'{command}:{name}' for name in flag.names)}) "
-        f'words="{" ".join(flag.choices)}" ;;\n'
-        for command, flag in _choices()
-    )
+    values = _choices('    {}) words="{}" ;;\n')
     offers = "".join(
         f'    "{command.name}") words="{" ".join((*_words(command), *_spellings(command)))}" ;;\n'
         for command in known_commands().values()
@@ -106,11 +106,7 @@ def zsh_script() -> str:
     `fpath`.
     """
     names = "|".join(command.name for command in _subcommands())
-    values = "".join(
-        f"    ({'|'.join(f'{command}:{name}' for name in flag.names)}) compadd -- "
-        f"{' '.join(flag.choices)}; return ;;\n"
-        for command, flag in _choices()
-    )
+    values = _choices("    ({}) compadd -- {}; return ;;\n")
     offers = "".join(
         f"    ('{command.name}') offers=({_zsh_offers(command)}) ;;\n"
         for command in known_commands().values()

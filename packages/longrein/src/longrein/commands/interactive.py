@@ -9,7 +9,6 @@ from longrein.app import Additions, App, AppSession
 from longrein.app.run_context import RunContext
 from longrein.commands.session_choice import adopt_one_shot, next_session
 from longrein.config.model_choice import NoModelFound
-from longrein.frontends import first_frame
 from longrein.frontends.localization import language_of, translate, use_language
 from longrein.frontends.stdio import say, show
 from longrein.frontends.terminal import Outcome, run_terminal
@@ -23,15 +22,12 @@ async def run_interactive(context: RunContext) -> int:
     """Run the session of the options, then those that the user opens. Return the exit code."""
     app = App(msgspec.structs.replace(context, is_interactive=True), say)
     options = context.options
-    first_frame.poll()
     try:
         opened = await app.open(additions=ASKING)
     except NoModelFound as error:
-        first_frame.close()
         use_language(context.settings.terminal.language or language_of(context.environ))
         show("".join(f"{translate(line)}\n" for line in str(error).splitlines()))
         return error.exit_code
-    first_frame.poll()
     prompt = options.prompt
     choosing = options.resume == ""
     while True:

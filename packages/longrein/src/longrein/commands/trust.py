@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from longrein import config
 from longrein.app.run_context import RunContext, read_run_context
-from longrein.frontends import first_frame
 from longrein.frontends.secret_input import YES_NO, ask, is_terminal
 from longrein.frontends.stdio import say, show
 from longrein.frontends.terminal.event_lines import COLUMN, Line, fit, line, plain
@@ -103,7 +102,6 @@ def trusted_run_context(options: Options) -> RunContext | None:
         lines = trust_screen(place, _columns())
     except SettingsError:
         return place  # the home; the line about what was left out is shown as in a headless run
-    first_frame.close()
     show("".join(f"{line}\n" for line in lines))
     answer = ask(QUESTION, ANSWERS) or "quit"
     if answer == "yes":

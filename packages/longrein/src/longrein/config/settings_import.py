@@ -1,8 +1,10 @@
 """Import of the settings of other agents into the user's own: what would be taken over, and what
 cannot be.
 
-Rules, mode, model, names of variables and networks go into `config.toml`, hooks into `hooks.json`,
-servers into `mcp.json`, each beside it. Nothing that is there already is changed.
+`ROWS` is the table of what is read: for each agent the file, the key in it, its meaning, and the
+setting of longrein. Rules, mode, model, names of variables and networks go into `config.toml`,
+servers into `mcp.json` beside it. Nothing that is there already is changed. Hooks are read where
+they stand: a copy of them would run a second time.
 """
 
 import os
@@ -23,7 +25,6 @@ from longrein.config.settings_file import (
 )
 from longrein.config.user_environment import agent_folder, config_dir, read_table, user_file
 from longrein.permissions import check_rule, escape
-from longrein.permissions.hook_protocol import EVENTS
 from longrein.tools import own_name, own_tools
 from longrein_context.events import SettingsError
 
@@ -39,10 +40,10 @@ class Found(msgspec.Struct):
     """Key such as `model` -> value."""
     servers: dict[str, Any] = {}
     """MCP servers by name, as in `.mcp.json`."""
-    hooks: dict[str, list[Any]] = {}
-    """Event -> groups, as in `hooks.json`."""
     left: list[str] = []
     """Entries that cannot be taken over, one line each."""
+    provider: str = ""
+    """Provider of a model that the agent names without one; '' where its names are whole."""
     read_anyway: list[str] = []
     """Settings, skills and commands that longrein reads in their present place."""
 
@@ -51,253 +52,287 @@ class Found(msgspec.Struct):
         known = self.lists.setdefault(key, [])
         known += [text for text in texts if text not in known]
 
-    def add_rules(self, kind: str, rules: Any) -> None:
+    def add_rules(self, kind: str, rules: Sequence[Any]) -> None:
         """Add permission rules; an invalid one is named."""
-        for rule in rules if isinstance(rules, list) else []:
-            problem = (
-                check_rule(rule, "allow" if kind == "allow" else "")
-                if isinstance(rule, str)
-                else "is no text"
-            )
+        for rule in rules:
+            problem = check_rule(rule, "allow" if kind == "allow" else "")
             if problem:
-                self.left.append(f"rule {str(rule)[:80]} ({kind}): {problem}")
+                self.left.append(f"rule {rule[:80]} ({kind}): {problem}")
             else:
                 self.add(f"permissions.{kind}", rule)
 
-    def add_servers(self, servers: Any) -> None:
-        """Add MCP servers that a command or an address describes."""
-        for name, server in servers.items() if isinstance(servers, dict) else ():
-            if isinstance(server, dict) and (server.get("command") or server.get("url")):
-                self.servers[name] = server
-            else:
-                self.left.append(f"MCP server {name}: neither a command nor an address")
 
-    def add_hooks(self, table: Any) -> None:
-        """Add hooks of events that longrein has."""
-        for event, groups in table.items() if isinstance(table, dict) else ():
-            if event in EVENTS and isinstance(groups, list):
-                self.hooks.setdefault(event, []).extend(groups)
-            else:
-                self.left.append(f"hooks of {event}: longrein has no such event")
+class Row(msgspec.Struct, frozen=True):
+    """A key of another agent's file: how it is taken over, or why it is not."""
 
-
-# --- Reading: one function for each agent ---------------------------------------------------------
+    file: str
+    """Below the agent's folder, or below the home with `~/`; of several the first with fields."""
+    key: str
+    """With a dot for a key in a table."""
+    meaning: "Callable[[Found, Row, Any], None]"
+    """Takes the value of the key into `Found`. Never raises for what it is."""
+    setting: str = ""
+    """Key of longrein, or the kind of a rule."""
+    words: Mapping[str, str] = {}
+    """Word of the agent -> value of the setting; '' where the setting stays as it is."""
+    why: str = ""
+    """Line for the user."""
 
 
-class _Source:
-    """Files of another agent."""
+# --- Meanings -------------------------------------------------------------------------------------
 
-    def __init__(self, home: str, environ: Mapping[str, str]) -> None:
-        self.home, self.environ = home, environ
-        self.found = Found()
 
-    def table(self, path: str, *, comments: bool = False) -> dict[str, Any]:
-        """Read a JSON or TOML file; {} where it is missing or malformed, which is then named."""
-        shown = shorten_home(path, self.home)
-        table, problem = read_table(path, shown, comments=comments)
+def _word(found: Found, row: Row, value: Any) -> None:
+    """Take a word. One that longrein does not have is left, and no later row sets the same."""
+    word = str(value)[:80]
+    if word not in row.words:
+        found.left.append(f"{row.key} {word}: set {row.setting} yourself if you want it")
+        found.values.setdefault(row.setting, "")
+    elif row.words[word]:
+        found.values.setdefault(row.setting, row.words[word])
+
+
+def _provider(found: Found, _: Row, value: Any) -> None:
+    found.provider = str(value)
+
+
+def _model(found: Found, row: Row, value: Any) -> None:
+    if isinstance(value, str) and (found.provider or "/" in value):
+        found.values[row.setting] = f"{found.provider}/{value}".removeprefix("/")
+
+
+def _list(found: Found, row: Row, value: Any) -> None:
+    found.add(row.setting, *_texts(value))
+
+
+def _names(found: Found, row: Row, value: Any) -> None:
+    """Take names of instruction files; a path is none."""
+    found.add(row.setting, *(name for name in _texts(value) if "/" not in name))
+
+
+def _network(found: Found, row: Row, value: Any) -> None:
+    if value is True:
+        found.add(row.setting, "*")
+
+
+def _servers(found: Found, _: Row, value: Any) -> None:
+    """Take MCP servers that a command or an address describes."""
+    for name, server in value.items() if isinstance(value, dict) else ():
+        if isinstance(server, dict) and (server.get("command") or server.get("url")):
+            found.servers[name] = server
+        else:
+            found.left.append(f"MCP server {name}: neither a command nor an address")
+
+
+def _gemini_rules(found: Found, row: Row, value: Any) -> None:
+    """Take rules such as `run_shell_command(git status)`."""
+    tools = {one.spec.name: one for one in own_tools()}
+    for written in _texts(value):
+        name, bracket, spec = written.partition("(")
+        tool = own_name(name, tools)
+        if tool not in tools and not name.startswith("mcp"):
+            found.left.append(f"rule {written[:80]}: no tool is called {name}")
+        elif bracket and tool == "Bash":
+            found.add_rules(row.setting, [f"{tool}({spec.removesuffix(')')} *)"])
+        else:
+            found.add_rules(row.setting, [written.replace(name, tool, 1)])
+
+
+_OPENCODE_TOOLS = ("edit", "bash", "webfetch")
+
+
+def _opencode_rules(found: Found, _: Row, value: Any) -> None:
+    """Take a table of tool -> decision, or -> pattern -> decision; or one decision for both."""
+    tools = {one.spec.name: one for one in own_tools()}
+    table = {"edit": value, "bash": value} if isinstance(value, str) else value
+    for name, given in table.items() if isinstance(table, dict) else ():
+        if name not in _OPENCODE_TOOLS:
+            found.left.append(f"permission.{name}: no such tool")
+            continue
+        tool = own_name(name, tools)
+        patterns = given if isinstance(given, dict) else {"*": given}
+        for pattern, kind in patterns.items():
+            if kind in ("allow", "ask", "deny"):
+                found.add_rules(kind, [tool if pattern == "*" else f"{tool}({pattern})"])
+
+
+def _left(found: Found, row: Row, value: Any) -> None:
+    shown = ", ".join(value) if isinstance(value, dict) else str(value)
+    found.left.append(f"{row.key} {shown[:200]}: {row.why}")
+
+
+def _read_anyway(found: Found, row: Row, value: Any) -> None:
+    if value:
+        found.read_anyway.append(row.why)
+
+
+# --- The table ------------------------------------------------------------------------------------
+
+
+CLAUDE = "settings.json"
+CODEX = "config.toml"
+GEMINI = "settings.json"
+OPENCODE = "opencode.json opencode.jsonc"
+_GEMINI_MODES = {"default": "default", "auto_edit": "acceptEdits", "plan": "plan"}
+_WHILE_READ = "(while other_agents.read is true)"
+_FOLDERS = "permissions.additionalDirectories"
+
+AGENTS: Mapping[str, Sequence[Row]] = {
+    "claude": (
+        Row(CLAUDE, _FOLDERS, _read_anyway, why=f"{_FOLDERS} {_WHILE_READ}"),
+        Row(CLAUDE, NO_SKILL_COMMANDS, _read_anyway, why=f"{NO_SKILL_COMMANDS} {_WHILE_READ}"),
+        Row(CLAUDE, "env", _left, why="export the values in your shell; only names are kept"),
+        Row(
+            CLAUDE,
+            "model",
+            _left,
+            why="write it as PROVIDER/MODEL, such as anthropic/claude-sonnet-4-5",
+        ),
+        Row(CLAUDE, "hooks", _read_anyway, why=f"hooks {_WHILE_READ}"),
+        Row("~/.claude.json", "mcpServers", _servers),
+    ),
+    "codex": (
+        Row(
+            CODEX,
+            "sandbox_mode",
+            _word,
+            "permission_mode",
+            {"read-only": "plan", "workspace-write": ""},
+        ),
+        Row(
+            CODEX,
+            "approval_policy",
+            _word,
+            "permission_mode",
+            {
+                "untrusted": "default",
+                "on-request": "default",
+                "on-failure": "auto",
+                "never": "auto",
+            },
+        ),
+        Row(
+            CODEX,
+            "sandbox_mode",
+            _word,
+            "sandbox.mode",
+            {"read-only": "", "workspace-write": "auto"},
+        ),
+        Row(CODEX, "sandbox_workspace_write.network_access", _network, "sandbox.network"),
+        Row(CODEX, "sandbox_workspace_write.writable_roots", _list, "sandbox.write"),
+        Row(CODEX, "model_provider", _provider),
+        Row(CODEX, "model", _model, "model"),
+        Row(CODEX, "mcp_servers", _servers),
+        Row(CODEX, "shell_environment_policy.include_only", _list, "env.keep"),
+        Row("hooks.json", "hooks", _read_anyway, why=f"hooks {_WHILE_READ}"),
+    ),
+    "gemini": (
+        Row(GEMINI, "tools.allowed", _gemini_rules, "allow"),
+        Row(GEMINI, "tools.exclude", _gemini_rules, "deny"),
+        Row(GEMINI, "general.defaultApprovalMode", _word, "permission_mode", _GEMINI_MODES),
+        Row(GEMINI, "tools.approvalMode", _word, "permission_mode", _GEMINI_MODES),
+        Row(GEMINI, "model", _model, "model"),
+        Row(GEMINI, "model.name", _model, "model"),
+        Row(GEMINI, "context.fileName", _names, "context.files"),
+        Row(GEMINI, "mcpServers", _servers),
+        Row(
+            GEMINI,
+            "hooks",
+            _left,
+            why="the events have other names; `gemini hooks migrate` shows the pairs",
+        ),
+    ),
+    "opencode": (
+        Row(OPENCODE, "permission", _opencode_rules),
+        Row(OPENCODE, "model", _model, "model"),
+        Row(OPENCODE, "small_model", _model, "compact_model"),
+        Row(OPENCODE, "mcp", _servers),
+        Row(OPENCODE, "instructions", _names, "context.files"),
+        Row(OPENCODE, "command", _read_anyway, why="its commands"),
+    ),
+}
+"""Agents whose settings can be imported. Other keys of the file of an agent's first row are named
+as not taken over.
+"""
+PROVIDERS = {"codex": "openai", "gemini": "gemini"}
+"""Agent -> provider of its models, where their names are without one."""
+FOLDERS = {
+    "claude": {"agents": "subagent types", "commands": "commands", "skills": "skills"},
+    "codex": {"prompts": "commands"},
+    "gemini": {"commands": "commands"},
+    "opencode": {},
+}
+"""Agent -> folder that longrein reads where it stands -> what is in it."""
+
+
+# --- Reading --------------------------------------------------------------------------------------
+
+
+def find_settings(agent: str, home: str, environ: Mapping[str, str]) -> Found:
+    """Read the settings of `agent`, one of `AGENTS`. Never raises for what they hold."""
+    found = Found(provider=PROVIDERS.get(agent, ""))
+    folder = agent_folder(agent, environ, home)
+    rows = AGENTS[agent]
+    if agent == "claude":
+        _take_own(found, home, environ)
+    tables: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row.file not in tables:
+            tables[row.file] = _read(found, row.file, folder, home)
+        value: Any = tables[row.file]
+        for name in row.key.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is not None:
+            row.meaning(found, row, value)
+    known = {"$schema", *(row.key.partition(".")[0] for row in rows)}
+    known.update(USED_KEYS if agent == "claude" else ())
+    unknown = [name for name in tables[rows[0].file] if name not in known]
+    found.left += [f"{name} of {rows[0].file.split()[0]}: no such setting" for name in unknown]
+    for name, what in FOLDERS[agent].items():
+        if os.path.isdir(f"{folder}/{name}"):
+            found.read_anyway.append(f"{what} in {shorten_home(folder, home)}/{name}")
+    found.lists = {key: texts for key, texts in found.lists.items() if texts}
+    found.values = {key: value for key, value in found.values.items() if value}
+    found.left = [escape(line) for line in dict.fromkeys(found.left)]
+    return found
+
+
+def _read(found: Found, files: str, folder: str, home: str) -> dict[str, Any]:
+    """Return the first of `files` with fields; {} where none is there or it is malformed, which
+    is then named.
+    """
+    table: dict[str, Any] = {}
+    for name in files.split():
+        path = f"{home}{name[1:]}" if name.startswith("~/") else f"{folder}/{name}"
+        shown = shorten_home(path, home)
+        table, problem = read_table(path, shown, comments=True)
         if problem:
-            self.found.left.append(problem)
+            found.left.append(problem)
         elif os.path.exists(path):
-            self.found.files.append(shown)
-        return table
-
-    def leave(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-        """Name the keys of a table that are not taken over."""
-        self.found.left += [
-            f"{name} of {where}: no such setting" for name in table if name not in known
-        ]
+            found.files.append(shown)
+        if table:
+            break
+    return table
 
 
-def _read_claude(source: _Source) -> None:
-    folder = agent_folder("claude", source.environ, source.home)
-    table, found = source.table(f"{folder}/settings.json"), source.found
-    own = read_own(source.home, source.environ)
+def _take_own(found: Found, home: str, environ: Mapping[str, str]) -> None:
+    """Take rules, mode and names of variables from the file of Claude Code, which also counts
+    where it stands.
+    """
+    own = read_own(home, environ)
     found.left += own.notes
     for one in own.values:
         if one.path[0] == "permissions":
             found.add(dotted(one.path), *one.value)
         elif one.path == ("permission_mode",):
             found.values["permission_mode"] = one.value
-    if own.folders:
-        found.read_anyway.append(
-            "permissions.additionalDirectories (while other_agents.read is true)"
-        )
-    if variables := dict(own.variables):
-        found.add("env.keep", *variables)
-        found.left.append(
-            f"values of {', '.join(sorted(variables))}: export them in your shell; only names are "
-            "kept"
-        )
-    if own.model:
-        found.left.append(
-            f"model {own.model}: write it as PROVIDER/MODEL, such as anthropic/claude-sonnet-4-5"
-        )
-    found.add_hooks(table.get("hooks"))
-    found.add_servers(source.table(f"{source.home}/.claude.json").get("mcpServers"))
-    if table.get(NO_SKILL_COMMANDS) is True:
-        found.read_anyway.append(f"{NO_SKILL_COMMANDS} (while other_agents.read is true)")
-    source.leave(table, USED_KEYS, "settings.json")
-    for name, what in (
-        ("agents", "subagent types"),
-        ("commands", "commands"),
-        ("skills", "skills"),
-    ):
-        if os.path.isdir(f"{folder}/{name}"):
-            found.read_anyway.append(f"{what} in {shorten_home(folder, source.home)}/{name}")
-
-
-_CODEX_MODES = {
-    "untrusted": "default",
-    "on-request": "default",
-    "on-failure": "auto",
-    "never": "auto",
-}
-
-
-def _read_codex(source: _Source) -> None:
-    folder = agent_folder("codex", source.environ, source.home)
-    table, found = source.table(f"{folder}/config.toml"), source.found
-    sandbox, approval = table.get("sandbox_mode"), table.get("approval_policy")
-    if sandbox == "read-only":
-        found.values["permission_mode"] = "plan"
-    elif sandbox == "danger-full-access":
-        found.left.append(
-            "sandbox_mode danger-full-access: set sandbox.mode and permission_mode yourself if "
-            "you want it"
-        )
-    elif isinstance(approval, str) and approval in _CODEX_MODES:
-        found.values["permission_mode"] = _CODEX_MODES[approval]
-    if sandbox == "workspace-write":
-        found.values["sandbox.mode"] = "auto"
-    details = _table(table, "sandbox_workspace_write")
-    if details.get("network_access") is True:
-        found.add("sandbox.network", "*")
-    found.add(
-        "sandbox.write", *(one for one in details.get("writable_roots", []) if isinstance(one, str))
-    )
-    if isinstance(model := table.get("model"), str):
-        provider = str(table.get("model_provider", "openai"))
-        found.values["model"] = f"{provider}/{model}"
-    found.add_servers(table.get("mcp_servers"))
-    found.add("env.keep", *_texts(_table(table, "shell_environment_policy").get("include_only")))
-    found.add_hooks(source.table(f"{folder}/hooks.json").get("hooks"))
-    known = (
-        "approval_policy",
-        "sandbox_mode",
-        "sandbox_workspace_write",
-        "model",
-        "model_provider",
-        "mcp_servers",
-    )
-    source.leave(table, (*known, "shell_environment_policy"), "config.toml")
-    if os.path.isdir(f"{folder}/prompts"):
-        found.read_anyway.append(f"commands in {shorten_home(folder, source.home)}/prompts")
-
-
-_GEMINI_MODES = {"default": "default", "auto_edit": "acceptEdits", "plan": "plan"}
-
-
-def _read_gemini(source: _Source) -> None:
-    table, found = source.table(f"{source.home}/.gemini/settings.json", comments=True), source.found
-    tools, general = _table(table, "tools"), _table(table, "general")
-    for kind, listed in (("allow", tools.get("allowed")), ("deny", tools.get("exclude"))):
-        found.add_rules(
-            kind, [rule for one in _texts(listed) if (rule := _gemini_rule(one, found))]
-        )
-    mode = general.get("defaultApprovalMode", tools.get("approvalMode"))
-    if isinstance(mode, str) and mode in _GEMINI_MODES:
-        found.values["permission_mode"] = _GEMINI_MODES[mode]
-    elif mode:
-        found.left.append(f"approval mode {mode}: set permission_mode yourself if you want it")
-    name = _table(table, "model").get("name") or table.get("model")
-    if isinstance(name, str):
-        found.values["model"] = f"gemini/{name}"
-    names = _table(table, "context").get("fileName")
-    found.add("context.files", *(_texts(names) if isinstance(names, list) else _texts([names])))
-    found.add_servers(table.get("mcpServers"))
-    for event in _table(table, "hooks"):
-        found.left.append(
-            f"hooks of {event}: the events have other names; `gemini hooks migrate` shows the pairs"
-        )
-    source.leave(
-        table,
-        ("$schema", "tools", "general", "model", "context", "mcpServers", "hooks"),
-        "settings.json",
-    )
-    if os.path.isdir(f"{source.home}/.gemini/commands"):
-        found.read_anyway.append("commands in ~/.gemini/commands")
-
-
-def _gemini_rule(written: str, found: Found) -> str:
-    """Return a rule of longrein for one of Gemini, such as `run_shell_command(git status)`."""
-    name, bracket, spec = written.partition("(")
-    tools = {one.spec.name: one for one in own_tools()}
-    tool = own_name(name, tools)
-    if tool not in tools and not name.startswith("mcp"):
-        found.left.append(f"rule {written[:80]}: no tool is called {name}")
-        return ""
-    spec = spec.removesuffix(")")
-    return f"{tool}({spec} *)" if bracket and tool == "Bash" else written.replace(name, tool, 1)
-
-
-def _read_opencode(source: _Source) -> None:
-    folder, found = agent_folder("opencode", source.environ, source.home), source.found
-    table = source.table(f"{folder}/opencode.json", comments=True) or source.table(
-        f"{folder}/opencode.jsonc", comments=True
-    )
-    permission = table.get("permission")
-    permission = (
-        {"edit": permission, "bash": permission}
-        if isinstance(permission, str)
-        else _table(table, "permission")
-    )
-    for name, tool in (("edit", "Edit"), ("bash", "Bash"), ("webfetch", "WebFetch")):
-        given = permission.get(name)
-        for pattern, kind in ({"*": given} if isinstance(given, str) else given or {}).items():
-            if kind in ("allow", "ask", "deny"):
-                found.add_rules(kind, [tool if pattern == "*" else f"{tool}({pattern})"])
-    for name in permission:
-        if name not in ("edit", "bash", "webfetch"):
-            found.left.append(f"permission.{name}: no such tool")
-    for key, name in (("model", "model"), ("small_model", "compact_model")):
-        if isinstance(value := table.get(key), str) and "/" in value:
-            found.values[name] = value
-    found.add_servers(table.get("mcp"))
-    found.add(
-        "context.files", *(name for name in _texts(table.get("instructions")) if "/" not in name)
-    )
-    if table.get("command"):
-        found.read_anyway.append(f"commands in {found.files[-1]}")
-    known = ("$schema", "permission", "model", "small_model", "mcp", "instructions", "command")
-    source.leave(table, known, "opencode.json")
-
-
-AGENTS: Mapping[str, Callable[[_Source], None]] = {
-    "claude": _read_claude,
-    "codex": _read_codex,
-    "gemini": _read_gemini,
-    "opencode": _read_opencode,
-}
-"""Agents whose settings can be imported."""
-
-
-def find_settings(agent: str, home: str, environ: Mapping[str, str]) -> Found:
-    """Read the settings of `agent`, one of `AGENTS`. Never raises for what they hold."""
-    source = _Source(home, environ)
-    AGENTS[agent](source)
-    found = source.found
-    found.lists = {key: texts for key, texts in found.lists.items() if texts}
-    found.left = [escape(line) for line in dict.fromkeys(found.left)]
-    return found
-
-
-def _table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = table.get(name)
-    return found if isinstance(found, dict) else {}
+    found.add("env.keep", *dict(own.variables))
 
 
 def _texts(listed: Any) -> list[str]:
-    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+    """Return the texts of a list; a text alone is a list of one."""
+    listed = listed if isinstance(listed, list) else [listed]
+    return [one for one in listed if isinstance(one, str)]
 
 
 # --- Writing --------------------------------------------------------------------------------------
@@ -316,11 +351,9 @@ def planned_changes(found: Found, home: str, environ: Mapping[str, str]) -> list
     """Return the changes that take over what was found; raises `SettingsError` for a malformed
     file of the user.
     """
-    folder = config_dir(environ, home)
     changes = [
         _settings_change(found, user_file(environ, home), home),
-        _json_change(f"{folder}/mcp.json", "mcpServers", found.servers, "server", home),
-        _json_change(f"{folder}/hooks.json", "hooks", found.hooks, "hooks of", home),
+        _servers_change(found, f"{config_dir(environ, home)}/mcp.json", home),
     ]
     return [change for change in changes if change.lines]
 
@@ -346,18 +379,16 @@ def _settings_change(found: Found, path: str, home: str) -> Change:
     return Change(path, with_values(text, shown, new), tuple(map(escape, lines)))
 
 
-def _json_change(path: str, name: str, new: Mapping[str, Any], what: str, home: str) -> Change:
-    shown = shorten_home(path, home)
-    table, problem = read_table(path, shown)
-    if problem and new:
+def _servers_change(found: Found, path: str, home: str) -> Change:
+    table, problem = read_table(path, shorten_home(path, home))
+    if problem and found.servers:
         raise SettingsError(problem)
-    known = _table(table, name)
-    added = {key: value for key, value in new.items() if key not in known}
-    text = (
-        msgspec.json.format(msgspec.json.encode({**table, name: {**known, **added}})).decode()
-        + "\n"
-    )
-    return Change(path, text, tuple(escape(f"{what} {key}") for key in added))
+    known = table.get("mcpServers")
+    known = known if isinstance(known, dict) else {}
+    added = {name: server for name, server in found.servers.items() if name not in known}
+    encoded = msgspec.json.encode({**table, "mcpServers": {**known, **added}})
+    text = msgspec.json.format(encoded).decode() + "\n"
+    return Change(path, text, tuple(escape(f"server {name}") for name in added))
 
 
 def apply_changes(changes: Sequence[Change], home: str) -> None:

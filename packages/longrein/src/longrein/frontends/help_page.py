@@ -1,11 +1,18 @@
-"""The help pages of longrein and its commands, from the tables of flags."""
+"""`longrein help` and `--help`: the page of a command, or the man page of all of them, from the
+tables of flags.
+"""
 
 import os
+import textwrap
+from collections.abc import Sequence
 
+from longrein import __version__
 from longrein.extension_points import Command, Flag
-from longrein.frontends.command_lookup import known_commands
+from longrein.frontends.argv import bundled_commands, find_command, known_commands, parse
+from longrein.frontends.stdio import show
 from longrein.frontends.subcommands import MAIN
 from longrein.options import MAIN_GROUPS
+from longrein_context.events import UsageError
 
 EXIT_CODES = (
     ("0", "done"),
@@ -16,6 +23,42 @@ EXIT_CODES = (
     ("75", "trouble with the provider: worth trying again"),
     ("130, 143", "ended by Ctrl-C, by SIGTERM"),
 )
+FILES = (
+    (
+        "~/.config/longrein/config.toml",
+        "settings; .longrein/config.toml in a project that is trusted",
+    ),
+    (
+        "~/.config/longrein/credentials.json",
+        "keys that `longrein login` has kept, where there is no keyring",
+    ),
+    ("~/.local/state/longrein", "sessions (LONGREIN_STATE_DIR)"),
+)
+
+
+def help(_place: object, words: Sequence[str], *, man: bool = False) -> int:  # noqa: A001 - the name of the command
+    """Show the page of a command, that of longrein itself without one, or with `man` the man
+    page.
+    """
+    if man:
+        show(man_page())
+    else:
+        show(help_page(_command(words[0]) if words else MAIN, help_columns()))
+    return 0
+
+
+def _command(word: str) -> Command:
+    """Return the command called `word`. Raises `UsageError`, as the parser does for a word that is
+    nearly a command.
+    """
+    command = find_command(word)
+    if command is None:
+        parse([word])
+        raise UsageError(f"no command {word!r}; `longrein help` lists them")
+    return command
+
+
+# --- Help page ------------------------------------------------------------------------------------
 
 
 def help_columns() -> int:
@@ -54,8 +97,6 @@ COLUMN_MAX = 34
 
 def help_page(command: Command, width: int = 100) -> str:
     """Help page of `command`, at most `width` columns (at least 60 are used)."""
-    import textwrap
-
     width = max(width, 60)
     usage = f"Usage: longrein {command.name}".rstrip() + " "
     page = textwrap.wrap(
@@ -101,3 +142,54 @@ def _spelling(flag: Flag) -> str:
     value = f"[{flag.metavar}]" if flag.kind == "maybe" else flag.metavar
     names = [name for name in flag.names if len(name) == 2]
     return f"{', '.join((*names, flag.name))} {value}".rstrip()
+
+
+# --- Man page -------------------------------------------------------------------------------------
+
+
+def man_page() -> str:
+    """Return the man page in roff, the same at any time and place."""
+    commands = [command for command in bundled_commands().values() if command.name]
+    rows = [
+        f'.TH LONGREIN 1 "" "longrein {__version__}" "User Commands"',
+        ".SH NAME",
+        _roff("longrein - a coding agent for the terminal"),
+        ".SH SYNOPSIS",
+        r".B longrein",
+        _roff(MAIN.usage),
+        ".br",
+        r".B longrein",
+        _roff("COMMAND [FLAGS]"),
+        ".SH DESCRIPTION",
+        _roff(MAIN.help),
+        ".SH COMMANDS",
+    ]
+    for command in commands:
+        rows += [".TP", rf"\fB{_roff(command.name)}\fR {_roff(command.usage)}", _roff(command.help)]
+        for flag in command.flags[:-1]:  # the last one is --help
+            rows += [".RS", ".TP", _flag(flag), _roff(flag.help), ".RE"]
+    rows.append(".SH OPTIONS")
+    for group, flags in MAIN_GROUPS.items():
+        rows.append(f".SS {_roff(group)}")
+        for flag in flags:
+            rows += [".TP", _flag(flag), _roff(flag.help)]
+    for title, pairs in (("EXIT STATUS", EXIT_CODES), ("FILES", FILES)):
+        rows.append(f".SH {title}")
+        for name, told in pairs:
+            rows += [".TP", rf"\fB{_roff(name)}\fR", _roff(told)]
+    return "\n".join(rows) + "\n"
+
+
+def _flag(flag: Flag) -> str:
+    names = ", ".join(rf"\fB{_roff(name)}\fR" for name in flag.names)
+    value = f"[{flag.metavar}]" if flag.kind == "maybe" else flag.metavar
+    return f"{names} {_roff(value)}".rstrip()
+
+
+def _roff(text: str) -> str:
+    """Escape text for roff: backslashes, hyphens, what is not ASCII, and a dot or quote that
+    begins a line.
+    """
+    escaped = text.replace("\\", r"\e").replace("-", r"\-")
+    escaped = "".join(char if char.isascii() else rf"\[u{ord(char):04X}]" for char in escaped)
+    return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped

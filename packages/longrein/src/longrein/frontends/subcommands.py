@@ -1,6 +1,6 @@
 """The commands of the command line with their flags, declared once for the parser, the help pages
 and the error messages. The flags of longrein itself are in `options`; those of extensions stand
-with the extensions, and `command_lookup` finds them.
+with the extensions, and `argv` finds them.
 """
 
 from collections.abc import Mapping
@@ -61,6 +61,7 @@ COMMANDS: Mapping[str, Command] = {
             ),
             1,
             1,
+            run="longrein.commands.sessions:context",
         ),
         Command(
             "search",
@@ -79,6 +80,7 @@ COMMANDS: Mapping[str, Command] = {
                 HELP,
             ),
             1000,
+            run="longrein.commands.sessions:search",
         ),
         Command(
             "export",
@@ -102,6 +104,7 @@ COMMANDS: Mapping[str, Command] = {
             ),
             1,
             1,
+            run="longrein.commands.sessions:export",
         ),
         Command(
             "import",
@@ -116,6 +119,7 @@ COMMANDS: Mapping[str, Command] = {
             (flag("--yes", "write settings without a question"), STATE_DIR, HELP),
             1000,
             1,
+            run="longrein.commands.import_settings:import_named",
         ),
         Command(
             "tasks",
@@ -136,6 +140,7 @@ COMMANDS: Mapping[str, Command] = {
             "time, requests, tokens, money and what each did last.",
             (JSON, STATE_DIR, HELP),
             1,
+            run="longrein.commands.tasks:agents",
         ),
         Command(
             "happened",
@@ -159,6 +164,7 @@ COMMANDS: Mapping[str, Command] = {
                 HELP,
             ),
             1000,
+            run="longrein.commands.report_event:report_event",
         ),
         Command(
             "worktrees",
@@ -202,6 +208,7 @@ COMMANDS: Mapping[str, Command] = {
             "Remove a kept key; PROVIDER may be left out for the only one.",
             (STATE_DIR, HELP),
             1,
+            run="longrein.commands.login:logout",
         ),
         Command(
             "help",
@@ -209,6 +216,7 @@ COMMANDS: Mapping[str, Command] = {
             "Show this page, or that of COMMAND.",
             (flag("--man", "the man page of all commands, for `man -l -`"), HELP),
             1,
+            run="longrein.frontends.help_page:help",
         ),
         Command(
             "completion",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from longrein.app.run_context import RunContext, chosen_model, found_in, left_out_note
 from longrein.config import Plugins, SkillFiles, load_plugins
 from longrein.extension_points import BUNDLED, absent_extensions, bundled_extensions
-from longrein.frontends.command_lookup import command_problems
+from longrein.frontends.argv import command_problems
 from longrein.frontends.localization import translate
 from longrein.frontends.provider_keys import ignored_key, key_of
 from longrein.models import look_up

@@ -74,9 +74,9 @@ class PageView:
         if not self._opened:
             self._opened = True
             if self.page.at_end and self.page.sections:
-                self.top = min(self._starts[self._sections()[-1]], self._last_top)
+                self.top = min(self._text.starts[self._sections()[-1]], self._last_top)
         self.top = min(self.top, self._last_top)
-        visible = self._rows[self.top : self.top + self._height]
+        visible = self._text.rows[self.top : self.top + self._height]
         if width >= WIDTH_MIN:
             self._text.mark(self.top, min(len(visible), height))
         body = [self._marked(row) for row in visible] + [()] * (self._height - len(visible))
@@ -98,23 +98,10 @@ class PageView:
         """Wrap the lines anew for another width; the line at the top stays there."""
         if width == self._width:
             return
-        line_at_top = self._line_of(self.top)
+        line_at_top = self._text.line_at(self.top)
         self._width = width
         self._text.wrap(width)
-        self.top = self._starts[line_at_top] if self._starts else 0
-
-    def _line_of(self, row: int) -> int:
-        """Number of the line that is drawn in `row`."""
-        return self._text.line_at(row)
-
-    @property
-    def _rows(self) -> Sequence[Line]:
-        return self._text.rows
-
-    @property
-    def _starts(self) -> Sequence[int]:
-        """First row of each line."""
-        return self._text.starts
+        self.top = self._text.starts[line_at_top] if self._text.starts else 0
 
     def _sections(self) -> list[int]:
         """Number of the heading line of each section."""
@@ -126,15 +113,15 @@ class PageView:
 
     @property
     def _last_top(self) -> int:
-        return max(len(self._rows) - self._height, 0)
+        return max(len(self._text.rows) - self._height, 0)
 
     def _status(self, width: int) -> Line:
         if self.typing is not None:
             return line(("you", "/"), self.typing, ("dim", translate("  Enter finds, Esc leaves")))
         if self.message:
             return line(("warn", translate(self.message)))
-        last = min(self.top + self._height, len(self._rows))
-        where = f"{last}/{len(self._rows)}  "
+        last = min(self.top + self._height, len(self._text.rows))
+        where = f"{last}/{len(self._text.rows)}  "
         if self.answers:
             needed = sum(cells(text) for _, text in self.answers)
             if needed > width:  # the page has the labels
@@ -172,14 +159,14 @@ class PageView:
     @property
     def section(self) -> Section:
         """The section that the top row belongs to."""
-        at = self._line_of(self.top)
+        at = self._text.line_at(self.top)
         number = max((n for n, start in enumerate(self._sections()) if start <= at), default=-1)
         return self.page.sections[number] if number >= 0 else Section((), ())
 
     def next_section(self, by: int) -> None:
         """Move to the heading of the next (`by` = 1) or the previous (-1) section."""
         self.message, self._found = "", -1
-        starts = [self._starts[at] for at in self._sections()]
+        starts = [self._text.starts[at] for at in self._sections()]
         after = [start for start in starts if start > self.top]
         before = [start for start in starts if start < self.top]
         self.top = min(
@@ -201,11 +188,14 @@ class PageView:
         ends of the page.
         """
         self.message = ""
-        here, count = self._found if self._found >= 0 else self._line_of(self.top), len(self._lines)
+        here, count = (
+            self._found if self._found >= 0 else self._text.line_at(self.top),
+            len(self._lines),
+        )
         for step in range(1, count + 1):
             at = (here + by * step) % count
             if self.wanted and self.wanted in plain(self._lines[at]).lower():
-                self._found, self.top = at, min(self._starts[at], self._last_top)
+                self._found, self.top = at, min(self._text.starts[at], self._last_top)
                 return
         self.message = (
             f"not found: {self.wanted}" if self.wanted else "nothing was searched for yet"

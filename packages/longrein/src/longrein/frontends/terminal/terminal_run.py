@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import select
 import signal
 import sys
@@ -15,12 +16,10 @@ from typing import Any
 
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input.typeahead import store_typeahead
-from prompt_toolkit.input.vt100 import raw_mode
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 
 from longrein.app import AppSession
-from longrein.frontends import first_frame
 from longrein.frontends.localization import language_of, use_language
 from longrein.frontends.loop_streams import cancel_all, signal_handlers
 from longrein.frontends.terminal.command_actions import run_command
@@ -69,21 +68,18 @@ async def run_terminal(
     """
     context = opened.app.context
     os.makedirs(os.path.dirname(opened.app.kept_file("history")), mode=0o700, exist_ok=True)
-    if plain or not _can_redraw():
-        first_frame.close()
-    before, typed = first_frame.take_over()
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     use_language(
         (context.settings.terminal.language or language_of(context.environ))
         if encoding == "utf8"
         else "en"
     )
-    with _settings_kept(before):
+    with _settings_kept():
         try:
             if plain or not _can_redraw():
                 return await run_plain(opened, prompt=prompt, choosing=choosing, mono_s=mono_s)
             conversation = _open_screen(opened, mono_s, again_s)
-            return await _run_screen(conversation, prompt, before, typed, choosing=choosing)
+            return await _run_screen(conversation, prompt, choosing=choosing)
         finally:
             await opened.session.close()
 
@@ -135,24 +131,13 @@ def _size() -> Size:
     return Size(rows=rows or 24, columns=columns or 80)
 
 
-async def _run_screen(
-    conversation: Conversation,
-    prompt: str,
-    before: list[Any] | None,
-    typed: bytes,
-    *,
-    choosing: bool,
-) -> Outcome:
-    """Run the screen. `before`, `typed`: from the first frame, if there was one."""
+async def _run_screen(conversation: Conversation, prompt: str, *, choosing: bool) -> Outcome:
     raw = ExitStack()
-    mode = conversation.screen.app.input.raw_mode()
-    if before is not None and isinstance(mode, raw_mode):
-        mode.attrs_before = before
-    raw.enter_context(mode)
+    raw.enter_context(conversation.screen.app.input.raw_mode())
     if conversation.keyboard is not None:
         conversation.keyboard.begin()
         raw.callback(conversation.keyboard.end)
-    _take_early_keys(conversation, typed, in_raw_mode=before is not None, choosing=choosing)
+    _take_early_keys(conversation, choosing=choosing)
     conversation.window.enter()
     conversation.print_header()
 
@@ -208,11 +193,9 @@ def _handlers(conversation: Conversation) -> dict[int, Callable[[], object]]:
     }
 
 
-def _take_early_keys(
-    conversation: Conversation, typed: bytes, *, in_raw_mode: bool, choosing: bool
-) -> None:
-    """Hand keys that were typed before the screen to the input. Without raw mode the kernel made an
-    Enter a line break.
+def _take_early_keys(conversation: Conversation, *, choosing: bool) -> None:
+    """Hand keys that were typed before the screen to the input. The kernel made an Enter a line
+    break.
 
     Empty lines are dropped: an Enter on an empty input would resume a cut turn that the user has
     not seen yet. When a list of sessions opens first, nothing is sent, as it would go to another
@@ -222,12 +205,11 @@ def _take_early_keys(
     with suppress(OSError):  # the terminal is gone
         while select.select([fd], [], [], 0)[0] and (more := os.read(fd, 65_536)):
             data += more
-    data = typed + (data if in_raw_mode else data.replace(b"\n", b"\r"))
     if data:
         keys: list[KeyPress] = []
         parser = Vt100Parser(keys.append)
-        text = data.decode("utf-8", "surrogateescape")
-        parser.feed(first_frame.keys_of(text, as_text=choosing))
+        text = data.decode("utf-8", "surrogateescape").replace("\r", "\n")
+        parser.feed(text if choosing else re.sub(r"\n+", "\r", text.lstrip("\n")))
         parser.flush()
         store_typeahead(conversation.screen.app.input, keys)
         conversation.screen.app.output.write_raw("\r\x1b[K")  # the kernel has echoed what was typed
@@ -271,15 +253,13 @@ async def _listen(conversation: Conversation) -> None:
 
 
 @contextmanager
-def _settings_kept(kept: list[Any] | None) -> Iterator[None]:
+def _settings_kept() -> Iterator[None]:
     """Restore the terminal settings in every case, and discard output that a closed terminal did
     not take.
-
-    `kept`: the settings, where they have been changed already.
     """
-    if kept is None:
-        with suppress(termios.error, OSError, ValueError):  # no terminal
-            kept = termios.tcgetattr(sys.stdin.fileno())
+    kept: list[Any] | None = None
+    with suppress(termios.error, OSError, ValueError):  # no terminal
+        kept = termios.tcgetattr(sys.stdin.fileno())
     try:
         yield
     finally:
