@@ -161,8 +161,8 @@ def empty_tasks() -> Row:
     async def measure() -> list[float]:
         import ray
 
-        place = read_run_context(Options())
-        executor = await open_ray(place, "/tmp", Engine("ray"), "rates")
+        run_context = read_run_context(Options())
+        executor = await open_ray(run_context, "/tmp", Engine("ray"), "rates")
         try:
             work = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(echo)
             times = list[float]()

@@ -521,8 +521,10 @@ async def plant_and_recall(
     spec = msgspec.structs.replace(PLANT.spec, description=names[3])
     tools = (msgspec.structs.replace(PLANT, spec=spec),)
     options = Options(state_dir=str(state), append_system_prompt=names[2], trust=True)
-    place = read_run_context(options, environ, folder=str(tree))
-    built = await App(place, print).open(fresh=True, additions=Additions(ScriptedPlanter(), tools))
+    run_context = read_run_context(options, environ, folder=str(tree))
+    built = await App(run_context, print).open(
+        fresh=True, additions=Additions(ScriptedPlanter(), tools)
+    )
     ground = NeedleSession(built, tree, state)
     ground.needles = [
         Needle("Opened.cwd", tree.name, tree.name),
@@ -540,7 +542,7 @@ async def plant_and_recall(
     await built.session.close()
     await allowing
     again = RecallModel(
-        await App(place, print).open(
+        await App(run_context, print).open(
             built.session.id, additions=Additions(ScriptedPlanter(), tools)
         )
     )

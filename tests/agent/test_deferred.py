@@ -342,11 +342,11 @@ async def test_E5_the_user_is_told_once_at_the_start_when_a_server_would_fill_th
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "tree").mkdir()
-    place = read_run_context(
+    run_context = read_run_context(
         Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path / "tree")
     )
     model = ScriptedModel(budget=Budget(window, 2_000))
-    built = await App(place, print).open(
+    built = await App(run_context, print).open(
         fresh=True, additions=Additions(model=model, tools=tuple(server_tools()))
     )
     await built.session.close()

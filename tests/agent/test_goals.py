@@ -31,11 +31,11 @@ async def run_session(
     """
     (tmp_path / folder).mkdir(exist_ok=True)
     environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    place = read_run_context(
+    run_context = read_run_context(
         Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / folder)
     )
     model = ScriptedModel(*steps)  # type: ignore[arg-type]
-    built = await App(place, print).open(fresh=True, additions=Additions(model=model))
+    built = await App(run_context, print).open(fresh=True, additions=Additions(model=model))
     built.session.tell(UserMessage((Text("go on with the goals"),)))
     await built.session.run(once=True)
     if look is not None:

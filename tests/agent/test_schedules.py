@@ -259,8 +259,8 @@ async def test_the_tools_are_offered_where_the_settings_say_so_and_somebody_wait
     path.parent.mkdir(parents=True)
     path.write_text(f"[tools]\nschedules = {str(setting).lower()}\n")
     model = ScriptedModel(says("done"))
-    place = read_run_context(Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path))
-    built = await App(place, print).open(
+    run_context = read_run_context(Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path))
+    built = await App(run_context, print).open(
         "", fresh=True, additions=Additions(model=model, asks_user=is_open)
     )
     prefix = built.session.state.prefix

@@ -64,8 +64,8 @@ class Place:
     ) -> AsyncIterator["Opened"]:
         given = Options(state_dir=str(self.state), trust=trust, **options)  # type: ignore[arg-type]
         model = ScriptedModel(*replies, budget=Budget(window, 4_000))  # type: ignore[arg-type]
-        place = read_run_context(given, folder=str(self.repo))
-        built = await App(place, print).open(
+        run_context = read_run_context(given, folder=str(self.repo))
+        built = await App(run_context, print).open(
             session, fresh=not session, additions=Additions(model=model)
         )
         try:

@@ -246,10 +246,10 @@ def test_E19_the_synthesis_and_the_parent_read_any_byte_of_the_others(tmp_path: 
 
     async def main() -> None:
         environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-        place = read_run_context(
+        run_context = read_run_context(
             Options(state_dir=str(tmp_path / "state")), environ, folder=str(repo)
         )
-        built = await App(place, print).open(additions=Additions(model=model))
+        built = await App(run_context, print).open(additions=Additions(model=model))
         built.session.tell(UserMessage((Text("go"),)))
         await built.session.run(once=True)
         await built.session.close()

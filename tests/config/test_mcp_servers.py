@@ -392,10 +392,10 @@ class Desk:
         options = Options(state_dir=str(self.person.state))
         project = str(self.person.project)
         trusted = TrustedFolders().with_folder(project, str(self.person.home))
-        place = read_run_context(
+        run_context = read_run_context(
             options, self.environ, folder=project, trusted=trusted if trust else TrustedFolders()
         )
-        code = mcp(place, words, **flags)
+        code = mcp(run_context, words, **flags)
         out, err = self._capfd.readouterr()
         return code, out, err.replace("longrein: ", "")
 

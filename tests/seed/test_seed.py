@@ -432,15 +432,18 @@ async def test_a_name_chooses_the_profile(
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "tree").mkdir()
     options = Options(state_dir=str(tmp_path / "state"), profile=profile)
-    place = read_run_context(options, folder=str(tmp_path / "tree"))
-    built = await App(place, print).open(
+    run_context = read_run_context(options, folder=str(tmp_path / "tree"))
+    built = await App(run_context, print).open(
         fresh=True, additions=Additions(model=ScriptedModel(budget=ROOMY))
     )
     await built.session.close()
     assert built.session.state.profile == profile
     assert move_context(built.session).seed
-    assert (place.settings.limits.parallel_max, place.settings.limits.agents_max) == (10, 10)
-    assert place.settings.tasks.timeout_s == 300
+    assert (run_context.settings.limits.parallel_max, run_context.settings.limits.agents_max) == (
+        10,
+        10,
+    )
+    assert run_context.settings.tasks.timeout_s == 300
 
 
 OPENED = Opened(1, "00000000-0000-4000-8000-000000000001", "n0nce", ("/w",), "/w", "seed")

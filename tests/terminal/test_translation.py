@@ -440,8 +440,10 @@ def test_what_is_missing_on_a_machine_is_told_in_chinese(
 ) -> None:
     environ = {"PATH": str(tmp_path / "no programs"), "HOME": str(tmp_path)}
     monkeypatch.setenv("PATH", environ["PATH"])
-    place = read_run_context(Options(), environ, folder=str(tmp_path))
-    told = [text for _, what, text in doctor.findings_of(place) if what in ("bash", "git", "rg")]
+    run_context = read_run_context(Options(), environ, folder=str(tmp_path))
+    told = [
+        text for _, what, text in doctor.findings_of(run_context) if what in ("bash", "git", "rg")
+    ]
     assert len(told) == 3
     for text in told:
         assert english_words(translate(text)) == [], text

@@ -57,7 +57,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 Action = Callable[[RunContext, list[str], dict[str, Any]], int]
 
 
-def fleet(place: RunContext, words: Sequence[str], **flags: Any) -> int:
+def fleet(run_context: RunContext, words: Sequence[str], **flags: Any) -> int:
     """Run one action of `longrein fleet`; return the exit code. Raises `UsageError`."""
     action, *rest = words
     if action not in ACTIONS:
@@ -73,18 +73,20 @@ def fleet(place: RunContext, words: Sequence[str], **flags: Any) -> int:
     for flag in ("concurrency", "attempts"):
         if flags.get(flag, 1) < 1:
             raise UsageError(f"--{flag} must be at least 1")
-    return run(with_store(place, flags.pop("store", "")), rest, flags)
+    return run(with_store(run_context, flags.pop("store", "")), rest, flags)
 
 
 # --- Actions that run tasks -----------------------------------------------------------------------
 
 
-def _run(place: RunContext, words: list[str], flags: dict[str, Any]) -> int:
+def _run(run_context: RunContext, words: list[str], flags: dict[str, Any]) -> int:
     name = flags.pop("name", "") or _default_name(words[0])
     flags["engine"] = _engine(flags) or LOCAL
     flags["rates"] = Rates(**{flag: flags.pop(flag) for flag in RATE_FLAGS if flag in flags})
     try:
-        return asyncio.run(_to_the_end(place, lambda: open_fleet(place, name, words[0], **flags)))
+        return asyncio.run(
+            _to_the_end(run_context, lambda: open_fleet(run_context, name, words[0], **flags))
+        )
     except TaskFileError as error:
         for problem in error.problems:
             say(f"{words[0]}: {problem}")
@@ -116,29 +118,31 @@ def _default_name(path: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", stem).strip("-_") or "fleet"
 
 
-def _resume(place: RunContext, words: list[str], flags: dict[str, Any]) -> int:
+def _resume(run_context: RunContext, words: list[str], flags: dict[str, Any]) -> int:
     engine, cap_usd = _engine(flags), flags.get("max_budget_usd")
-    return asyncio.run(_to_the_end(place, lambda: resume_fleet(place, words[0], cap_usd, engine)))
+    return asyncio.run(
+        _to_the_end(run_context, lambda: resume_fleet(run_context, words[0], cap_usd, engine))
+    )
 
 
-def _retry(place: RunContext, words: list[str], flags: dict[str, Any]) -> int:
+def _retry(run_context: RunContext, words: list[str], flags: dict[str, Any]) -> int:
     engine = _engine(flags)
 
     async def opened() -> FleetLog:
-        log = await resume_fleet(place, words[0], flags.get("max_budget_usd"), engine)
+        log = await resume_fleet(run_context, words[0], flags.get("max_budget_usd"), engine)
         for name, task in log.state.tasks.items():
             if task.status == "ended" and task.end and task.end.cause != "done":
                 log.append(TaskRetried(name))
         return log
 
-    return asyncio.run(_to_the_end(place, opened))
+    return asyncio.run(_to_the_end(run_context, opened))
 
 
-async def _to_the_end(place: RunContext, opened: Callable[[], Any]) -> int:
+async def _to_the_end(run_context: RunContext, opened: Callable[[], Any]) -> int:
     """Run a fleet, with a line on stderr for each task that ends."""
     log: FleetLog = await opened()
     stopped = list[int]()
-    running = asyncio.ensure_future(_show_ends(run_fleet(place, log)))
+    running = asyncio.ensure_future(_show_ends(run_fleet(run_context, log)))
 
     def stop(number: int) -> None:
         stopped.append(number)
@@ -169,21 +173,21 @@ async def _show_ends(ends: AsyncGenerator[TaskState, None]) -> None:
 # --- Actions that look ----------------------------------------------------------------------------
 
 
-def _status(place: RunContext, words: list[str], flags: dict[str, Any]) -> int:
-    read_fleet(place.state_dir, words[0])
+def _status(run_context: RunContext, words: list[str], flags: dict[str, Any]) -> int:
+    read_fleet(run_context.state_dir, words[0])
     if flags.get("watch") and os.isatty(1):
-        return asyncio.run(_watch(place, words[0]))
-    state, lines, _ = _summary(place, words[0])
+        return asyncio.run(_watch(run_context, words[0]))
+    state, lines, _ = _summary(run_context, words[0])
     lines = [*map(_line, state.tasks.values()), *lines]
     show("".join(f"{line}\n" for line in lines))
     return 0
 
 
-async def _watch(place: RunContext, name: str) -> int:
+async def _watch(run_context: RunContext, name: str) -> int:
     """Draw the state of a fleet over the last drawing, until nobody runs it."""
     drawn = 0
     while True:
-        _, lines, holder = _summary(place, name)
+        _, lines, holder = _summary(run_context, name)
         columns = os.get_terminal_size(1).columns or 80
         text = "".join(f"{line[: columns - 1]}\n" for line in lines)
         os.write(1, f"\x1b[{drawn}F\x1b[J".encode() if drawn else b"")
@@ -194,10 +198,10 @@ async def _watch(place: RunContext, name: str) -> int:
         await asyncio.sleep(WATCH_S)
 
 
-def _summary(place: RunContext, name: str) -> tuple[FleetState, list[str], int]:
+def _summary(run_context: RunContext, name: str) -> tuple[FleetState, list[str], int]:
     """Return the state, lines about it, and the process that runs the fleet, 0 for none."""
-    holder = holder_of(fleet_folder(place.state_dir, name))  # before what it may still write
-    state = read_fleet(place.state_dir, name)
+    holder = holder_of(fleet_folder(run_context.state_dir, name))  # before what it may still write
+    state = read_fleet(run_context.state_dir, name)
     ends = [task.end for task in state.tasks.values() if task.end]
     read = sum(end.input_tokens for end in ends)
     cached = sum(end.cached_tokens for end in ends)
@@ -222,21 +226,21 @@ def _seconds_left(state: FleetState) -> float:
     return to_do * fmean(times) / state.opened.concurrency if times else 0.0
 
 
-def _results(place: RunContext, words: list[str], flags: dict[str, Any]) -> int:
-    state = read_fleet(place.state_dir, words[0])
-    folder = fleet_folder(place.state_dir, words[0])
+def _results(run_context: RunContext, words: list[str], flags: dict[str, Any]) -> int:
+    state = read_fleet(run_context.state_dir, words[0])
+    folder = fleet_folder(run_context.state_dir, words[0])
     results = (result_of(task, patch_text(folder, task)) for task in state.tasks.values())
     if path := flags.get("parquet"):
-        write_parquet(place, results, path)
+        write_parquet(run_context, results, path)
     else:
         for result in results:
             show(msgspec.json.encode(result) + b"\n")
     return 0 if state.all_done else 1
 
 
-def _compare(place: RunContext, words: list[str], flags: dict[str, Any]) -> int:
+def _compare(run_context: RunContext, words: list[str], flags: dict[str, Any]) -> int:
     first, second = (
-        [result_of(task, "") for task in read_fleet(place.state_dir, name).tasks.values()]
+        [result_of(task, "") for task in read_fleet(run_context.state_dir, name).tasks.values()]
         for name in words
     )
     told = compare((words[0], words[1]), first, second)
@@ -248,17 +252,17 @@ def _compare(place: RunContext, words: list[str], flags: dict[str, Any]) -> int:
     return 0
 
 
-def _inspect(place: RunContext, words: list[str], flags: dict[str, Any]) -> int:
+def _inspect(run_context: RunContext, words: list[str], flags: dict[str, Any]) -> int:
     if absent := absence_of("inspect"):
         raise UsageError(f"longrein fleet inspect: {absent}")
     from longrein_fleet.fleet_inspection import inspect_fleet
 
-    return inspect_fleet(place, words[0], **flags)
+    return inspect_fleet(run_context, words[0], **flags)
 
 
-def _logs(place: RunContext, words: list[str], _flags: dict[str, Any]) -> int:
+def _logs(run_context: RunContext, words: list[str], _flags: dict[str, Any]) -> int:
     name, task = words
-    state = read_fleet(place.state_dir, name).tasks.get(task)
+    state = read_fleet(run_context.state_dir, name).tasks.get(task)
     if state is None:
         raise UsageError(f"the fleet {name} has no task {task!r}: `longrein fleet status {name}`")
     if not state.number:
@@ -266,7 +270,7 @@ def _logs(place: RunContext, words: list[str], _flags: dict[str, Any]) -> int:
         return 0
     session = state.session or (state.end.session if state.end else "")
     path = Attempt(state.task, state.number, session).path
-    folder = os.path.join(fleet_folder(place.state_dir, name), path)
+    folder = os.path.join(fleet_folder(run_context.state_dir, name), path)
     show(f"{_line(state)}\nfolder   {folder}\nsession  {session} (longrein inspect {session})\n")
     with suppress(OSError), open(os.path.join(folder, OUTPUT), "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
@@ -274,9 +278,9 @@ def _logs(place: RunContext, words: list[str], _flags: dict[str, Any]) -> int:
     return 0
 
 
-def _stop(place: RunContext, words: list[str], _flags: dict[str, Any]) -> int:
-    read_fleet(place.state_dir, words[0])
-    folder = fleet_folder(place.state_dir, words[0])
+def _stop(run_context: RunContext, words: list[str], _flags: dict[str, Any]) -> int:
+    read_fleet(run_context.state_dir, words[0])
+    folder = fleet_folder(run_context.state_dir, words[0])
     holder = holder_of(folder)
     if not holder:
         say(f"nobody runs the fleet {words[0]}")
@@ -291,8 +295,8 @@ def _stop(place: RunContext, words: list[str], _flags: dict[str, Any]) -> int:
     return 0
 
 
-def _delete(place: RunContext, words: list[str], flags: dict[str, Any]) -> int:
-    planned = planned_deletion(place, words[0])
+def _delete(run_context: RunContext, words: list[str], flags: dict[str, Any]) -> int:
+    planned = planned_deletion(run_context, words[0])
     if holder := holder_of(planned.folder):
         raise UsageError(
             f"the fleet {words[0]} is run by process {holder}: `longrein fleet stop {words[0]}` "
@@ -308,7 +312,7 @@ def _delete(place: RunContext, words: list[str], flags: dict[str, Any]) -> int:
     if not (flags.get("yes") or is_confirmed("Delete it? [y/n] ")):
         say("nothing was deleted; --yes deletes it without a question")
         return 0
-    problems = asyncio.run(delete_fleet(place, planned))
+    problems = asyncio.run(delete_fleet(run_context, planned))
     for problem in problems:
         say(problem)
     if problems:

@@ -25,14 +25,14 @@ class Deletion(msgspec.Struct, frozen=True):
     sessions_bytes: int
 
 
-def planned_deletion(place: RunContext, name: str) -> Deletion:
+def planned_deletion(run_context: RunContext, name: str) -> Deletion:
     """Return what goes with a fleet. Raises `UsageError` if there is none of that name."""
-    read_fleet(place.state_dir, name)
-    folder = fleet_folder(place.state_dir, name)
+    read_fleet(run_context.state_dir, name)
+    folder = fleet_folder(run_context.state_dir, name)
     with open(os.path.join(folder, EVENTS), "rb") as file:
         events, _ = decode_events(file.read())
     started = dict.fromkeys(one.session for one in events if isinstance(one, TaskStarted))
-    folders = {one: session_folder(place.state_dir, one) for one in started}
+    folders = {one: session_folder(run_context.state_dir, one) for one in started}
     stored = {one: stored_bytes(path) for one, path in folders.items() if _is_stored(one, path)}
     return Deletion(name, folder, stored_bytes(folder), tuple(stored), sum(stored.values()))
 
@@ -42,16 +42,16 @@ def _is_stored(session: str, folder: str) -> bool:
     return store.has_session(session) if store else os.path.isdir(folder)
 
 
-async def delete_fleet(place: RunContext, planned: Deletion) -> list[str]:
+async def delete_fleet(run_context: RunContext, planned: Deletion) -> list[str]:
     """Delete a fleet and those sessions of `planned`; return the problems with sessions.
 
     A fleet whose sessions cannot all be deleted stays, so that this can be done again. Raises
     `UsageError` if a process runs it, `LongreinError`.
     """
-    log = await open_fleet_log(place.state_dir, planned.name, CLOCK.wall_us)
+    log = await open_fleet_log(run_context.state_dir, planned.name, CLOCK.wall_us)
     try:
         problems = list[str]()
-        app = App(place, problems.append)
+        app = App(run_context, problems.append)
         for session in planned.sessions:
             try:
                 await app.delete(session)

@@ -15,15 +15,15 @@ MESSAGE_CHARS_MAX = 500
 
 
 def inspect_fleet(
-    place: RunContext, name: str, *, out: str = "", no_open: bool = False, live: bool = False
+    run_context: RunContext, name: str, *, out: str = "", no_open: bool = False, live: bool = False
 ) -> int:
     """Write or serve the page of a fleet; return the exit code. Raises `UsageError`."""
 
     def read() -> FleetInspection:
-        return fleet_inspection(read_fleet(place.state_dir, name))
+        return fleet_inspection(read_fleet(run_context.state_dir, name))
 
-    folder = fleet_folder(place.state_dir, name)
-    return show_fleet(place, read, folder, out=out, no_open=no_open, live=live)
+    folder = fleet_folder(run_context.state_dir, name)
+    return show_fleet(run_context, read, folder, out=out, no_open=no_open, live=live)
 
 
 def fleet_inspection(state: FleetState) -> FleetInspection:

@@ -30,14 +30,14 @@ class _Read(msgspec.Struct, frozen=True):
 
 
 async def read_harbor_tasks(
-    place: RunContext, spawner: Spawner, folder: str, cap_usd: float | None
+    run_context: RunContext, spawner: Spawner, folder: str, cap_usd: float | None
 ) -> tuple[list[Task], list[Problem]]:
     """Return the tasks of a folder, and everything that is wrong with them.
 
     Harbor tasks have no money limit of their own, so that each gets an equal share of `cap_usd`.
     Raises `UsageError` if Harbor is missing or cannot read them.
     """
-    read = await _read(place, spawner, folder)
+    read = await _read(run_context, spawner, folder)
     share_usd = cap_usd / len(read) if cap_usd and read else None
     tasks = list[Task]()
     problems = list[Problem]()
@@ -61,8 +61,8 @@ def _needs_container(folder: str, container: str) -> str:
     )
 
 
-async def _read(place: RunContext, spawner: Spawner, folder: str) -> tuple[_Read, ...]:
-    python = harbor_python(place)
+async def _read(run_context: RunContext, spawner: Spawner, folder: str) -> tuple[_Read, ...]:
+    python = harbor_python(run_context)
     if not python:
         raise UsageError(
             f"{folder} is a folder, and folders of tasks are read by Harbor, which is missing: "
@@ -71,7 +71,7 @@ async def _read(place: RunContext, spawner: Spawner, folder: str) -> tuple[_Read
         )
     words = (python, "-I", "-W", "ignore", harbor_reader.__file__, os.path.abspath(folder))
     sink = CollectingSink()
-    spec = CommandSpec(words, os.path.abspath(folder), place.environ)
+    spec = CommandSpec(words, os.path.abspath(folder), run_context.environ)
     await spawner.run(spec, sink=sink, timeout_s=READ_S, output_bytes_max=READ_BYTES_MAX)
     output = sink.data.decode("utf-8", "replace")
     line = output.rpartition(f"{harbor_reader.MARK}[")[2].partition("\n")[0]
@@ -85,9 +85,9 @@ async def _read(place: RunContext, spawner: Spawner, folder: str) -> tuple[_Read
         ) from None
 
 
-def harbor_python(place: RunContext) -> str:
+def harbor_python(run_context: RunContext) -> str:
     """Return the Python beside the command `harbor`; '' if there is none."""
-    command = shutil.which("harbor", path=place.environ.get("PATH", ""))
+    command = shutil.which("harbor", path=run_context.environ.get("PATH", ""))
     if command is None:
         return ""
     python = os.path.join(os.path.dirname(os.path.realpath(command)), "python")

@@ -68,12 +68,12 @@ TASK_HOURS = "0.01"
 """How long background tasks of an attempt go on once its process has ended."""
 
 
-def with_store(place: RunContext, address: str) -> RunContext:
+def with_store(run_context: RunContext, address: str) -> RunContext:
     """Keep the sessions of a fleet in the store at `address`, if one is given."""
     if not address:
-        return place
-    use_store_at(place.state_dir, address)
-    return msgspec.structs.replace(place, environ={**place.environ, STORE: address})
+        return run_context
+    use_store_at(run_context.state_dir, address)
+    return msgspec.structs.replace(run_context, environ={**run_context.environ, STORE: address})
 
 
 class FileSink:
@@ -94,7 +94,7 @@ class LocalExecutor(TaskExecutor):
 
     def __init__(
         self,
-        place: RunContext,
+        run_context: RunContext,
         folder: str,
         spool: str = "",
         sources: bytes = b"",
@@ -108,9 +108,9 @@ class LocalExecutor(TaskExecutor):
         super().__init__()
         self._rates = rates or os.path.join(folder, RATES)
         self._sources = sources
-        self._place, self._folder = place, folder
+        self._place, self._folder = run_context, folder
         self._spool = spool or os.path.join(folder, "supervisor")
-        self.spawner = make_spawner(place, self._spool)
+        self.spawner = make_spawner(run_context, self._spool)
 
     async def wait_for_earlier(self) -> None:
         """Wait until the processes of an earlier, killed executor have ended."""
@@ -355,12 +355,12 @@ def judge(result: FolderCommand, outcome: SessionOutcome) -> tuple[Cause, str]:
     return "agent failed", message or result.problem
 
 
-def make_spawner(place: RunContext, folder: str) -> SupervisedSpawner:
+def make_spawner(run_context: RunContext, folder: str) -> SupervisedSpawner:
     """Return the spawner of a fleet; its supervisor ends what runs if this process dies."""
     return SupervisedSpawner(
         folder,
         SupervisionOptions(grace_s=GRACE_S),
         wall_us=CLOCK.wall_us,
         notice=lambda _line: None,
-        environ=place.environ,
+        environ=run_context.environ,
     )

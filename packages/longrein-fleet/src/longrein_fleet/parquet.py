@@ -23,7 +23,7 @@ TRAJECTORY = "trajectory"
 """Column with the session as an ATIF document; empty where there is none."""
 
 
-def write_parquet(place: RunContext, results: Iterator[TaskResult], path: str) -> None:
+def write_parquet(run_context: RunContext, results: Iterator[TaskResult], path: str) -> None:
     """Write the results to the new file `path`. Raises `UsageError`, `LongreinError`."""
     try:
         import pyarrow
@@ -37,7 +37,7 @@ def write_parquet(place: RunContext, results: Iterator[TaskResult], path: str) -
 
     def write(file: BinaryIO) -> None:
         with pyarrow.parquet.ParquetWriter(file, schema) as writer:
-            for rows in _batches(_row(place, result) for result in results):
+            for rows in _batches(_row(run_context, result) for result in results):
                 writer.write_table(pyarrow.Table.from_pylist(rows, schema))
 
     write_new_file(write, path)
@@ -65,17 +65,17 @@ def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield batch
 
 
-def _row(place: RunContext, result: TaskResult) -> dict[str, Any]:
+def _row(run_context: RunContext, result: TaskResult) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.structs.asdict(result)
-    return {**row, TRAJECTORY: _trajectory(place, result.session)}
+    return {**row, TRAJECTORY: _trajectory(run_context, result.session)}
 
 
-def _trajectory(place: RunContext, session: str) -> str:
-    atif = exporters(place.settings.plugins).get("atif")
+def _trajectory(run_context: RunContext, session: str) -> str:
+    atif = exporters(run_context.settings.plugins).get("atif")
     if atif is None or not session:
         return ""
     try:
-        with closing(Reader(place.state_dir, session)) as reader:
+        with closing(Reader(run_context.state_dir, session)) as reader:
             document: bytes = atif.load()(reader)
             return document.decode()
     except SessionUnknown:

@@ -48,7 +48,7 @@ class RayExecutor(TaskExecutor):
 
     def __init__(
         self,
-        place: RunContext,
+        run_context: RunContext,
         folder: str,
         ray: Any,
         engine: Engine,
@@ -61,7 +61,7 @@ class RayExecutor(TaskExecutor):
         with `inherits_rates` those of another one, as for `LocalExecutor`.
         """
         super().__init__()
-        self._place, self._folder, self._ray = place, folder, ray
+        self._place, self._folder, self._ray = run_context, folder, ray
         self._work = ray.remote(
             num_cpus=engine.cpus,
             num_gpus=engine.gpus,
@@ -73,14 +73,14 @@ class RayExecutor(TaskExecutor):
         self._sources = dict[tuple[str, str, str], Any]()
         """Folder, revision and tests of tasks -> Ray's reference to them."""
         self._packing = asyncio.Lock()
-        self._spawner = make_spawner(place, "").plain
-        self._store = place.environ.get(STORE, "")
+        self._spawner = make_spawner(run_context, "").plain
+        self._store = run_context.environ.get(STORE, "")
         self._rates = rates if self._store or inherits_rates else ""
         self._owns_rates = bool(self._rates) and not inherits_rates
         if self._owns_rates:
             with open(os.path.join(folder, RATES), "rb") as file:
                 limits = file.read()
-            shared_rates(place.state_dir, rates)(lambda _: limits)
+            shared_rates(run_context.state_dir, rates)(lambda _: limits)
 
     async def run_attempt(self, attempt: Attempt) -> TaskEnded:
         """See `TaskExecutor.run_attempt`."""
@@ -155,7 +155,7 @@ class RayExecutor(TaskExecutor):
 
 
 async def open_ray(
-    place: RunContext,
+    run_context: RunContext,
     folder: str,
     engine: Engine,
     rates: str,
@@ -169,7 +169,7 @@ async def open_ray(
     Raises `UsageError` without the package or for a password that Ray would keep, `LongreinError`
     where Ray cannot be reached.
     """
-    if passwords_in(place.environ.get(STORE, "")):
+    if passwords_in(run_context.environ.get(STORE, "")):
         raise UsageError(
             "Ray would keep the password in the address of the store: leave it out, and put it "
             "into ~/.pgpass on each node"
@@ -217,4 +217,4 @@ async def open_ray(
         )
     if is_main:  # Ray has put its own handlers before that of the fleet
         signal.signal(signal.SIGTERM, ending)
-    return RayExecutor(place, folder, ray, engine, rates, inherits_rates=inherits_rates)
+    return RayExecutor(run_context, folder, ray, engine, rates, inherits_rates=inherits_rates)

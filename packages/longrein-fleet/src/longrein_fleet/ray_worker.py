@@ -88,16 +88,16 @@ async def _run(work: Work, sources: bytes) -> Done:
     assert current is not None
     # how Ray cancels
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, current.cancel)
-    place = read_run_context(Options(state_dir=work.state_dir), folder=work.state_dir or "/")
-    place = with_store(place, work.store)
-    environ = {**place.environ, "RAY_ADDRESS": work.address}
-    place = msgspec.structs.replace(place, environ=environ)
-    folder = fleet_folder(place.state_dir, work.fleet)
+    run_context = read_run_context(Options(state_dir=work.state_dir), folder=work.state_dir or "/")
+    run_context = with_store(run_context, work.store)
+    environ = {**run_context.environ, "RAY_ADDRESS": work.address}
+    run_context = msgspec.structs.replace(run_context, environ=environ)
+    folder = fleet_folder(run_context.state_dir, work.fleet)
     if sources:  # another fleet may have that name
         folder = os.path.join(folder, NODES, work.attempt.session)
     name = work.attempt.path.replace("/", "-")
     spool = os.path.join(folder, "supervisors", name)
-    executor = LocalExecutor(place, folder, spool, sources, work.rates)
+    executor = LocalExecutor(run_context, folder, spool, sources, work.rates)
     await executor.wait_for_earlier()
     try:
         executor.submit(work.attempt)

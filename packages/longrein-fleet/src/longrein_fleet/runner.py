@@ -65,7 +65,7 @@ class TaskFileError(UsageError):
 
 
 async def load_tasks(
-    place: RunContext, tasks: str | Sequence[Task], cap_usd: float | None
+    run_context: RunContext, tasks: str | Sequence[Task], cap_usd: float | None
 ) -> tuple[Task, ...]:
     """Read tasks, the file of this path, or the Harbor tasks of this folder, with folders made
     absolute and revisions made commits. `cap_usd` is the money limit of the fleet.
@@ -75,28 +75,28 @@ async def load_tasks(
     has_cap = cap_usd is not None
     if not isinstance(tasks, str):
         data = msgspec.json.Encoder().encode_lines(tasks)
-        return await _checked(place, data, place.cwd, "tasks", has_cap=has_cap)
+        return await _checked(run_context, data, run_context.cwd, "tasks", has_cap=has_cap)
     if os.path.isdir(tasks):
-        spawner = make_spawner(place, "").plain
-        read, problems = await read_harbor_tasks(place, spawner, tasks, cap_usd)
+        spawner = make_spawner(run_context, "").plain
+        read, problems = await read_harbor_tasks(run_context, spawner, tasks, cap_usd)
         if problems:
             raise TaskFileError(tasks, problems)
         data = msgspec.json.Encoder().encode_lines(read)
-        return await _checked(place, data, place.cwd, tasks, has_cap=has_cap)
+        return await _checked(run_context, data, run_context.cwd, tasks, has_cap=has_cap)
     try:
         with open(tasks, "rb") as file:
             data = file.read()
     except OSError as error:
         raise UsageError(f"{tasks} cannot be read: {error.strerror}") from None
     folder = os.path.dirname(os.path.abspath(tasks))
-    return await _checked(place, data, folder, tasks, has_cap=has_cap)
+    return await _checked(run_context, data, folder, tasks, has_cap=has_cap)
 
 
 async def _checked(
-    place: RunContext, data: bytes, folder: str, name: str, *, has_cap: bool
+    run_context: RunContext, data: bytes, folder: str, name: str, *, has_cap: bool
 ) -> tuple[Task, ...]:
     read, problems = read_tasks(data, has_cap=has_cap)
-    spawner = make_spawner(place, "").plain
+    spawner = make_spawner(run_context, "").plain
     found = list[Task]()
     revisions = dict[tuple[str, str], tuple[str, str]]()
     for line, task in read.items():
@@ -105,16 +105,16 @@ async def _checked(
         where = os.path.realpath(os.path.join(folder, task.folder))
         asked = (where, task.base)
         if asked not in revisions:
-            revisions[asked] = await revision_of(spawner, place.environ, *asked)
+            revisions[asked] = await revision_of(spawner, run_context.environ, *asked)
         commit, problem = revisions[asked]
-        if not commit and os.path.realpath(place.state_dir).startswith(f"{where}/"):
+        if not commit and os.path.realpath(run_context.state_dir).startswith(f"{where}/"):
             problem = f"{where} holds longrein's state folder, so it cannot be copied there"
         if problem:
             problems.append(Problem(line, problem))
         tests = os.path.realpath(os.path.join(folder, task.tests)) if task.tests else ""
         if tests and not os.path.isfile(os.path.join(tests, "test.sh")):
             problems.append(Problem(line, f"there is no {tests}/test.sh"))
-        image, problem = find_image(place.environ, folder, task.image)
+        image, problem = find_image(run_context.environ, folder, task.image)
         if problem:
             problems.append(Problem(line, problem))
         made = {"folder": where, "base": commit, "image": image, "tests": tests}
@@ -192,12 +192,12 @@ class Fleet:
             self.log.append(FleetPaused(f"{who} failed {outages} times in a row ({end.message})"))
 
 
-async def run_fleet(place: RunContext, log: FleetLog) -> AsyncGenerator[TaskState, None]:
+async def run_fleet(run_context: RunContext, log: FleetLog) -> AsyncGenerator[TaskState, None]:
     """Run the fleet of an open log to its end and close the log; yield each task at its end."""
     try:
         rates = msgspec.json.encode(SharedRates(log.state.opened.rates))
         replace_file(os.path.join(log.folder, RATES), [rates], durable=False)
-        executor = await _open_executor(place, log)
+        executor = await _open_executor(run_context, log)
         try:
             async with aclosing(Fleet(log, executor).run()) as ends:
                 async for task in ends:
@@ -208,27 +208,27 @@ async def run_fleet(place: RunContext, log: FleetLog) -> AsyncGenerator[TaskStat
         log.close()
 
 
-async def _open_executor(place: RunContext, log: FleetLog) -> Executor:
+async def _open_executor(run_context: RunContext, log: FleetLog) -> Executor:
     if log.state.engine.name == "ray":
         from longrein_fleet.ray_executor import open_ray
 
         opened = log.state.opened
         rates = f"fleet {opened.name} {opened.at}"
         return await open_ray(
-            place, log.folder, log.state.engine, rates, concurrency=opened.concurrency
+            run_context, log.folder, log.state.engine, rates, concurrency=opened.concurrency
         )
-    executor = LocalExecutor(place, log.folder)
+    executor = LocalExecutor(run_context, log.folder)
     await executor.wait_for_earlier()
     return executor
 
 
-def _store_name(place: RunContext) -> str:
-    store = store_of(place.state_dir)
+def _store_name(run_context: RunContext) -> str:
+    store = store_of(run_context.state_dir)
     return store.name if store else ""
 
 
 async def open_fleet(
-    place: RunContext,
+    run_context: RunContext,
     name: str,
     tasks: str | Sequence[Task],
     *,
@@ -239,16 +239,16 @@ async def open_fleet(
     rates: Rates = UNLIMITED,
 ) -> FleetLog:
     """Open the log of a new fleet. Raises `UsageError`, also if there is one of that name."""
-    log = await open_fleet_log(place.state_dir, name, CLOCK.wall_us)
+    log = await open_fleet_log(run_context.state_dir, name, CLOCK.wall_us)
     try:
         if not log.is_new:
             raise UsageError(
                 f"there is a fleet {name!r} already: `longrein fleet resume {name}` goes on with "
                 "it, --name starts another one"
             )
-        loaded = await load_tasks(place, tasks, max_budget_usd)
+        loaded = await load_tasks(run_context, tasks, max_budget_usd)
         at = CLOCK.wall_us()
-        store = _store_name(place)
+        store = _store_name(run_context)
         limits = (concurrency, attempts, max_budget_usd)
         log.append(FleetOpened(name, at, loaded, *limits, store, engine, rates))
     except BaseException:
@@ -258,11 +258,11 @@ async def open_fleet(
 
 
 async def resume_fleet(
-    place: RunContext, name: str, max_budget_usd: float | None, engine: Engine | None = None
+    run_context: RunContext, name: str, max_budget_usd: float | None, engine: Engine | None = None
 ) -> FleetLog:
     """Open the log of a stored fleet to go on with it. Raises `UsageError`."""
-    state = read_fleet(place.state_dir, name)
-    if state.opened.store != _store_name(place):
+    state = read_fleet(run_context.state_dir, name)
+    if state.opened.store != _store_name(run_context):
         where = state.opened.store or "files, not in a store"
         raise UsageError(f"the sessions of the fleet {name} are in {where}: see --store")
     tasks = state.tasks.values()
@@ -272,7 +272,7 @@ async def resume_fleet(
             f"the task {unlimited[0]} of the fleet {name} has no limits.usd to reserve: leave out "
             "--max-budget-usd, or run the tasks under another name"
         )
-    log = await open_fleet_log(place.state_dir, name, CLOCK.wall_us)
+    log = await open_fleet_log(run_context.state_dir, name, CLOCK.wall_us)
     log.append(FleetResumed(max_budget_usd, engine))
     return log
 
@@ -294,9 +294,9 @@ async def run(  # noqa: PLR0913 - each is a choice of `fleet run`
     Leaving the loop ends what runs; `longrein fleet resume NAME` goes on with it. Raises
     `UsageError`.
     """
-    place = with_store(read_run_context(Options(state_dir=state_dir)), store)
+    run_context = with_store(read_run_context(Options(state_dir=state_dir)), store)
     log = await open_fleet(
-        place,
+        run_context,
         name,
         tasks,
         concurrency=concurrency,
@@ -305,7 +305,7 @@ async def run(  # noqa: PLR0913 - each is a choice of `fleet run`
         engine=engine,
         rates=rates,
     )
-    async with aclosing(run_fleet(place, log)) as ends:
+    async with aclosing(run_fleet(run_context, log)) as ends:
         async for task in ends:
             yield result_of(task, patch_text(log.folder, task))
 

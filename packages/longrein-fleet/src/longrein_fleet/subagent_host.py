@@ -52,12 +52,12 @@ MODES = ("plan", "dontAsk")
 class FleetHost:
     """A `SubagentHost` of the executors of fleets."""
 
-    def __init__(self, place: RunContext, session: str) -> None:
+    def __init__(self, run_context: RunContext, session: str) -> None:
         """`session`: that of the user."""
-        store = place.settings.sessions.store
-        environ = {**place.environ, STORE: store} if store else place.environ
-        self._place = msgspec.structs.replace(place, environ=environ)
-        self._folder = fleet_folder(place.state_dir, f"subagents-{session}")
+        store = run_context.settings.sessions.store
+        environ = {**run_context.environ, STORE: store} if store else run_context.environ
+        self._place = msgspec.structs.replace(run_context, environ=environ)
+        self._folder = fleet_folder(run_context.state_dir, f"subagents-{session}")
         self._executor: TaskExecutor | None = None
         self._opening = asyncio.Lock()
 

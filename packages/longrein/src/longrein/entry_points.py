@@ -51,8 +51,8 @@ def run_print(options: Options) -> int:
         return _leave(_list_tools(options))
     if options.worktree is None:
         return _leave(_print(options))
-    place = read_run_context(options)
-    return _leave(load_object(IN_WORKTREE)(place, lambda inner: _print(options, inner)))
+    run_context = read_run_context(options)
+    return _leave(load_object(IN_WORKTREE)(run_context, lambda inner: _print(options, inner)))
 
 
 async def _list_tools(options: Options) -> int:
@@ -71,8 +71,8 @@ async def _list_tools(options: Options) -> int:
     return 0
 
 
-async def _print(options: Options, place: RunContext | None = None) -> int:
-    """Run headless; `place` is the run context where it is not that of the current folder."""
+async def _print(options: Options, run_context: RunContext | None = None) -> int:
+    """Run headless; `run_context` is the run context where it is not that of the current folder."""
     out = BufferedOutput(1)
     given = None
     lines = None
@@ -84,7 +84,7 @@ async def _print(options: Options, place: RunContext | None = None) -> int:
         if stopped:
             return 128 + stopped
     try:
-        opened = await _opened(options, given, channel, place)
+        opened = await _opened(options, given, channel, run_context)
     except LongreinError as error:
         if given is not None:  # else the program would wait for the answer
             out.put(encode(error_line(given.id, str(error))))
@@ -122,7 +122,10 @@ async def _print(options: Options, place: RunContext | None = None) -> int:
 
 
 async def _opened(
-    options: Options, given: "Initialize | None", channel: ControlChannel, place: RunContext | None
+    options: Options,
+    given: "Initialize | None",
+    channel: ControlChannel,
+    run_context: RunContext | None,
 ) -> AppSession:
     """Open the session, with what a program adds by `initialize` and flags."""
     more = Additions()
@@ -134,7 +137,7 @@ async def _opened(
         asks_user=options.permission_prompt_tool == "stdio",
         answers_permissions=options.permission_prompt_tool == "stdio",
     )
-    known = place.trusted if place is not None else None
+    known = run_context.trusted if run_context is not None else None
     app = App(read_run_context(options, trusted=known), say)
     opened = await app.open(additions=more)
     try:
@@ -236,13 +239,13 @@ def _leave(work: Coroutine[Any, Any, int]) -> int:
 
 def run_interactive(options: Options) -> int:
     """Run the terminal, session after session, until the user leaves."""
-    place = load_object("longrein.commands.trust:trusted_run_context")(options)
-    if place is None:
+    run_context = load_object("longrein.commands.trust:trusted_run_context")(options)
+    if run_context is None:
         return 0
     run = load_object("longrein.commands.interactive:run_interactive")
     if options.worktree is None:
-        return _leave(run(place))
-    return _leave(load_object(IN_WORKTREE)(place, run))
+        return _leave(run(run_context))
+    return _leave(load_object(IN_WORKTREE)(run_context, run))
 
 
 def run_command(name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:
@@ -253,8 +256,8 @@ def run_command(name: str, options: Options, words: Sequence[str], /, **flags: A
     run: Any = command.run if command is not None else ""
     if isinstance(run, str):
         run = load_object(run or f"longrein.commands.{name}:{name}")
-    place = None if name in WITHOUT_SETTINGS else read_run_context(options)
-    return int(run(place, words, **flags))
+    run_context = None if name in WITHOUT_SETTINGS else read_run_context(options)
+    return int(run(run_context, words, **flags))
 
 
 WITHOUT_SETTINGS = ("completion", "demo", "help")

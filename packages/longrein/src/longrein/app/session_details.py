@@ -73,11 +73,11 @@ def changed_settings(opened: "AppSession") -> Sequence[tuple[str, str, str]]:
     ]
 
 
-def _value(place: RunContext, key: str) -> str:
+def _value(run_context: RunContext, key: str) -> str:
     """Return the value of a setting as text; `…` for headers and variables, which may hold
     secrets.
     """
-    value: Any = place.settings
+    value: Any = run_context.settings
     names = [quoted or bare for quoted, bare in re.findall(r'"([^"]*)"|([^."]+)', key)]
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
@@ -135,32 +135,34 @@ def instruction_files(opened: "AppSession") -> Sequence[MemoryFile]:
     return files
 
 
-def _memory_file(place: RunContext, path: str, use: str) -> MemoryFile:
+def _memory_file(run_context: RunContext, path: str, use: str) -> MemoryFile:
     try:
         found = os.stat(path).st_size
     except OSError:
         found = -1
-    return MemoryFile(path, shorten_home(path, place.home), found, use)
+    return MemoryFile(path, shorten_home(path, run_context.home), found, use)
 
 
 # --- Instruction files that notes are added to ----------------------------------------------------
 
 
-def note_files(place: RunContext) -> Sequence[tuple[str, str]]:
+def note_files(run_context: RunContext) -> Sequence[tuple[str, str]]:
     """Return (label, path) of the project's file of instructions, which may not exist yet, and
     of the user's own.
     """
-    root = project_root(place.cwd)
+    root = project_root(run_context.cwd)
     names = [
-        name for name in place.settings.context.files if os.path.isfile(os.path.join(root, name))
+        name
+        for name in run_context.settings.context.files
+        if os.path.isfile(os.path.join(root, name))
     ]
     usual = (
         "AGENTS.md"
-        if "AGENTS.md" in place.settings.context.files
-        else next(iter(place.settings.context.files), "")
+        if "AGENTS.md" in run_context.settings.context.files
+        else next(iter(run_context.settings.context.files), "")
     )
     project = os.path.join(root, next(iter(names), usual))
-    own = os.path.join(config_dir(place.environ, place.home), "AGENTS.md")
+    own = os.path.join(config_dir(run_context.environ, run_context.home), "AGENTS.md")
     return [*([("this project", project)] if usual else []), ("all your projects", own)]
 
 

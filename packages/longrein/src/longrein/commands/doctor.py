@@ -32,14 +32,18 @@ NEEDED = ("python", "state folder", "model", "plugin")
 
 
 def doctor(
-    place: RunContext, _words: Sequence[str] = (), *, live: bool = False, as_json: bool = False
+    run_context: RunContext,
+    _words: Sequence[str] = (),
+    *,
+    live: bool = False,
+    as_json: bool = False,
 ) -> int:
     """Print the findings; with `live` the checks of the model instead. Return 0 when longrein can
     work, 1 when it cannot.
     """
     if live:
-        return asyncio.run(check_model(place, as_json=as_json))
-    findings = findings_of(place)
+        return asyncio.run(check_model(run_context, as_json=as_json))
+    findings = findings_of(run_context)
     if as_json:
         show(msgspec.json.encode([finding_fields(one) for one in findings]) + b"\n")
     else:
@@ -50,11 +54,11 @@ def doctor(
 # --- Checks of the model --------------------------------------------------------------------------
 
 
-async def check_model(place: RunContext, *, as_json: bool) -> int:
+async def check_model(run_context: RunContext, *, as_json: bool) -> int:
     """Say what the checks cost, make them one after the other, and print each. Return 0 if all
     that the model claims works, else 1. Raises `LongreinError` without a model.
     """
-    model, effort = _open(place)
+    model, effort = _open(run_context)
     price = model.budget.price
     checks, claims = make_checks(model), claims_of(model.budget, effort)
     await model.aclose()
@@ -68,7 +72,7 @@ async def check_model(place: RunContext, *, as_json: bool) -> int:
     for check in checks:
         verdict = Verdict(check.name, "not asked")
         if not is_hopeless:
-            verdict, is_hopeless = await _run(place, check, claims)
+            verdict, is_hopeless = await _run(run_context, check, claims)
         verdicts.append(verdict)
         if not as_json:
             show("".join(f"{row}\n" for row in verdict_rows(verdict)))
@@ -89,13 +93,13 @@ async def check_model(place: RunContext, *, as_json: bool) -> int:
     return 1 if any(one.state in ("failed", "not asked") for one in verdicts) else 0
 
 
-def _open(place: RunContext, *, thinks: bool = False) -> tuple[Model, str]:
+def _open(run_context: RunContext, *, thinks: bool = False) -> tuple[Model, str]:
     """Open the model of the settings, and return the effort that they name."""
-    plugins = load_plugins(place.settings.plugins, (), place.settings.providers)
-    given = plugins.open_model(place.settings.model)
+    plugins = load_plugins(run_context.settings.plugins, (), run_context.settings.providers)
+    given = plugins.open_model(run_context.settings.model)
     if given is not None:
         return given, ""
-    options = chosen_model(place)
+    options = chosen_model(run_context)
     effort = options.effort
     if thinks:
         wanted = THINKING_EFFORT if effort in ("", "none") else effort
@@ -103,11 +107,11 @@ def _open(place: RunContext, *, thinks: bool = False) -> tuple[Model, str]:
     return open_model(options, lambda _blob: red_square(), CLOCK), effort
 
 
-async def _run(place: RunContext, check: Check, claims: Claims) -> tuple[Verdict, bool]:
+async def _run(run_context: RunContext, check: Check, claims: Claims) -> tuple[Verdict, bool]:
     """Make a check with a model of its own, since what one is refused it leaves out later. Return
     the verdict, and whether the other checks would fail as well.
     """
-    model, _ = _open(place, thinks=check.thinks)
+    model, _ = _open(run_context, thinks=check.thinks)
     began_s = CLOCK.mono_s()
     final: Delta | None = None
     try:

@@ -42,7 +42,7 @@ PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def report(
-    place: RunContext,
+    run_context: RunContext,
     words: Sequence[str],
     *,
     output: str = "",
@@ -50,18 +50,18 @@ def report(
     with_content: bool = False,
 ) -> int:
     """Write the report to a new file and say what is in it."""
-    session = chosen_session(place.state_dir, place.cwd, words[0] if words else "")
-    clean = _cleaner(place)
+    session = chosen_session(run_context.state_dir, run_context.cwd, words[0] if words else "")
+    clean = _cleaner(run_context)
     fields: dict[str, Any] = {
         "longrein": __version__,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "doctor": [finding_fields(one) for one in findings_of(place)],
-        "settings": _settings(place),
+        "doctor": [finding_fields(one) for one in findings_of(run_context)],
+        "settings": _settings(run_context),
     }
     listed: list[dict[str, Any]] = []
     if session:
-        with closing(Reader(place.state_dir, session)) as reader:
+        with closing(Reader(run_context.state_dir, session)) as reader:
             last, _ = reader.tail()
             listed = [
                 _entry_fields(one, with_content=with_content)
@@ -85,11 +85,11 @@ def report(
     return 0
 
 
-def _cleaner(place: RunContext) -> Callable[[str], str]:
+def _cleaner(run_context: RunContext) -> Callable[[str], str]:
     """Return a function that takes secrets, passwords and the home folder out of a text."""
-    secrets = (*known_secrets(place.environ, place.settings), *kept_keys(place))
-    redact = redactor(secrets, "report", place.settings.redact.patterns)
-    home = place.home.rstrip("/")
+    secrets = (*known_secrets(run_context.environ, run_context.settings), *kept_keys(run_context))
+    redact = redactor(secrets, "report", run_context.settings.redact.patterns)
+    home = run_context.home.rstrip("/")
 
     def clean(text: str) -> str:
         text = PASSWORD.sub(f"{MASK}@", redact(text))
@@ -109,11 +109,11 @@ def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:
     return value
 
 
-def _settings(place: RunContext) -> dict[str, dict[str, Any]]:
+def _settings(run_context: RunContext) -> dict[str, dict[str, Any]]:
     """Return the settings that are set: where, and the value unless its name is private."""
-    known = msgspec.to_builtins(place.settings, str_keys=True, enc_hook=str)
+    known = msgspec.to_builtins(run_context.settings, str_keys=True, enc_hook=str)
     found = {}
-    for name, where in sorted(place.settings.origin.items()):
+    for name, where in sorted(run_context.settings.origin.items()):
         value: Any = known
         for part in name.split("."):
             value = value.get(part) if isinstance(value, dict) else None

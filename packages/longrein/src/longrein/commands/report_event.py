@@ -13,7 +13,7 @@ USAGE = "longrein happened KIND TEXT, or pipe the text in; see longrein happened
 
 
 def report_event(
-    place: RunContext, words: Sequence[str], *, source: str = "", session: str = ""
+    run_context: RunContext, words: Sequence[str], *, source: str = "", session: str = ""
 ) -> int:
     """Leave the event in the inbox of a session; return the exit code."""
     if not words:
@@ -24,21 +24,23 @@ def report_event(
     word = program_event(words[0], text.replace("\0", "\ufffd").rstrip("\n"), clean(source))
     if not word.text and not word.source:
         raise UsageError(f"what has happened? {USAGE}")
-    send(place, named_session(place, session), word)
+    send(run_context, named_session(run_context, session), word)
     return 0
 
 
-def named_session(place: RunContext, session: str) -> str:
+def named_session(run_context: RunContext, session: str) -> str:
     """Return the id of `session`, else of the session that runs this command, else of the
     folder's newest.
     """
-    wanted = session or place.environ.get("LONGREIN_SESSION", "")
-    found = chosen_session(place.state_dir, place.cwd, wanted)
+    wanted = session or run_context.environ.get("LONGREIN_SESSION", "")
+    found = chosen_session(run_context.state_dir, run_context.cwd, wanted)
     if not found:
-        raise SessionUnknown(f"there is no session of {place.cwd}; name one with --session ID")
+        raise SessionUnknown(
+            f"there is no session of {run_context.cwd}; name one with --session ID"
+        )
     return found
 
 
-def send(place: RunContext, session: str, word: InboxMessage) -> None:
+def send(run_context: RunContext, session: str, word: InboxMessage) -> None:
     """Leave a message for a session, open or not."""
-    leave_message(place.state_dir, session, encode_message(word))
+    leave_message(run_context.state_dir, session, encode_message(word))

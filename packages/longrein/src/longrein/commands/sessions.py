@@ -42,7 +42,7 @@ QUESTION = "Delete them? [y/n] "
 
 
 def sessions(
-    place: RunContext,
+    run_context: RunContext,
     words: Sequence[str],
     *,
     json: bool = False,
@@ -53,18 +53,18 @@ def sessions(
     yes: bool = False,
 ) -> int:
     """List the sessions, newest first, or delete some; 1 when one could not be deleted."""
-    infos = list_sessions(place.state_dir)
+    infos = list_sessions(run_context.state_dir)
     if [*words] != ["prune"] and (days >= 0 or keep_mb >= 0 or here or one_shot or yes):
         raise UsageError("--days, --keep-mb, --here, --one-shot and --yes are for `prune`")
     if not words:
         show(listing.as_json(infos) if json else listing.as_table(infos))
         return 0
     if words[0] == "delete" and words[1:]:
-        ids = [find_session(place.state_dir, word) for word in words[1:]]
-        return _delete(place, ids)
+        ids = [find_session(run_context.state_dir, word) for word in words[1:]]
+        return _delete(run_context, ids)
     if [*words] != ["prune"]:
         raise UsageError(f"what is to be done with {escape_line(' '.join(words))}? {USAGE}")
-    one_shot_days = place.settings.sessions.one_shot_days
+    one_shot_days = run_context.settings.sessions.one_shot_days
     if days < 0 and keep_mb < 0 and not one_shot_days:
         raise UsageError("say which sessions go: --days N, --keep-mb N, or both")
     candidates = [
@@ -72,7 +72,7 @@ def sessions(
         for info in infos
         if not info.open
         and not info.damaged
-        and (not here or info.cwd == place.cwd)
+        and (not here or info.cwd == run_context.cwd)
         and info.one_shot >= one_shot
     ]
     chosen = listing.to_prune(
@@ -88,13 +88,13 @@ def sessions(
     if not (yes or is_confirmed(QUESTION)):
         say("nothing was deleted; --yes deletes it without a question")
         return 0
-    still = {info.session: info.updated_at for info in list_sessions(place.state_dir)}
+    still = {info.session: info.updated_at for info in list_sessions(run_context.state_dir)}
     gone = [info for info, _ in chosen if still.get(info.session) == info.updated_at]
-    return _delete(place, [info.session for info in gone])
+    return _delete(run_context, [info.session for info in gone])
 
 
-def _delete(place: RunContext, ids: Sequence[str]) -> int:
-    app, failed = App(place, say), 0
+def _delete(run_context: RunContext, ids: Sequence[str]) -> int:
+    app, failed = App(run_context, say), 0
     for session in ids:
         try:
             asyncio.run(app.delete(session))
@@ -107,7 +107,7 @@ def _delete(place: RunContext, ids: Sequence[str]) -> int:
 
 
 def export(
-    place: RunContext,
+    run_context: RunContext,
     words: Sequence[str],
     *,
     format: str = "",  # noqa: A002
@@ -115,11 +115,11 @@ def export(
     whole: bool = False,
 ) -> int:
     """Export one session in one of the formats, or with `whole` as a bundle for another machine."""
-    known = exporters(place.settings.plugins)
-    session = find_session(place.state_dir, words[0])
+    known = exporters(run_context.settings.plugins)
+    session = find_session(run_context.state_dir, words[0])
     if whole:
-        return _export_whole(place, session, format, output)
-    with closing(Reader(place.state_dir, session)) as reader:
+        return _export_whole(run_context, session, format, output)
+    with closing(Reader(run_context.state_dir, session)) as reader:
         if format == "transcript":
             say(f"written to {write_transcript(output or '.transcripts', reader.entries())}")
         elif format in known:
@@ -130,14 +130,16 @@ def export(
     return 0
 
 
-def _export_whole(place: RunContext, session: str, form: str, output: str) -> int:
+def _export_whole(run_context: RunContext, session: str, form: str, output: str) -> int:
     if form:
         raise UsageError("--whole has a format of its own: leave out --format")
     if not output and os.isatty(1):
         raise UsageError("--whole writes a file: name it with -o, such as -o session.zip")
     reports: list[BundleReport] = []
     _export(
-        lambda file: reports.append(write_bundle(place.state_dir, session, file, __version__)),
+        lambda file: reports.append(
+            write_bundle(run_context.state_dir, session, file, __version__)
+        ),
         output,
     )
     for done in reports:
@@ -161,16 +163,18 @@ def _export(write: Callable[[BinaryIO], object], out: str) -> None:
 
 
 def context(
-    place: RunContext, words: Sequence[str], *, json: bool = False, as_sent: int = 0
+    run_context: RunContext, words: Sequence[str], *, json: bool = False, as_sent: int = 0
 ) -> int:
     """Show what fills the context of one session, or one of its requests (`as_sent`, from 1)."""
-    with closing(Reader(place.state_dir, find_session(place.state_dir, words[0]))) as reader:
+    with closing(
+        Reader(run_context.state_dir, find_session(run_context.state_dir, words[0]))
+    ) as reader:
         if as_sent:
             entries = list(reader.entries())
             show(context_page.as_sent(_state_of_request(entries, as_sent)))
             return 0
         state = folded_from(reader.session, reader.snapshot(), reader.entries)
-    budget = budget_of(place, state)
+    budget = budget_of(run_context, state)
     told = report(state, budget, next_compacted(state, budget))
     model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
     show(context_page.as_json(told, state, model) if json else context_page.as_text(told))
@@ -190,7 +194,7 @@ def _state_of_request(entries: Sequence[Entry], number: int) -> State:
 
 
 def search(
-    place: RunContext,
+    run_context: RunContext,
     words: Sequence[str],
     *,
     session: str = "",
@@ -205,11 +209,15 @@ def search(
     if not query.strip('" '):
         raise UsageError("what is to be found? longrein search QUERY")
     if session:
-        one = session_info(place.state_dir, find_session(place.state_dir, session))
+        one = session_info(run_context.state_dir, find_session(run_context.state_dir, session))
         infos = [one] if one is not None else []
     else:
-        infos = [info for info in list_sessions(place.state_dir) if every or info.cwd == place.cwd]
-    found = listing.search_sessions(place.state_dir, infos, query, say)
+        infos = [
+            info
+            for info in list_sessions(run_context.state_dir)
+            if every or info.cwd == run_context.cwd
+        ]
+    found = listing.search_sessions(run_context.state_dir, infos, query, say)
     show(listing.hits_as_json(found) if json else listing.hits_as_text(found, page))
     if not found:
         say(listing.no_hits_text(query, len(infos), widest=every or bool(session)))

@@ -32,21 +32,23 @@ USAGE = "longrein tasks [SESSION | SESSION/TASK | stop SESSION/TASK]; see longre
 # --- Tasks ----------------------------------------------------------------------------------------
 
 
-def tasks(place: RunContext, words: Sequence[str], *, tail: int = 0, json: bool = False) -> int:
+def tasks(
+    run_context: RunContext, words: Sequence[str], *, tail: int = 0, json: bool = False
+) -> int:
     """Run `longrein tasks WORDS`; return the exit code."""
     if len(words) == 2 and words[0] != "stop":
         raise UsageError(f"what is to be done with {words[1]!r}? {USAGE}")
-    if ended := sweep_orphans(place):  # so that every running process is listed
+    if ended := sweep_orphans(run_context):  # so that every running process is listed
         say(f"ended what a crash had left running: {', '.join(ended)}")
     if words[:1] == ["stop"]:
-        return _stop(place, words[1] if len(words) == 2 else "")
+        return _stop(run_context, words[1] if len(words) == 2 else "")
     if words and _is_session(words[0]):
-        rows = _of_session(place, find_session(place.state_dir, words[0]))
+        rows = _of_session(run_context, find_session(run_context.state_dir, words[0]))
         show(tasks_page.as_json(rows) if json else tasks_page.as_table(rows))
     elif words:
-        _show(place, words[0], tail or TAIL_LINES, json=json)
+        _show(run_context, words[0], tail or TAIL_LINES, json=json)
     else:
-        rows = _spooled(place)
+        rows = _spooled(run_context)
         show(tasks_page.as_json(rows) if json else tasks_page.as_table(rows))
     return 0
 
@@ -60,44 +62,49 @@ def _is_session(word: str) -> bool:
     return not (task and last[:1] == "b" and last[1:].isdecimal() and (above or len(word) < 8))
 
 
-def _names(place: RunContext) -> list[str]:
+def _names(run_context: RunContext) -> list[str]:
     try:
-        names = os.listdir(os.path.join(place.state_dir, "sessions"))
+        names = os.listdir(os.path.join(run_context.state_dir, "sessions"))
     except OSError:
         return []
     return sorted(name for name in names if len(name) == ID_CHARS and name.count("-") == ID_DASHES)
 
 
-def _spooled(place: RunContext) -> list[TaskRow]:
+def _spooled(run_context: RunContext) -> list[TaskRow]:
     """Return all tasks in the spools. Sessions without a spool are skipped."""
-    folders = ((name, os.path.join(place.state_dir, "sessions", name)) for name in _names(place))
+    folders = (
+        (name, os.path.join(run_context.state_dir, "sessions", name))
+        for name in _names(run_context)
+    )
     return [
         row
         for name, folder in folders
         if os.path.isdir(os.path.join(folder, SPOOL))
-        for row in _rows(place, name)
+        for row in _rows(run_context, name)
     ]
 
 
-def _rows(place: RunContext, session: str) -> Iterator[TaskRow]:
-    folder = os.path.join(place.state_dir, "sessions", session)
+def _rows(run_context: RunContext, session: str) -> Iterator[TaskRow]:
+    folder = os.path.join(run_context.state_dir, "sessions", session)
     found = spooled_tasks(folder)
     for path in unreadable_tasks(folder):
         say(
             f"{path} cannot be read, so its task is not listed; remove the file if nothing of "
             "that task runs any more"
         )
-    info = _info(place, session) if found else None
+    info = _info(run_context, session) if found else None
     for task in found:
         yield _row(session, info, task, supervised=is_supervised(folder))
     if info is not None and info.open:
-        yield from (_row(session, info, task, supervised=True) for task in _queued(place, session))
+        yield from (
+            _row(session, info, task, supervised=True) for task in _queued(run_context, session)
+        )
 
 
-def _queued(place: RunContext, session: str) -> list[SpooledTask]:
+def _queued(run_context: RunContext, session: str) -> list[SpooledTask]:
     """Return the queued tasks of a session, which only its log knows."""
     try:
-        with closing(SessionHistory(place.state_dir, session)) as past:
+        with closing(SessionHistory(run_context.state_dir, session)) as past:
             logged = tasks_in_log(past)
     except SessionError:
         return []  # unreadable log: list the spool only
@@ -113,19 +120,19 @@ def _row(session: str, info: SessionInfo | None, task: SpooledTask, *, supervise
     return TaskRow(session, info.cwd if info else "", bool(info and info.open), supervised, task)
 
 
-def _info(place: RunContext, session: str) -> SessionInfo | None:
+def _info(run_context: RunContext, session: str) -> SessionInfo | None:
     try:
-        return session_info(place.state_dir, session)
+        return session_info(run_context.state_dir, session)
     except SessionError:
         return None  # unreadable log: its tasks can still be listed and stopped
 
 
-def _of_session(place: RunContext, session: str) -> list[TaskRow]:
+def _of_session(run_context: RunContext, session: str) -> list[TaskRow]:
     """Return all tasks of a session: those in the spool, then the ended ones of the log."""
-    spooled = {row.task.task: row for row in _rows(place, session)}
-    with closing(SessionHistory(place.state_dir, session)) as past:
+    spooled = {row.task.task: row for row in _rows(run_context, session)}
+    with closing(SessionHistory(run_context.state_dir, session)) as past:
         logged = tasks_in_log(past)
-    info = _info(place, session)
+    info = _info(run_context, session)
     over = [
         _row(session, info, tasks_page.spooled_from_log(entry, ended), supervised=False)
         for task, (entry, ended) in logged.items()
@@ -134,24 +141,28 @@ def _of_session(place: RunContext, session: str) -> list[TaskRow]:
     return [*spooled.values(), *over]
 
 
-def _show(place: RunContext, wanted: str, tail: int, *, json: bool) -> None:
+def _show(run_context: RunContext, wanted: str, tail: int, *, json: bool) -> None:
     session, slash, name = wanted.rpartition("/")
-    rows = _of_session(place, find_session(place.state_dir, session)) if slash else _spooled(place)
+    rows = (
+        _of_session(run_context, find_session(run_context.state_dir, session))
+        if slash
+        else _spooled(run_context)
+    )
     row = tasks_page.find_task(rows, name if slash else wanted)
     if json:
         show(tasks_page.as_json([row]))
         return
-    folder = os.path.join(place.state_dir, "sessions", row.session)
-    with closing(SessionHistory(place.state_dir, row.session)) as past:
+    folder = os.path.join(run_context.state_dir, "sessions", row.session)
+    with closing(SessionHistory(run_context.state_dir, row.session)) as past:
         shown = output_tail(past, folder, row.task.task, tail)
     show(tasks_page.as_page(row, shown))
 
 
-def _stop(place: RunContext, wanted: str) -> int:
+def _stop(run_context: RunContext, wanted: str) -> int:
     if not wanted:
         raise UsageError("which one? longrein tasks stop SESSION/TASK; `longrein tasks` lists them")
-    row = tasks_page.find_task(_spooled(place), wanted)
-    folder = os.path.join(place.state_dir, "sessions", row.session)
+    row = tasks_page.find_task(_spooled(run_context), wanted)
+    folder = os.path.join(run_context.state_dir, "sessions", row.session)
     ended = asyncio.run(stop_background_task(folder, row.task.task, "stopped by the user"))
     if ended is None or ended.state == "running":
         say(f"{wanted} could not be ended: its processes do not go away")
@@ -167,15 +178,17 @@ def _stop(place: RunContext, wanted: str) -> int:
 # --- Subagents ------------------------------------------------------------------------------------
 
 
-def agents(place: RunContext, words: Sequence[str], *, json: bool = False) -> int:
+def agents(run_context: RunContext, words: Sequence[str], *, json: bool = False) -> int:
     """Run `longrein agents [SESSION]`; return the exit code."""
     if words:
-        info = session_info(place.state_dir, find_session(place.state_dir, words[0]))
-        every = [_agents(place, info)] if info is not None else []
+        info = session_info(run_context.state_dir, find_session(run_context.state_dir, words[0]))
+        every = [_agents(run_context, info)] if info is not None else []
     else:
-        opened = [info for info in list_sessions(place.state_dir) if info.open]
+        opened = [info for info in list_sessions(run_context.state_dir) if info.open]
         working = [
-            agents_page.SessionSubagents(info, agents_page.unfinished(_agents(place, info).agents))
+            agents_page.SessionSubagents(
+                info, agents_page.unfinished(_agents(run_context, info).agents)
+            )
             for info in opened
         ]
         every = [one for one in working if one.agents]
@@ -188,8 +201,8 @@ def agents(place: RunContext, words: Sequence[str], *, json: bool = False) -> in
     return 0
 
 
-def _agents(place: RunContext, info: SessionInfo) -> agents_page.SessionSubagents:
-    with closing(SessionHistory(place.state_dir, info.session)) as past:
+def _agents(run_context: RunContext, info: SessionInfo) -> agents_page.SessionSubagents:
+    with closing(SessionHistory(run_context.state_dir, info.session)) as past:
         return agents_page.SessionSubagents(
             info, agents_page.tree(past, CLOCK.wall_us(), open=info.open)
         )

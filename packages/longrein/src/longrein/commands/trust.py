@@ -21,32 +21,37 @@ ANSWERS = {**YES_NO, "q": "quit", "quit": "quit"}
 
 
 def trust(
-    place: RunContext, _words: Sequence[str], *, undo: bool = False, show_only: bool = False
+    run_context: RunContext, _words: Sequence[str], *, undo: bool = False, show_only: bool = False
 ) -> int:
     """Trust the repository of the current folder; with `undo` stop trusting it, with `show_only`
     only list.
     """
     if undo:
-        config.distrust(place.state_dir, place.cwd)
-        say(f"{place.cwd} is no longer trusted")
+        config.distrust(run_context.state_dir, run_context.cwd)
+        say(f"{run_context.cwd} is no longer trusted")
         return 0
-    show("".join(f"{line}\n" for line in trust_screen(place, _columns())))
+    show("".join(f"{line}\n" for line in trust_screen(run_context, _columns())))
     if not show_only:
-        say(f"{_trust(place)} is trusted")
+        say(f"{_trust(run_context)} is trusted")
     return 0
 
 
-def _trust(place: RunContext) -> str:
+def _trust(run_context: RunContext) -> str:
     """Trust the folder with the hooks and programs that the screen has shown; return what is
     trusted.
     """
-    hooks, _ = config.read_project_hooks(place.cwd, place.home, place.environ)
-    hooks += config.shown_head_hooks(place.cwd, place.home, place.environ, place.settings)
-    unit = config.trust(
-        place.state_dir, place.cwd, place.home, tuple(map(config.fingerprint, hooks))
+    hooks, _ = config.read_project_hooks(run_context.cwd, run_context.home, run_context.environ)
+    hooks += config.shown_head_hooks(
+        run_context.cwd, run_context.home, run_context.environ, run_context.settings
     )
-    for kind in config.all_kinds(place.settings):
-        kind.approve(place.state_dir, place.cwd)
+    unit = config.trust(
+        run_context.state_dir,
+        run_context.cwd,
+        run_context.home,
+        tuple(map(config.fingerprint, hooks)),
+    )
+    for kind in config.all_kinds(run_context.settings):
+        kind.approve(run_context.state_dir, run_context.cwd)
     return unit
 
 
@@ -55,17 +60,19 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns if os.isatty(1) else COLUMNS_MAX
 
 
-def trust_screen(place: RunContext, width: int = COLUMNS_MAX) -> list[str]:
+def trust_screen(run_context: RunContext, width: int = COLUMNS_MAX) -> list[str]:
     """Return the lines of at most `width` columns that say what trusting the current folder
     activates.
 
     Raises `SettingsError` where it cannot be trusted.
     """
-    unit = config.trust_unit(place.cwd, place.home)
-    rows = config.trust_preview(place.cwd, place.home, place.environ, place.settings)
-    why = place.trusted.why_not(place.cwd)
+    unit = config.trust_unit(run_context.cwd, run_context.home)
+    rows = config.trust_preview(
+        run_context.cwd, run_context.home, run_context.environ, run_context.settings
+    )
+    why = run_context.trusted.why_not(run_context.cwd)
     head = [f"Note: {escape_line(why)}."] if why else []
-    if place.hooks.changed:
+    if run_context.hooks.changed:
         head.append("Note: hooks of this folder are new, or not as they were when you trusted it.")
     if not rows:
         nothing = f"{escape_line(unit)} brings no settings, hooks, subagent types or instructions."
@@ -95,16 +102,18 @@ def trusted_run_context(options: Options) -> RunContext | None:
     There is no question where the folder brings nothing, is trusted, or nobody sits at a terminal.
     Until the answer nothing of the folder is used, no program is started and nothing is sent.
     """
-    place = read_run_context(options)
-    if not (place.left_out or place.hooks.changed) or not is_terminal():
-        return place
+    run_context = read_run_context(options)
+    if not (run_context.left_out or run_context.hooks.changed) or not is_terminal():
+        return run_context
     try:
-        lines = trust_screen(place, _columns())
+        lines = trust_screen(run_context, _columns())
     except SettingsError:
-        return place  # the home; the line about what was left out is shown as in a headless run
+        return (
+            run_context  # the home; the line about what was left out is shown as in a headless run
+        )
     show("".join(f"{line}\n" for line in lines))
     answer = ask(QUESTION, ANSWERS) or "quit"
     if answer == "yes":
-        _trust(place)
+        _trust(run_context)
         return read_run_context(options)
-    return None if answer == "quit" else place
+    return None if answer == "quit" else run_context

@@ -25,33 +25,41 @@ T = TypeVar("T")
 ANSWERS = {**YES_NO, "": "yes"}
 
 
-async def run_in_worktree(place: RunContext, run: Callable[[RunContext], Awaitable[int]]) -> int:
+async def run_in_worktree(
+    run_context: RunContext, run: Callable[[RunContext], Awaitable[int]]
+) -> int:
     """Make the worktree that the options name, or take the one that is there; `run` in it; then
     keep or remove it.
 
     Raises `UsageError` where there can be none.
     """
-    tree = await _with_workspace(place, place.cwd, lambda space: _enter(place, space))
+    tree = await _with_workspace(
+        run_context, run_context.cwd, lambda space: _enter(run_context, space)
+    )
     os.chdir(tree.cwd)
-    inner = read_run_context(place.options, place.environ, trusted=_trusted(place, tree))
+    inner = read_run_context(
+        run_context.options, run_context.environ, trusted=_trusted(run_context, tree)
+    )
     try:
         return await run(inner)
     finally:
         os.chdir(tree.root)
-        await _with_workspace(place, tree.root, lambda space: _leave(place, space, tree))
+        await _with_workspace(
+            run_context, tree.root, lambda space: _leave(run_context, space, tree)
+        )
 
 
-def worktree_name(place: RunContext) -> str:
+def worktree_name(run_context: RunContext) -> str:
     """Return the name that the options give, else a new one."""
-    return place.options.worktree or f"w-{new_nonce()[:6]}"
+    return run_context.options.worktree or f"w-{new_nonce()[:6]}"
 
 
-async def _enter(place: RunContext, space: Workspace) -> Worktree:
-    name = worktree_name(place)
-    tree = await make_worktree(space, place.cwd, f"{place.state_dir}/worktrees", name)
+async def _enter(run_context: RunContext, space: Workspace) -> Worktree:
+    name = worktree_name(run_context)
+    tree = await make_worktree(space, run_context.cwd, f"{run_context.state_dir}/worktrees", name)
     if isinstance(tree, str):
         raise UsageError(f"-w {name}: {tree}")
-    if not _is_below(place.cwd, tree.root):
+    if not _is_below(run_context.cwd, tree.root):
         raise UsageError(
             f"-w {name}: the worktree of that name belongs to {tree.root}; choose another name"
         )
@@ -67,18 +75,18 @@ def _is_below(folder: str, root: str) -> bool:
     return f"{os.path.realpath(folder)}/".startswith(f"{os.path.realpath(root).rstrip('/')}/")
 
 
-def _trusted(place: RunContext, tree: Worktree) -> TrustedFolders | None:
+def _trusted(run_context: RunContext, tree: Worktree) -> TrustedFolders | None:
     """Return the trust in the worktree: that in the folder it was made from, with the hooks
     confirmed there.
     """
-    if not place.trusted.cover(place.cwd):
+    if not run_context.trusted.cover(run_context.cwd):
         return None
-    return place.trusted.with_folder(
-        tree.cwd, place.home, tuple(place.trusted.confirmed_hooks(place.cwd))
+    return run_context.trusted.with_folder(
+        tree.cwd, run_context.home, tuple(run_context.trusted.confirmed_hooks(run_context.cwd))
     )
 
 
-async def _leave(place: RunContext, space: Workspace, tree: Worktree) -> None:
+async def _leave(run_context: RunContext, space: Workspace, tree: Worktree) -> None:
     """Remove a worktree without changes; after a question where something was said in it. Any
     other stays.
     """
@@ -86,11 +94,17 @@ async def _leave(place: RunContext, space: Workspace, tree: Worktree) -> None:
     committed, uncommitted = await worktree_changes(space, tree)
     changed = len({*committed, *uncommitted})
     if not changed:
-        if _was_used(place, tree) and _asks(place) and ask(_question(name), ANSWERS) == "no":
+        if (
+            _was_used(run_context, tree)
+            and _asks(run_context)
+            and ask(_question(name), ANSWERS) == "no"
+        ):
             say(f"worktree {tree.path} stays; `longrein -w {name} -c` goes on in it")
             return
         why = await remove_worktree(space, tree)
-        again = f"; `longrein -w {name} -c` goes on with its conversation" * _was_used(place, tree)
+        again = f"; `longrein -w {name} -c` goes on with its conversation" * _was_used(
+            run_context, tree
+        )
         say(
             f"worktree {name} was unchanged and is removed{again}"
             if not why
@@ -108,20 +122,22 @@ def _question(name: str) -> str:
     return f"worktree {name} is unchanged: remove it? Its conversation is kept. [Y/n] "
 
 
-def _was_used(place: RunContext, tree: Worktree) -> bool:
-    return bool(latest_session(place.state_dir, tree.cwd))
+def _was_used(run_context: RunContext, tree: Worktree) -> bool:
+    return bool(latest_session(run_context.state_dir, tree.cwd))
 
 
-def _asks(place: RunContext) -> bool:
-    return not place.options.print and is_terminal()
+def _asks(run_context: RunContext) -> bool:
+    return not run_context.options.print and is_terminal()
 
 
 async def _with_workspace(
-    place: RunContext, folder: str, work: Callable[[Workspace], Awaitable[T]]
+    run_context: RunContext, folder: str, work: Callable[[Workspace], Awaitable[T]]
 ) -> T:
     """Run `work` with a workspace around `folder`."""
-    spawner = PlainSpawner(place.environ.get("PATH", ""), (folder,))
+    spawner = PlainSpawner(run_context.environ.get("PATH", ""), (folder,))
     try:
-        return await work(open_workspace((folder,), spawner=spawner, environment=place.environ))
+        return await work(
+            open_workspace((folder,), spawner=spawner, environment=run_context.environ)
+        )
     finally:
         await spawner.drain()

@@ -40,24 +40,28 @@ class WorktreeRow(msgspec.Struct, frozen=True):
 
 
 def worktrees(
-    place: RunContext, words: Sequence[str], *, unmerged: bool = False, json: bool = False
+    run_context: RunContext, words: Sequence[str], *, unmerged: bool = False, json: bool = False
 ) -> int:
     """Run `longrein worktrees WORDS`; return the exit code: 1 when a merge or removal was
     refused.
     """
-    every = list_worktrees(f"{place.state_dir}/worktrees")
+    every = list_worktrees(f"{run_context.state_dir}/worktrees")
     if not words:
-        rows = [_run(place, tree, _row_work(tree)) for tree in every]
+        rows = [_run(run_context, tree, _row_work(tree)) for tree in every]
         show(msgspec.json.format(msgspec.json.encode(rows)) + b"\n" if json else _table(rows))
         return 0
     if len(words) != 2 or words[0] not in ("merge", "remove"):
         raise UsageError(f"what is to be done with {visible(' '.join(words))}? {USAGE}")
     tree = _named(every, words[1])
-    return _merge(place, tree) if words[0] == "merge" else _remove(place, tree, unmerged=unmerged)
+    return (
+        _merge(run_context, tree)
+        if words[0] == "merge"
+        else _remove(run_context, tree, unmerged=unmerged)
+    )
 
 
-def _merge(place: RunContext, tree: Worktree) -> int:
-    merged = _run(place, tree, lambda space: merge_worktree(space, tree))
+def _merge(run_context: RunContext, tree: Worktree) -> int:
+    merged = _run(run_context, tree, lambda space: merge_worktree(space, tree))
     if not merged.done:
         say(visible(merged.text))
         return 1
@@ -65,8 +69,8 @@ def _merge(place: RunContext, tree: Worktree) -> int:
     return 0
 
 
-def _remove(place: RunContext, tree: Worktree, *, unmerged: bool) -> int:
-    why = _run(place, tree, lambda space: remove_worktree(space, tree, unmerged=unmerged))
+def _remove(run_context: RunContext, tree: Worktree, *, unmerged: bool) -> int:
+    why = _run(run_context, tree, lambda space: remove_worktree(space, tree, unmerged=unmerged))
     if why:
         say(visible(why) + "; --unmerged removes it all the same" * why.endswith("not merged"))
         return 1
@@ -93,15 +97,15 @@ def _named(every: Sequence[Worktree], word: str) -> Worktree:
 
 
 def _run(
-    place: RunContext, tree: Worktree, work: Callable[[Workspace], Coroutine[Any, Any, T]]
+    run_context: RunContext, tree: Worktree, work: Callable[[Workspace], Coroutine[Any, Any, T]]
 ) -> T:
     """Run `work` with a workspace around the worktree's repository."""
 
     async def walk() -> T:
-        spawner = PlainSpawner(place.environ.get("PATH", ""), (tree.root,))
+        spawner = PlainSpawner(run_context.environ.get("PATH", ""), (tree.root,))
         try:
             return await work(
-                open_workspace((tree.root,), spawner=spawner, environment=place.environ)
+                open_workspace((tree.root,), spawner=spawner, environment=run_context.environ)
             )
         finally:
             await spawner.drain()

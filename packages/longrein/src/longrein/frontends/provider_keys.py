@@ -9,13 +9,13 @@ from longrein.models import known_providers
 from longrein_context.events import UsageError
 
 
-def key_question(place: RunContext, provider: str) -> SecretQuestion:
+def key_question(run_context: RunContext, provider: str) -> SecretQuestion:
     """Return the question for the key of a provider. Raises `UsageError` for one without a key."""
-    key_variable(provider, place.settings)
+    key_variable(provider, run_context.settings)
 
     def keep(text: str) -> str:
-        where = keep_key(stored_keys(place), provider, place.settings, text)
-        found = key_of(place, provider)
+        where = keep_key(stored_keys(run_context), provider, run_context.settings, text)
+        found = key_of(run_context, provider)
         removal = f"`longrein logout {provider}` removes it"
         if found.uses_kept:
             return f"the key of {provider} is kept in {where}; {removal}"
@@ -28,9 +28,9 @@ def key_question(place: RunContext, provider: str) -> SecretQuestion:
     return SecretQuestion(f"Key of {provider} (it is not shown): ", keep)
 
 
-def key_of(place: RunContext, provider: str) -> ProviderKey:
+def key_of(run_context: RunContext, provider: str) -> ProviderKey:
     """Return the key that a provider gets, and where it comes from."""
-    return provider_key(provider, place.settings, place.key_environ)
+    return provider_key(provider, run_context.settings, run_context.key_environ)
 
 
 def ignored_key(found: ProviderKey) -> str:
@@ -48,18 +48,18 @@ VARIABLE = "variable"
 """Word of `/login PROVIDER variable`, which takes that back."""
 
 
-def prefer_key(place: RunContext, provider: str, word: str) -> str:
+def prefer_key(run_context: RunContext, provider: str, word: str) -> str:
     """Use the kept key or the variable of a provider until longrein ends; return the line to show.
     Raises `UsageError`.
     """
-    preferred = stored_keys(place).preferred
+    preferred = stored_keys(run_context).preferred
     if word not in (KEPT, VARIABLE):
         raise UsageError(f"say /login {provider}, /login {provider} {KEPT} or {VARIABLE}")
     if word == KEPT:
         preferred.add(provider)
     else:
         preferred.discard(provider)
-    found = key_of(place, provider)
+    found = key_of(run_context, provider)
     if word == KEPT and not found.uses_kept:
         preferred.discard(provider)
         raise UsageError(f"no key of {provider} is kept; /login {provider} asks for one")
@@ -74,29 +74,29 @@ def prefer_key(place: RunContext, provider: str, word: str) -> str:
     )
 
 
-def providers_with_keys(place: RunContext) -> list[str]:
+def providers_with_keys(run_context: RunContext) -> list[str]:
     """Return the providers that have a key, those of the settings first."""
-    own = [name for name, given in place.settings.providers.items() if given.api_key_env]
+    own = [name for name, given in run_context.settings.providers.items() if given.api_key_env]
     return list(dict.fromkeys((*own, *(known.name for known in known_providers() if known.keys))))
 
 
-def stored_keys(place: RunContext) -> StoredKeys:
+def stored_keys(run_context: RunContext) -> StoredKeys:
     """Return the keys that are kept. Raises `UsageError` where none can be kept."""
-    if place.keys is None:
+    if run_context.keys is None:
         raise UsageError("no keys can be kept here")
-    if place.keys.problem:
-        raise UsageError(place.keys.problem)
-    return place.keys
+    if run_context.keys.problem:
+        raise UsageError(run_context.keys.problem)
+    return run_context.keys
 
 
-def forget_key(place: RunContext, provider: str) -> str:
+def forget_key(run_context: RunContext, provider: str) -> str:
     """Remove the key of a provider ('' for the only one); return the line to show. Raises
     `LongreinError`.
     """
-    stored = stored_keys(place).stored
+    stored = stored_keys(run_context).stored
     if not provider and len(stored) != 1:
         raise UsageError(
             f"which one? longrein logout PROVIDER; kept are: {', '.join(stored) or 'none'}"
         )
     provider = provider or next(iter(stored))
-    return f"the key of {provider} is removed from {remove_key(stored_keys(place), provider)}"
+    return f"the key of {provider} is removed from {remove_key(stored_keys(run_context), provider)}"

@@ -15,10 +15,10 @@ from longrein.frontends.stdio import say
 from longrein_context.events import UsageError
 
 
-def acp(place: RunContext, _words: Sequence[str] = (), *, doctor: bool = False) -> int:
+def acp(run_context: RunContext, _words: Sequence[str] = (), *, doctor: bool = False) -> int:
     """Serve the editor on stdin and stdout until it closes them; return the exit code."""
     if doctor:
-        return run_doctor(place)
+        return run_doctor(run_context)
     if find_spec("acp") is None:
         raise UsageError(
             "`longrein acp` needs the package agent-client-protocol: install longrein with it, "
@@ -32,5 +32,5 @@ def acp(place: RunContext, _words: Sequence[str] = (), *, doctor: bool = False) 
     incoming, outgoing = take_standard_streams()
     from longrein.extensions.acp.agent_methods import serve
 
-    app = App(msgspec.structs.replace(place, is_interactive=True), say)
+    app = App(msgspec.structs.replace(run_context, is_interactive=True), say)
     return asyncio.run(serve(app, incoming, outgoing))

@@ -37,14 +37,14 @@ class FleetPage:
     """The pages of a fleet. Thread-safe; makes one page at a time."""
 
     def __init__(
-        self, place: RunContext, read: Callable[[], FleetInspection], *, live: bool
+        self, run_context: RunContext, read: Callable[[], FleetInspection], *, live: bool
     ) -> None:
         """`read` returns the present state of the fleet, without breaks."""
-        self._place, self._read, self._live = place, read, live
+        self._place, self._read, self._live = run_context, read, live
         self._known: dict[str, FleetTask] = {}
         """Tasks that have ended, by session."""
         self._lock = threading.Lock()
-        self._budget = cache(lambda name: named_budget(place, name))
+        self._budget = cache(lambda name: named_budget(run_context, name))
 
     def inspection(self) -> FleetInspection:
         """Return the present state of the fleet. Raises what `read` raises."""
@@ -100,7 +100,7 @@ class FleetPage:
 
 
 def show_fleet(
-    place: RunContext,
+    run_context: RunContext,
     read: Callable[[], FleetInspection],
     folder: str,
     *,
@@ -113,8 +113,8 @@ def show_fleet(
     """
     if live and out:
         raise UsageError("--live writes no file: leave out --out")
-    opens = not no_open and has_browser(place.environ)
-    page = FleetPage(place, read, live=live)
+    opens = not no_open and has_browser(run_context.environ)
+    page = FleetPage(run_context, read, live=live)
     if live:
         told = (
             "the page shows the fleet as it is when it is loaded; Ctrl-C ends it. Whoever has this "

@@ -72,7 +72,7 @@ class StoredLogs:
 
 
 def inspect(
-    place: RunContext,
+    run_context: RunContext,
     words: Sequence[str],
     *,
     out: str = "",
@@ -85,13 +85,13 @@ def inspect(
         raise UsageError(
             "--live serves one session and writes no file: leave out --compare and --out"
         )
-    opens = not no_open and has_browser(place.environ)
+    opens = not no_open and has_browser(run_context.environ)
     if compare:
-        return _compare(place, words, out, opens=opens)
+        return _compare(run_context, words, out, opens=opens)
     if len(words) > 1:
         raise UsageError("one session at a time; two side by side: longrein inspect --compare A B")
-    with closing(_logs(place, words)) as logs:
-        inspector = read_session(place, logs)
+    with closing(_logs(run_context, words)) as logs:
+        inspector = read_session(run_context, logs)
         found = inspect_session(inspector)
         if live:
             return _serve(logs, inspector, found, opens=opens)
@@ -101,19 +101,20 @@ def inspect(
     return 0
 
 
-def _logs(place: RunContext, words: Sequence[str]) -> StoredLogs:
+def _logs(run_context: RunContext, words: Sequence[str]) -> StoredLogs:
     """Open the logs of the session that `words` name, else of the folder's newest."""
-    found = chosen_session(place.state_dir, place.cwd, words[0] if words else "")
+    found = chosen_session(run_context.state_dir, run_context.cwd, words[0] if words else "")
     if not found:
         raise SessionUnknown(
-            f"there is no session of {place.cwd}; `longrein sessions` lists those of other folders"
+            f"there is no session of {run_context.cwd}; `longrein sessions` lists those of other "
+            "folders"
         )
-    return StoredLogs(place.state_dir, found)
+    return StoredLogs(run_context.state_dir, found)
 
 
-def read_session(place: RunContext, logs: StoredLogs) -> SessionInspector:
+def read_session(run_context: RunContext, logs: StoredLogs) -> SessionInspector:
     """Return the inspector of a session that has read its logs."""
-    inspector = SessionInspector(logs, lambda name: named_budget(place, name))
+    inspector = SessionInspector(logs, lambda name: named_budget(run_context, name))
     inspector.read()
     return inspector
 
@@ -162,12 +163,17 @@ def has_browser(environ: Mapping[str, str]) -> bool:
 # --- Two side by side -----------------------------------------------------------------------------
 
 
-def _compare(place: RunContext, words: Sequence[str], out: str, *, opens: bool) -> int:
+def _compare(run_context: RunContext, words: Sequence[str], out: str, *, opens: bool) -> int:
     """Write the page of two sessions."""
     if len(words) != 2:
         raise UsageError("--compare takes two sessions")
-    with closing(_logs(place, words)) as logs, closing(_logs(place, words[1:])) as others:
-        found = Comparison(_half(read_session(place, logs)), _half(read_session(place, others)))
+    with (
+        closing(_logs(run_context, words)) as logs,
+        closing(_logs(run_context, words[1:])) as others,
+    ):
+        found = Comparison(
+            _half(read_session(run_context, logs)), _half(read_session(run_context, others))
+        )
         page = render(msgspec.json.encode(found))
         deliver(page, out or os.path.join(logs.folder, COMPARISON), is_new=bool(out), opens=opens)
     return 0

@@ -43,38 +43,38 @@ SANDBOX_WORDS: Mapping[str, str] = {
 }
 
 
-def mcp(place: RunContext, words: Sequence[str], **flags: Any) -> int:
+def mcp(run_context: RunContext, words: Sequence[str], **flags: Any) -> int:
     """Run one action; without one, list the servers. Raises `UsageError` and `SettingsError`."""
     action, rest = (words[0], list(words[1:])) if words else ("list", [])
     run = ACTIONS.get(action)
     if run is None:
         raise UsageError(f"longrein mcp: there is no {action!r}; there are {', '.join(ACTIONS)}")
-    return run(place, rest, flags)
+    return run(run_context, rest, flags)
 
 
 # --- Listing --------------------------------------------------------------------------------------
 
 
-def _known(place: RunContext) -> dict[str, tuple[McpServer, str]]:
+def _known(run_context: RunContext) -> dict[str, tuple[McpServer, str]]:
     """Return the servers of this folder with their state: '' where they are used."""
-    found = _load(place)
+    found = _load(run_context)
     known = {one.name: (one, _state(one)) for one in found.servers}
     for one in found.unapproved:
         known.setdefault(one.name, (one, "not approved: longrein mcp approve"))
-    if not place.trusted.cover(place.cwd):
-        for one in project_servers(place.cwd, place.home, place.environ):
+    if not run_context.trusted.cover(run_context.cwd):
+        for one in project_servers(run_context.cwd, run_context.home, run_context.environ):
             known.setdefault(one.name, (one, "this folder is not trusted: longrein trust"))
     return known
 
 
-def _load(place: RunContext) -> ServerTables:
+def _load(run_context: RunContext) -> ServerTables:
     return load_mcp_servers(
-        place.cwd,
-        place.home,
-        place.environ,
-        place.state_dir,
-        trusted=place.trusted.cover(place.cwd),
-        approved=place.options.trust,
+        run_context.cwd,
+        run_context.home,
+        run_context.environ,
+        run_context.state_dir,
+        trusted=run_context.trusted.cover(run_context.cwd),
+        approved=run_context.options.trust,
     )
 
 
@@ -82,9 +82,9 @@ def _state(server: McpServer) -> str:
     return server.problem or ("disabled" if server.disabled else "")
 
 
-def _list(place: RunContext, words: list[str], flags: Flags) -> int:
+def _list(run_context: RunContext, words: list[str], flags: Flags) -> int:
     _no_more(words, "list")
-    known = _known(place)
+    known = _known(run_context)
     if flags.get("json"):
         rows = [_row(server, state) for server, state in known.values()]
         show(msgspec.json.format(msgspec.json.encode(rows)).decode() + "\n")
@@ -92,13 +92,13 @@ def _list(place: RunContext, words: list[str], flags: Flags) -> int:
     if not known:
         say("no MCP server is configured; add one with `longrein mcp add NAME -- COMMAND…`")
         return 0
-    width, how = max(map(len, known)), _sandbox_words(place)
+    width, how = max(map(len, known)), _sandbox_words(run_context)
     for name, (server, state) in known.items():
         where = ", ".join(filter(None, (f"{server.scope} ({server.source})", _runs(server, how))))
         show(
             f"{name:<{width}}  {server.transport:<5}  {_address(server)}  {where}{_after(state)}\n"
         )
-    for note in _load(place).notes:
+    for note in _load(run_context).notes:
         say(note)
     return 0
 
@@ -107,9 +107,12 @@ def _after(state: str) -> str:
     return f"  [{escape_line(state)}]" if state else ""
 
 
-def _sandbox_words(place: RunContext) -> Mapping[str, str]:
+def _sandbox_words(run_context: RunContext) -> Mapping[str, str]:
     """Return how servers run here, by their `sandbox`."""
-    works = place.settings.sandbox.mode != "off" and find_rung(place.environ, place.roots).confines
+    works = (
+        run_context.settings.sandbox.mode != "off"
+        and find_rung(run_context.environ, run_context.roots).confines
+    )
     return (
         SANDBOX_WORDS if works else dict.fromkeys(SANDBOX_WORDS, "as you: no sandbox is used here")
     )
@@ -136,20 +139,20 @@ def _address(server: McpServer) -> str:
     return redactor((), "")(escape_line(server.address))
 
 
-def _get(place: RunContext, words: list[str], _flags: Flags) -> int:
-    server, state = _one(place, words, "get")
+def _get(run_context: RunContext, words: list[str], _flags: Flags) -> int:
+    server, state = _one(run_context, words, "get")
     lines = [f"name       {server.name}", f"scope      {server.scope} ({server.source})"]
     lines += [f"transport  {server.transport}", f"address    {_address(server)}"]
     lines += [f"env        {escape_line(name)}={SECRET_SHOWN}" for name, _ in server.env]
     lines += [f"header     {escape_line(name)}: {SECRET_SHOWN}" for name, _ in server.headers]
-    lines += [f"runs       {runs}"] if (runs := _runs(server, _sandbox_words(place))) else []
+    lines += [f"runs       {runs}"] if (runs := _runs(server, _sandbox_words(run_context))) else []
     lines += [f"problem    {escape_line(state)}"] if state else []
     show("".join(f"{line}\n" for line in lines))
     return 0
 
 
-def _one(place: RunContext, words: list[str], action: str) -> tuple[McpServer, str]:
-    known = _known(place)
+def _one(run_context: RunContext, words: list[str], action: str) -> tuple[McpServer, str]:
+    known = _known(run_context)
     if len(words) != 1:
         raise UsageError(
             f"which server? longrein mcp {action} NAME; there are {', '.join(known) or 'none'}"
@@ -169,7 +172,7 @@ def _no_more(words: list[str], action: str) -> None:
 # --- Changing -------------------------------------------------------------------------------------
 
 
-def _add(place: RunContext, words: list[str], flags: Flags) -> int:
+def _add(run_context: RunContext, words: list[str], flags: Flags) -> int:
     if len(words) < 2:
         raise UsageError(
             "longrein mcp add NAME -- COMMAND…, or longrein mcp add --transport http NAME URL"
@@ -190,7 +193,7 @@ def _add(place: RunContext, words: list[str], flags: Flags) -> int:
         entry["url"] = target[0]
         if headers := _pairs(flags.get("header", ()), ":", "--header"):
             entry["headers"] = headers
-    return _store(place, name, entry, flags)
+    return _store(run_context, name, entry, flags)
 
 
 def _pairs(given: Sequence[str], sign: str, flag: str) -> dict[str, str]:
@@ -202,28 +205,28 @@ def _pairs(given: Sequence[str], sign: str, flag: str) -> dict[str, str]:
     }
 
 
-def _add_json(place: RunContext, words: list[str], flags: Flags) -> int:
+def _add_json(run_context: RunContext, words: list[str], flags: Flags) -> int:
     if len(words) != 2:
         raise UsageError("longrein mcp add-json NAME '{\"command\": …}'")
     try:
         entry = decode_json(words[1])
     except msgspec.DecodeError as error:
         raise UsageError(f"the entry is not valid JSON: {error}") from None
-    return _store(place, words[0], entry, flags)
+    return _store(run_context, words[0], entry, flags)
 
 
-def _store(place: RunContext, name: str, entry: Any, flags: Flags) -> int:
+def _store(run_context: RunContext, name: str, entry: Any, flags: Flags) -> int:
     """Write an entry to the file of its scope, and approve it where it is the project's."""
     scope = flags.get("scope", "user")
     if usable_name(name) != name:
         raise UsageError(f"the name {name!r} may hold letters, digits, - and single _")
-    checked = read_server(name, entry, place.environ, scope, "")
+    checked = read_server(name, entry, run_context.environ, scope, "")
     if checked.problem and "variable" not in checked.problem:
         raise UsageError(f"MCP server {name}: {checked.problem}")
-    path = scope_file(scope, place.cwd, place.home, place.environ)
-    replaced = change_entry(scope, name, entry, place.cwd, path)
+    path = scope_file(scope, run_context.cwd, run_context.home, run_context.environ)
+    replaced = change_entry(scope, name, entry, run_context.cwd, path)
     if scope == "project":
-        approve_servers(place.state_dir, place.cwd, [name], flags.get("sandbox"))
+        approve_servers(run_context.state_dir, run_context.cwd, [name], flags.get("sandbox"))
     say(
         f"{'replaced' if replaced else 'added'} MCP server {name} in {path}; `longrein mcp test "
         f"{name}` tries it"
@@ -231,40 +234,43 @@ def _store(place: RunContext, name: str, entry: Any, flags: Flags) -> int:
     return 0
 
 
-def _remove(place: RunContext, words: list[str], flags: Flags) -> int:
+def _remove(run_context: RunContext, words: list[str], flags: Flags) -> int:
     if len(words) != 1:
         raise UsageError("longrein mcp remove NAME")
     scopes = [flags["scope"]] if "scope" in flags else ["local", "project", "user"]
     for scope in scopes:
-        path = scope_file(scope, place.cwd, place.home, place.environ)
-        if os.path.exists(path) and change_entry(scope, words[0], None, place.cwd, path):
+        path = scope_file(scope, run_context.cwd, run_context.home, run_context.environ)
+        if os.path.exists(path) and change_entry(scope, words[0], None, run_context.cwd, path):
             say(f"removed MCP server {words[0]} from {path}")
             return 0
-    known = _known(place).get(words[0])
+    known = _known(run_context).get(words[0])
     where = f"; it stands in {known[0].source}, which longrein does not write" if known else ""
     raise UsageError(f"there is no MCP server {words[0]!r} in scope {' or '.join(scopes)}{where}")
 
 
-def _approve(place: RunContext, words: list[str], flags: Flags) -> int:
+def _approve(run_context: RunContext, words: list[str], flags: Flags) -> int:
     """Approve servers of the project as they are now. Trust in the folder comes first."""
     sandbox = flags.get("sandbox")
     if sandbox is not None and not words:
         raise UsageError(f"which server? longrein mcp approve NAME --sandbox {sandbox}")
-    servers = {one.name: one for one in project_servers(place.cwd, place.home, place.environ)}
-    if not place.trusted.cover(place.cwd):
-        raise UsageError(f"{place.cwd} is not trusted: longrein trust")
+    servers = {
+        one.name: one
+        for one in project_servers(run_context.cwd, run_context.home, run_context.environ)
+    }
+    if not run_context.trusted.cover(run_context.cwd):
+        raise UsageError(f"{run_context.cwd} is not trusted: longrein trust")
     if unknown := [word for word in words if word not in servers]:
         raise UsageError(
             f"the project has no MCP server {unknown[0]!r}; it has {', '.join(servers) or 'none'}"
         )
-    for name in approve_servers(place.state_dir, place.cwd, words or None, sandbox):
+    for name in approve_servers(run_context.state_dir, run_context.cwd, words or None, sandbox):
         say(f"approved MCP server {name}: {_address(servers[name])}")
     return 0
 
 
-def _reset(place: RunContext, words: list[str], _flags: Flags) -> int:
+def _reset(run_context: RunContext, words: list[str], _flags: Flags) -> int:
     _no_more(words, "reset-project-choices")
-    forget_approvals(place.state_dir, place.cwd)
+    forget_approvals(run_context.state_dir, run_context.cwd)
     say("the project's MCP servers are asked about again")
     return 0
 
@@ -272,14 +278,14 @@ def _reset(place: RunContext, words: list[str], _flags: Flags) -> int:
 # --- Connecting -----------------------------------------------------------------------------------
 
 
-def _test(place: RunContext, words: list[str], _flags: Flags) -> int:
+def _test(run_context: RunContext, words: list[str], _flags: Flags) -> int:
     """Connect with one server or all and show what they offer. Exit code 1 where one fails."""
-    servers = [_one(place, words, "test")] if words else list(_known(place).values())
+    servers = [_one(run_context, words, "test")] if words else list(_known(run_context).values())
     usable = [server for server, state in servers if not state]
     for server, state in servers:
         if state:
             show(f"{server.name}: {escape_line(state)}\n")
-    views = asyncio.run(_connect(place, usable)) if usable else []
+    views = asyncio.run(_connect(run_context, usable)) if usable else []
     for view in views:
         show(f"{describe(view)}\n")
     return (
@@ -305,18 +311,18 @@ def describe(view: ServerView) -> str:
 
 
 async def _connect(
-    place: RunContext,
+    run_context: RunContext,
     servers: Sequence[McpServer],
     login: Callable[[str], Awaitable[None]] | None = None,
 ) -> list[ServerView]:
     """Connect once, outside a session, and return what came of it."""
     with tempfile.TemporaryDirectory(prefix="longrein-mcp-") as folder:
-        return await _connect_in(folder, place, servers, login)
+        return await _connect_in(folder, run_context, servers, login)
 
 
 async def _connect_in(
     folder: str,
-    place: RunContext,
+    run_context: RunContext,
     servers: Sequence[McpServer],
     login: Callable[[str], Awaitable[None]] | None,
 ) -> list[ServerView]:
@@ -325,16 +331,19 @@ async def _connect_in(
         SupervisionOptions(),
         wall_us=CLOCK.wall_us,
         notice=lambda _line: None,
-        environ=place.environ,
-        roots=place.roots,
+        environ=run_context.environ,
+        roots=run_context.roots,
     )
     workspace = open_workspace(
-        place.roots, spawner=spawner, environment=place.environ, keep_env=place.settings.env.keep
+        run_context.roots,
+        spawner=spawner,
+        environment=run_context.environ,
+        keep_env=run_context.settings.env.keep,
     )
-    toolset = mcp_toolset(place, servers, spawner, workspace, "")
+    toolset = mcp_toolset(run_context, servers, spawner, workspace, "")
     toolset.attach({}, "", None)
     toolset.host.login = login
-    sandbox = sandbox_in(place, folder, place.roots)
+    sandbox = sandbox_in(run_context, folder, run_context.roots)
 
     def confine(server: McpServer, cwd: str) -> Confinement | None:
         if server.sandbox == "off" or not sandbox.rung.confines:
@@ -369,26 +378,26 @@ def _judge_by(entries: Sequence[str]) -> Callable[[Target], Awaitable[str]]:
     return judge
 
 
-def _login(place: RunContext, words: list[str], _flags: Flags) -> int:
+def _login(run_context: RunContext, words: list[str], _flags: Flags) -> int:
     """Log in at a server over HTTP: the browser comes back to a port of this machine."""
-    server, state = _one(place, words, "login")
+    server, state = _one(run_context, words, "login")
     if state or server.transport == "stdio":
         raise UsageError(f"MCP server {server.name}: {state or 'a stdio server needs no login'}")
 
     async def show_address(url: str) -> None:
         say(f"open this address and log in there:\n{url}")
-        if os.isatty(2) and place.environ.get("BROWSER", "?"):
+        if os.isatty(2) and run_context.environ.get("BROWSER", "?"):
             webbrowser.open(url)
 
-    (view,) = asyncio.run(_connect(place, [server], show_address))
+    (view,) = asyncio.run(_connect(run_context, [server], show_address))
     show(f"{describe(view)}\n")
     return 0 if view.status == "connected" else 1
 
 
-def _logout(place: RunContext, words: list[str], _flags: Flags) -> int:
-    server, _ = _one(place, words, "logout")
+def _logout(run_context: RunContext, words: list[str], _flags: Flags) -> int:
+    server, _ = _one(run_context, words, "logout")
     try:
-        os.unlink(token_path(server, token_folder(place.state_dir)))
+        os.unlink(token_path(server, token_folder(run_context.state_dir)))
     except FileNotFoundError:
         say(f"no login at MCP server {server.name} is stored")
         return 0

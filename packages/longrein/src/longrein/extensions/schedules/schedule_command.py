@@ -17,10 +17,10 @@ from longrein_context.events import Reminded, SchedulesSet, UsageError
 USAGE = "longrein schedule [add WHEN PROMPT | remove ID]; see longrein schedule --help"
 
 
-def schedule(place: RunContext, words: Sequence[str], *, session: str = "") -> int:
+def schedule(run_context: RunContext, words: Sequence[str], *, session: str = "") -> int:
     """Run `longrein schedule WORDS`; return the exit code."""
-    named = named_session(place, session)
-    with closing(Reader(place.state_dir, named)) as reader:
+    named = named_session(run_context, session)
+    with closing(Reader(run_context.state_dir, named)) as reader:
         state = _schedules(reader)
     match words:
         case []:
@@ -28,14 +28,14 @@ def schedule(place: RunContext, words: Sequence[str], *, session: str = "") -> i
             show("".join(f"{row}\n" for row in rows) or "nothing is scheduled in this session\n")
         case ["add", *rest]:
             when, prompt = split_when(clean(" ".join(rest)))
-            send(place, named, AddSchedule(when, prompt))
+            send(run_context, named, AddSchedule(when, prompt))
             say(f"scheduled in session {named}; it comes while that session is open")
         case ["remove", name]:
             if name not in [one.id for one in state.schedules]:
                 raise UsageError(
                     f"nothing is scheduled as {name}; `longrein schedule` lists what is"
                 )
-            send(place, named, RemoveSchedule(name))
+            send(run_context, named, RemoveSchedule(name))
         case _:
             raise UsageError(f"what is to be done with {words[0]!r}? {USAGE}")
     return 0

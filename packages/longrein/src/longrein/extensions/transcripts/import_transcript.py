@@ -123,7 +123,7 @@ NAMESPACE = uuid.UUID("a4f6d1b2-5c0e-4f43-9a55-3d6f0c1e7b90")
 """Names sessions whose transcript has no UUID."""
 
 
-async def import_transcript(place: RunContext, path: str) -> str:
+async def import_transcript(run_context: RunContext, path: str) -> str:
     """Import a transcript as a session; return the line about it. Raises `LongreinError`."""
     lines, bad = read_lines(path)
     form = find_format(lines, path)
@@ -132,12 +132,12 @@ async def import_transcript(place: RunContext, path: str) -> str:
     session = _session_id(theirs, path)
     nonce = new_nonce()
     clean = redactor(
-        (*known_secrets(place.environ, place.settings), *kept_keys(place)),
+        (*known_secrets(run_context.environ, run_context.settings), *kept_keys(run_context)),
         nonce,
-        place.settings.redact.patterns,
+        run_context.settings.redact.patterns,
     )
-    opened = Opened(SCHEMA_VERSION, session, nonce, tuple(place.roots), place.cwd)
-    log = await open_log(place.state_dir, session, create=True, wall_us=CLOCK.wall_us)
+    opened = Opened(SCHEMA_VERSION, session, nonce, tuple(run_context.roots), run_context.cwd)
+    log = await open_log(run_context.state_dir, session, create=True, wall_us=CLOCK.wall_us)
     try:
         builder = LogBuilder(opened, log.put_blob, clean, found.taken)
         form.read(lines, builder, found)
@@ -148,8 +148,8 @@ async def import_transcript(place: RunContext, path: str) -> str:
         await store_snapshot(log, fold(builder.entries))
     finally:
         await log.close()
-        await discard_empty(place.state_dir, session, wall_us=CLOCK.wall_us)
-    return imported_line(session, _what(found, path), place, cwd)
+        await discard_empty(run_context.state_dir, session, wall_us=CLOCK.wall_us)
+    return imported_line(session, _what(found, path), run_context, cwd)
 
 
 def _session_id(theirs: str, path: str) -> str:

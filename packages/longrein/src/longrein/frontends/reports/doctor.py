@@ -26,9 +26,9 @@ from longrein_context.events import LongreinError
 Finding = tuple[bool, str, str]
 
 
-def doctor_lines(place: RunContext) -> list[str]:
+def doctor_lines(run_context: RunContext) -> list[str]:
     """Return the lines of `longrein doctor`, for `/doctor`."""
-    return finding_lines(findings_of(place))
+    return finding_lines(findings_of(run_context))
 
 
 def finding_lines(findings: Sequence[Finding]) -> list[str]:
@@ -47,11 +47,17 @@ def finding_fields(finding: Finding) -> dict[str, str]:
     return {"state": _mark(well, what).strip().lower(), "name": what, "text": told}
 
 
-def findings_of(place: RunContext) -> list[Finding]:
+def findings_of(run_context: RunContext) -> list[Finding]:
     """Look at the machine, the folder, the model and the extensions."""
-    findings = [*_machine(), *_sandbox(place), *_state(place), _trust(place), *_model(place)]
-    findings += [*_hooks(place), *_found(place), *_extensions(), *_plugins(place)]
-    return [*findings, *_settings(place)]
+    findings = [
+        *_machine(),
+        *_sandbox(run_context),
+        *_state(run_context),
+        _trust(run_context),
+        *_model(run_context),
+    ]
+    findings += [*_hooks(run_context), *_found(run_context), *_extensions(), *_plugins(run_context)]
+    return [*findings, *_settings(run_context)]
 
 
 def _mark(well: bool, what: str) -> str:
@@ -80,12 +86,12 @@ def _machine() -> list[Finding]:
     return found
 
 
-def _sandbox(place: RunContext) -> list[Finding]:
+def _sandbox(run_context: RunContext) -> list[Finding]:
     """Report how commands are confined, why not, and what the sandbox cannot stop."""
-    options = place.settings.sandbox
+    options = run_context.settings.sandbox
     if options.mode == "off":
         return [(True, "sandbox", "none (sandbox.mode is off): commands run as you")]
-    rung = find_rung(place.environ, place.roots)
+    rung = find_rung(run_context.environ, run_context.roots)
     if problem := image_problem(options, rung):
         return [(False, "sandbox", problem)]
     if rung.confines:
@@ -118,52 +124,56 @@ def _network(options: SandboxOptions) -> str:
     )
 
 
-def _state(place: RunContext) -> list[Finding]:
-    folder = place.state_dir
+def _state(run_context: RunContext) -> list[Finding]:
+    folder = run_context.state_dir
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
     writable = os.path.isdir(folder) and os.access(folder, os.W_OK)
-    count = len(list_sessions(place.state_dir)) if writable else 0
+    count = len(list_sessions(run_context.state_dir)) if writable else 0
     told = (
-        f"{place.state_dir}, {translate(counted(count, 'session'))}"
+        f"{run_context.state_dir}, {translate(counted(count, 'session'))}"
         if writable
         else f"{folder} is no folder to write in: set LONGREIN_STATE_DIR"
     )
     return [(writable, "state folder", told)]
 
 
-def _trust(place: RunContext) -> Finding:
-    if place.trusted.cover(place.cwd):
+def _trust(run_context: RunContext) -> Finding:
+    if run_context.trusted.cover(run_context.cwd):
         return (
             True,
             "trust",
-            f"{place.cwd} is trusted; `longrein trust --show` lists what it brings",
+            f"{run_context.cwd} is trusted; `longrein trust --show` lists what it brings",
         )
     return (
         True,
         "trust",
-        left_out_note(place) or "not trusted; this folder brings nothing that would need it",
+        left_out_note(run_context) or "not trusted; this folder brings nothing that would need it",
     )
 
 
-def _hooks(place: RunContext) -> list[Finding]:
+def _hooks(run_context: RunContext) -> list[Finding]:
     """List the hooks that run, those that wait to be confirmed, and what is wrong with their
     files.
     """
-    running = [(True, "hook", f"{hook_line(hook)} ({hook.source})") for hook in place.hooks.hooks]
+    running = [
+        (True, "hook", f"{hook_line(hook)} ({hook.source})") for hook in run_context.hooks.hooks
+    ]
     waiting = [
         (False, "settings", f"not confirmed: {hook_line(hook)} ({hook.source})")
-        for hook in place.hooks.changed
+        for hook in run_context.hooks.changed
     ]
-    found = [*running, *waiting, *((False, "settings", note) for note in place.hooks.notes)]
+    found = [*running, *waiting, *((False, "settings", note) for note in run_context.hooks.notes)]
     return [(well, what, escape_line(told)) for well, what, told in found]
 
 
-def _found(place: RunContext) -> list[Finding]:
+def _found(run_context: RunContext) -> list[Finding]:
     """List the files of other agents, one line each."""
-    files = SkillFiles(place.cwd, place.home, place.environ, place.trusted.cover)
+    files = SkillFiles(
+        run_context.cwd, run_context.home, run_context.environ, run_context.trusted.cover
+    )
     skills = files.all()
-    found = [(one.use != "not used", "found", one.line) for one in found_in(place)]
+    found = [(one.use != "not used", "found", one.line) for one in found_in(run_context)]
     if skills:
         count, told = sum(one.kind == "skill" for one in skills), len(catalogue(skills))
         counts = f"{counted(count, 'skill')}, {counted(len(skills) - count, 'command')} of files"
@@ -173,18 +183,18 @@ def _found(place: RunContext) -> list[Finding]:
     return found + [(False, "skills", note) for note in files.notes]
 
 
-def _model(place: RunContext) -> list[Finding]:
-    provider = place.settings.model.partition("/")[0]
-    if provider in _loaded(place)[0].providers:
-        return [(True, "model", f"{place.settings.model} (of a plugin)")]
+def _model(run_context: RunContext) -> list[Finding]:
+    provider = run_context.settings.model.partition("/")[0]
+    if provider in _loaded(run_context)[0].providers:
+        return [(True, "model", f"{run_context.settings.model} (of a plugin)")]
     try:
-        options = chosen_model(place)
+        options = chosen_model(run_context)
     except LongreinError as error:
         return [(False, "model", str(error))]
     key = translate(f"key from {options.key_source}" if options.api_key else "no key")
     name = f"{options.provider}/{options.model}"
     findings = [(True, "model", f"{name} ({options.wire}, {options.base_url}, {key})")]
-    if ignored := ignored_key(key_of(place, options.provider)):
+    if ignored := ignored_key(key_of(run_context, options.provider)):
         findings.append((True, "key", ignored))
     price = (options.budget or look_up(options.provider, options.model)).price
     if price is None:
@@ -197,10 +207,10 @@ def _model(place: RunContext) -> list[Finding]:
     return findings
 
 
-def _loaded(place: RunContext) -> tuple[Plugins, str]:
+def _loaded(run_context: RunContext) -> tuple[Plugins, str]:
     """Return the plugins, and why they cannot be used."""
     try:
-        return load_plugins(place.settings.plugins, (), place.settings.providers), ""
+        return load_plugins(run_context.settings.plugins, (), run_context.settings.providers), ""
     except LongreinError as error:
         return Plugins(), str(error)
 
@@ -218,13 +228,13 @@ def _extensions() -> list[Finding]:
     return found
 
 
-def _plugins(place: RunContext) -> list[Finding]:
-    loaded, problem = _loaded(place)
+def _plugins(run_context: RunContext) -> list[Finding]:
+    loaded, problem = _loaded(run_context)
     found = [(True, "plugin", f"{package}: {part}") for part, package in loaded.sources.items()]
     problems = [problem] if problem else list(command_problems())
     return [*found, *((False, "plugin", one) for one in problems)]
 
 
-def _settings(place: RunContext) -> list[Finding]:
-    origins = [(True, key, where) for key, where in sorted(place.settings.origin.items())]
-    return origins + [(False, "settings", note) for note in place.settings.notes]
+def _settings(run_context: RunContext) -> list[Finding]:
+    origins = [(True, key, where) for key, where in sorted(run_context.settings.origin.items())]
+    return origins + [(False, "settings", note) for note in run_context.settings.notes]

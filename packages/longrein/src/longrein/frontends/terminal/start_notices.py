@@ -60,17 +60,17 @@ LOOK_EVERY_S = 24 * 3600.0
 """Seconds between two looks at the space of the sessions."""
 
 
-def space_lines(place: RunContext) -> list[str]:
+def space_lines(run_context: RunContext) -> list[str]:
     """Tell, once a day, that the stored sessions take more than the settings allow."""
     from longrein.store.deletion import stored_bytes
 
-    most = place.settings.sessions.notice_bytes
-    looked = os.path.join(place.state_dir, "space-looked-at")
+    most = run_context.settings.sessions.notice_bytes
+    looked = os.path.join(run_context.state_dir, "space-looked-at")
     if not most or _age_s(looked) < LOOK_EVERY_S:
         return []
     with suppress(OSError):
         replace_file(looked, (b"",), durable=False)
-    found = stored_bytes(os.path.join(place.state_dir, "sessions"))
+    found = stored_bytes(os.path.join(run_context.state_dir, "sessions"))
     if found <= most:
         return []
     return [
@@ -85,22 +85,26 @@ def _age_s(path: str) -> float:
         return LOOK_EVERY_S
 
 
-def found_lines(place: RunContext) -> list[str]:
+def found_lines(run_context: RunContext) -> list[str]:
     """Name the keys and the local servers that are there, for the first run."""
-    found_keys = [key_of(place, known.name) for known in known_providers() if known.keys]
+    found_keys = [key_of(run_context, known.name) for known in known_providers() if known.keys]
     keys = [f"{one.provider} ({one.source})" for one in found_keys if one.variable or one.kept]
-    found_servers = local_servers(place)
+    found_servers = local_servers(run_context)
     servers = [translate(f"{name} with {len(models)} models") for name, models in found_servers]
     named = (("keys", keys), ("local servers", servers))
     lines = [f"found {what}: {', '.join(found)}" for what, found in named if found]
     return [*lines, "/model chooses another model"] if len(keys) + len(servers) > 1 else []
 
 
-def local_servers(place: RunContext) -> list[tuple[str, tuple[str, ...]]]:
+def local_servers(run_context: RunContext) -> list[tuple[str, tuple[str, ...]]]:
     """Return the servers on this machine that offer models, and those."""
     found = []
     for known in known_providers():
-        address = provider_address(known.name, place.settings, place.environ) if known.local else ""
+        address = (
+            provider_address(known.name, run_context.settings, run_context.environ)
+            if known.local
+            else ""
+        )
         if address and _listens(address):
             models = offered_models(address)
             if models:
