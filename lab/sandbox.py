@@ -20,7 +20,7 @@ from longrein.workspace import (
     SupervisedSpawner,
     SupervisionOptions,
 )
-from longrein.workspace.child_process import NullSink
+from longrein.workspace.command_output import NullSink
 from longrein.workspace.sandbox import SessionSandbox
 
 RUNS = 200

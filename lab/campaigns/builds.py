@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import CommandSpec, PlainSpawner
-from longrein.workspace.child_process import CollectingSink
+from longrein.workspace import CommandSpec, temporary_spawner
+from longrein.workspace.command_output import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
 
 LIMIT_S = 300.0
@@ -321,17 +321,17 @@ async def run_build(build: Build, base: Path) -> BuildResult:
 async def _run_confined(
     build: Build, sandbox: SessionSandbox, root: Path, environ: Mapping[str, str]
 ) -> BuildResult:
-    spawner, output, began = PlainSpawner(environ["PATH"], [str(root)]), CollectingSink(), _now()
+    output, began = CollectingSink(), _now()
     sandbox.begin([str(root)], others_run=False)
-    ended = await spawner.run(
-        CommandSpec(
-            build.line, str(root), dict(environ), sandbox.confine([str(root)], str(root), ())
-        ),
-        sink=output,
-        timeout_s=LIMIT_S,
-        output_bytes_max=1 << 22,
-    )
-    await spawner.drain()
+    async with temporary_spawner(environ, [str(root)]) as spawner:
+        ended = await spawner.run(
+            CommandSpec(
+                build.line, str(root), dict(environ), sandbox.confine([str(root)], str(root), ())
+            ),
+            sink=output,
+            timeout_s=LIMIT_S,
+            output_bytes_max=1 << 22,
+        )
     sandbox.end([str(root)])
     moved = sandbox.take_report().moved
     text = output.data.decode("utf-8", "replace")[-SHOWN_CHARS:]

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import CommandSpec, PlainSpawner
-from longrein.workspace.child_process import CollectingSink
+from longrein.workspace import CommandSpec, temporary_spawner
+from longrein.workspace.command_output import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rung import Rung
 from tests.permissions.calls import ROOT
@@ -83,19 +83,18 @@ async def attempt(base: Path, rung: str, way: str) -> list[str]:
         (base / name).mkdir(exist_ok=True)
     output = CollectingSink()
     hidden = [str(root / name) for name in (".env", "hard")]
-    spawner = PlainSpawner(os.environ["PATH"], [str(root)])
-    await spawner.run(
-        CommandSpec(
-            way,
-            str(root),
-            {"PATH": os.environ["PATH"], "HOME": str(base / "home")},
-            sandbox.confine([str(root)], str(root), hidden) if rung != "none" else None,
-        ),
-        sink=output,
-        timeout_s=LIMIT_S,
-        output_bytes_max=1 << 20,
-    )
-    await spawner.drain()
+    async with temporary_spawner(os.environ, [str(root)]) as spawner:
+        await spawner.run(
+            CommandSpec(
+                way,
+                str(root),
+                {"PATH": os.environ["PATH"], "HOME": str(base / "home")},
+                sandbox.confine([str(root)], str(root), hidden) if rung != "none" else None,
+            ),
+            sink=output,
+            timeout_s=LIMIT_S,
+            output_bytes_max=1 << 20,
+        )
     return list(leaks(root, bytes(output.data)))
 
 

@@ -26,7 +26,7 @@ from longrein.permissions import Rules
 from longrein.permissions.network_hosts import Target, judge_host
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import CommandSpec
-from longrein.workspace.child_process import CollectingSink
+from longrein.workspace.command_output import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rung import Rung
 from tests.workspace.conftest import supervised

@@ -23,9 +23,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from lab.support.spawner import spawner_in
 from longrein.agent.rewind_trees import carry_out, make_plan
 from longrein.permissions.rules import PROTECTED
-from longrein.workspace import PlainSpawner, finish_worktree, make_worktree, open_workspace
+from longrein.workspace import finish_worktree, make_worktree, open_workspace
 from longrein.workspace.git_worktrees import BRANCHES, Worktree, list_worktrees
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError
@@ -123,7 +124,7 @@ class Trapped(Project):
         self.environment, self.kept = environment, list[str]()
         self.store = CheckpointStore(str(base / "state/s1/checkpoints"), environment)
         root = str(self.root)
-        spawner = PlainSpawner(environment["PATH"], [root], grace_s=1.0)
+        spawner = spawner_in(base / "spool", environment, [root], grace_s=1.0)
         self.space = open_workspace([root], spawner=spawner, environment=environment)
         self.obeyed = {path for path in self.protected() if os.path.lexists(path)}
         self.settings = self.read_settings()

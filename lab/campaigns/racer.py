@@ -22,13 +22,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
+from lab.support.spawner import spawner_in
 from longrein.agent import Dependencies, Limits, OpenSession, UserMessage, open_session
 from longrein.app.run_context import CLOCK
 from longrein.models import Delta, Reply
 from longrein.permissions import Rules
 from longrein.store import Reader, open_log
 from longrein.tools import builtin_tools
-from longrein.workspace import PlainSpawner, open_workspace
+from longrein.workspace import open_workspace
 from longrein_context import Budget, Request
 from longrein_context.events import (
     SCHEMA_VERSION,
@@ -139,7 +140,7 @@ async def run_agent(folder: Path, calls: int, seed: int) -> None:
     deps = Dependencies(
         clock=CLOCK,
         jitter=lambda: 0.5,
-        workspace=open_workspace((root,), spawner=PlainSpawner(), environment=dict(os.environ)),
+        workspace=open_workspace((root,), spawner=spawner_in(folder), environment=dict(os.environ)),
         tools={tool.spec.name: tool for tool in builtin_tools()},
         model=model,
         open_model=lambda _name: model,

@@ -23,13 +23,14 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
+from lab.support.spawner import spawner_in
 from longrein.agent import Dependencies, Limits, OpenSession, UserMessage, open_session
 from longrein.app.run_context import CLOCK
 from longrein.models import Delta, Reply
 from longrein.permissions import Rules
 from longrein.store import Reader, open_log
 from longrein.tools import builtin_tools
-from longrein.workspace import PlainSpawner, open_workspace, recover_temp_files
+from longrein.workspace import open_workspace, recover_temp_files
 from longrein_context import Budget, Request
 from longrein_context.events import (
     SCHEMA_VERSION,
@@ -140,7 +141,7 @@ async def run_agent(
     deps = Dependencies(
         clock=CLOCK,
         jitter=lambda: 0.5,
-        workspace=open_workspace((tree,), spawner=PlainSpawner(), environment=dict(os.environ)),
+        workspace=open_workspace((tree,), spawner=spawner_in(folder), environment=dict(os.environ)),
         tools=tools,
         model=model,
         open_model=lambda _name: model,

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
+from lab.support.spawner import spawner_in
 from longrein.agent import (
     Answer,
     Dependencies,
@@ -43,7 +44,7 @@ from longrein.store import Log, Reader, open_log
 from longrein.testing.harness import Approver, results, said, story
 from longrein.testing.scripted_model import BUDGET, ScriptedModel, call, says
 from longrein.tools import builtin_tools
-from longrein.workspace import PlainSpawner, open_workspace
+from longrein.workspace import open_workspace
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.sandbox import SessionSandbox
 from longrein_context import Request
@@ -123,7 +124,7 @@ class DiskHarness:
         self.state = folder / "state"
         self.tree.mkdir(exist_ok=True)
         self.clock = WaitingClock() if confined else Clock()
-        self.spawner: Any = PlainSpawner()
+        self.spawner: Any = spawner_in(folder / "spool")
         self.sandbox: SessionSandbox | None = None
         self.keeps_checkpoints, self.made = checkpoints, made
         self.notices: list[str] = []

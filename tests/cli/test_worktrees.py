@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.support.spawner import spawner_in
 from longrein import entry_points
 from longrein.cli import main
-from longrein.workspace import PlainSpawner, Worktree, make_worktree, open_workspace
+from longrein.workspace import Worktree, make_worktree, open_workspace
 from tests.tables import cases, row
 
 Run = Callable[..., tuple[int, str, str]]
@@ -49,7 +50,7 @@ def left(repo: Path, name: str, **files: str) -> Worktree:
     """A worktree in which a subagent has written these files."""
 
     async def make() -> Worktree:
-        spawner = PlainSpawner(os.environ["PATH"], (str(repo),))
+        spawner = spawner_in(repo.parent / "spool", os.environ, (str(repo),))
         space = open_workspace((str(repo),), spawner=spawner, environment=os.environ)
         made = await make_worktree(space, str(repo), str(repo.parent / "state/worktrees"), name)
         await spawner.drain()

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.support.spawner import spawner_in
 from longrein.app.attachments import NAMES_MAX, AttachmentReader, named_paths
 from longrein.app.file_matching import FileMatcher
 from longrein.frontends.terminal.input_completion import Pictures, pasted_paths
-from longrein.workspace import PlainSpawner, open_workspace
+from longrein.workspace import open_workspace
 from longrein_context.events import Document, Image, Text
 
 PNG = base64.b64decode(
@@ -20,7 +21,7 @@ PNG = base64.b64decode(
 
 
 def reader(folder: Path, denied: str = "") -> AttachmentReader:
-    workspace = open_workspace((str(folder),), spawner=PlainSpawner(), environment={})
+    workspace = open_workspace((str(folder),), spawner=spawner_in(folder / "spool"), environment={})
     ending = denied or "\0"
     return AttachmentReader(
         workspace,

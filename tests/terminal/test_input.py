@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from lab.support.spawner import spawner_in
 from longrein.app.file_names import FileNames, FilesFound
 from longrein.frontends.terminal.input_completion import Pastes, ProjectHistory, at_prefix
-from longrein.workspace import PlainSpawner, open_workspace
+from longrein.workspace import open_workspace
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.timeouts import HANG_S
 
@@ -187,7 +188,9 @@ def test_tab_completes_however_fast(tmp_path: Path) -> None:
 
 
 def file_names(folder: Path, clock: list[float] | None = None, **limits: int) -> FileNames:
-    workspace = open_workspace((str(folder),), spawner=PlainSpawner(), environment=dict(os.environ))
+    workspace = open_workspace(
+        (str(folder),), spawner=spawner_in(folder.parent / "spool"), environment=dict(os.environ)
+    )
     return FileNames(workspace, lambda: str(folder), lambda: (clock or [0.0])[0], **limits)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.support.spawner import spawner_in
 from longrein.agent import Answer, OpenSession, UserMessage
 from longrein.permissions import Rules
 from longrein.testing.clock import run_virtual
@@ -12,7 +13,7 @@ from longrein.testing.harness import Answers, Approver, memory_dependencies, ope
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace
-from longrein.workspace import PlainSpawner, Workspace, open_workspace
+from longrein.workspace import Workspace, open_workspace
 from longrein_context.events import PermissionAsked, Text, ToolEnded
 
 FILES = {
@@ -31,7 +32,9 @@ def plain(folder: Path) -> Workspace:
         (folder / name).write_text(text)
     for name, target in LINKS.items():
         os.symlink(target, folder / name)
-    return open_workspace((str(folder),), spawner=PlainSpawner(), environment={})
+    return open_workspace(
+        (str(folder),), spawner=spawner_in(folder.parent / "spool"), environment={}
+    )
 
 
 def memory(root: str) -> Workspace:

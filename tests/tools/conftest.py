@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lab.support.spawner import spawner_in
 from longrein.tools import (
     FileVersion,
     Outcome,
@@ -20,7 +21,7 @@ from longrein.tools import (
     builtin_tools,
     fit_arguments,
 )
-from longrein.workspace import PlainSpawner, open_workspace
+from longrein.workspace import open_workspace
 from longrein_context.events import (
     CwdSet,
     Entry,
@@ -92,7 +93,7 @@ class ToolHarness:
     def __init__(self, root: Path, blobs: Path) -> None:
         self.root = root
         self.workspace: Any = open_workspace(
-            [str(root)], spawner=PlainSpawner(), environment=os.environ
+            [str(root)], spawner=spawner_in(blobs / "spool"), environment=os.environ
         )
         self.blobs = Blobs(blobs)
         self.options = ToolOptions()

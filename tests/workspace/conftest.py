@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
-from inspect import isawaitable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import pytest
 from longrein.workspace import (
     CommandExit,
     CommandSpec,
-    PlainSpawner,
     StartedCommand,
     SupervisedSpawner,
     SupervisionOptions,
@@ -58,20 +56,16 @@ def _no_notice(text: str) -> None:
 class CommandHarness:
     """Runs commands in one folder and collects their output."""
 
-    def __init__(self, folder: Path, tag: str, kind: str, grace_s: float = 0.15) -> None:
+    def __init__(self, folder: Path, tag: str, grace_s: float = 0.15) -> None:
         self.folder, self.tag = folder, tag
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder / "home"),
             "LONGREIN_TEST_TAG": tag,
         }
-        self.spawner: PlainSpawner | SupervisedSpawner = PlainSpawner(
-            os.environ["PATH"], [str(folder)], grace_s=grace_s
+        self.spawner = supervised(
+            folder.parent / "session", self.environment, [str(folder)], grace_s=grace_s
         )
-        if kind == "supervised":
-            self.spawner = supervised(
-                folder.parent / "session", self.environment, [str(folder)], grace_s=grace_s
-            )
         self.workspace = open_workspace(
             [str(folder)], spawner=self.spawner, environment=self.environment
         )
@@ -117,12 +111,11 @@ class CommandHarness:
     async def start(self, command: str) -> StartedCommand:
         """Start a command; its output is in `printed`."""
         self.printed.clear()
-        started = self.spawner.start(
+        found = await self.spawner.start(
             CommandSpec(command, str(self.folder), self.workspace.environment(self.session)),
             sink=self,
             output_bytes_max=1 << 20,
         )
-        found = await started if isawaitable(started) else started
         assert not isinstance(found, CommandExit), found
         return found
 
@@ -163,12 +156,6 @@ def tag() -> Iterator[str]:
 
 
 @pytest.fixture
-def kind() -> str:
-    """Kind of spawner: `plain` or `supervised`."""
-    return "plain"
-
-
-@pytest.fixture
 def grace_s() -> float:
     """Seconds between TERM and KILL."""
     return 0.15
@@ -176,11 +163,11 @@ def grace_s() -> float:
 
 @pytest.fixture
 async def harness(
-    kind: str, grace_s: float, tmp_path: Path, tag: str, anyio_backend: str
+    grace_s: float, tmp_path: Path, tag: str, anyio_backend: str
 ) -> AsyncIterator[CommandHarness]:
     folder = tmp_path / "repo"
     folder.mkdir()
-    one = CommandHarness(folder.resolve(), tag, kind, grace_s)
+    one = CommandHarness(folder.resolve(), tag, grace_s)
     yield one
     await one.spawner.drain()
     assert tagged(tag) == []

@@ -11,19 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from longrein.workspace import PlainSpawner
-from longrein.workspace import child_process as child_module
-from longrein.workspace.child_process import OutputReader
+from longrein.workspace import command_output
+from longrein.workspace.command_output import OutputReader
 from tests.timeouts import HANG_S
-from tests.workspace.conftest import CommandHarness
+from tests.workspace.conftest import CommandHarness, supervised, tagged
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["plain", "supervised"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Whose children the commands are makes no difference that is seen here."""
-    return str(request.param)
 
 
 @pytest.mark.parametrize(("command", "code", "by", "printed"), [
@@ -111,7 +104,7 @@ async def test_what_is_left_behind_can_go_on_printing(harness: CommandHarness) -
 async def test_output_just_after_the_exit_is_kept(
     harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child_module, "HELD_PIPE_S", HANG_S)
+    monkeypatch.setattr(command_output, "HELD_PIPE_S", HANG_S)
     await harness.run("(sleep 0.03; echo late) & echo early")
     assert bytes(harness.printed) == b"early\nlate\n"
 
@@ -280,17 +273,6 @@ async def test_children_hold_none_of_our_files_and_no_signal_is_ignored(
     )
 
 
-async def test_where_a_process_cannot_be_waited_for_as_a_file_it_is_asked(
-    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none(_: int) -> int:
-        raise OSError("not on this system")
-
-    monkeypatch.setattr(child_module.os, "pidfd_open", none)
-    assert (await harness.run("sleep 0.02; exit 9")).code == 9
-    assert (await harness.run("sleep 99", timeout_s=0.05)).cause == "timeout"
-
-
 async def test_without_bash_there_is_sh(harness: CommandHarness, tmp_path: Path) -> None:
     harness.spawner.shell = "/bin/sh"
     ended = await harness.run("cd /; echo $((1 + 1))")
@@ -300,7 +282,8 @@ async def test_without_bash_there_is_sh(harness: CommandHarness, tmp_path: Path)
 def test_S026_a_shell_from_the_repository_is_never_taken(tmp_path: Path) -> None:
     (tmp_path / "bash").write_text("#!/bin/sh\ntouch tripped\n")
     (tmp_path / "bash").chmod(0o755)
-    spawner = PlainSpawner(f"{tmp_path}:.:{os.environ['PATH']}", [str(tmp_path)])
+    environment = {"PATH": f"{tmp_path}:.:{os.environ['PATH']}"}
+    spawner = supervised(tmp_path, environment, [str(tmp_path)])
     assert not spawner.shell.startswith(str(tmp_path))
     assert spawner.shell.endswith("/bash")
 
@@ -321,8 +304,7 @@ async def test_law_11_shutdown_ends_what_commands_left(harness: CommandHarness) 
 
 def test_law_11_a_loop_that_closes_in_the_middle_leaves_nobody(tmp_path: Path, tag: str) -> None:
     async def main() -> None:
-        harness = CommandHarness(tmp_path, tag, "plain")
-        harness.spawner = PlainSpawner(grace_s=30)
+        harness = CommandHarness(tmp_path, tag, grace_s=0.4)
         running = await harness.start("trap '' TERM; echo ready; while :; do sleep 9; done")
         await harness.until(b"ready")
         running.end("timeout")
@@ -331,5 +313,5 @@ def test_law_11_a_loop_that_closes_in_the_middle_leaves_nobody(tmp_path: Path, t
 
     asyncio.run(main())
     until = time.monotonic() + HANG_S
-    while CommandHarness(tmp_path, tag, "plain").survivors():
+    while tagged(tag, "LONGREIN_SESSION"):
         assert time.monotonic() < until, "it lives on"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from lab.support.spawner import spawner_in
 from longrein.tools.diff import merge as merge_texts
-from longrein.workspace import PlainSpawner
 from longrein.workspace.editor_workspace import BUFFER_BYTES_MAX, EditorWorkspace
 
 
@@ -56,7 +56,7 @@ def use(
     folder: Path, editor: FakeEditor, work: Callable[[EditorWorkspace, str], Awaitable[Any]]
 ) -> Any:
     async def run() -> Any:
-        workspace = EditorWorkspace([str(folder)], PlainSpawner(), {}, (), editor)
+        workspace = EditorWorkspace([str(folder)], spawner_in(folder / "spool"), {}, (), editor)
         return await work(workspace, str(folder / "a.txt"))
 
     return asyncio.run(run())

@@ -101,41 +101,6 @@ def test_R055_who_ignores_TERM_is_killed_and_children_without_a_mark_go_along(
     assert crashed.alive() == []
 
 
-HARNESS = """
-import asyncio, os, sys
-from longrein.workspace import CommandSpec, PlainSpawner, open_workspace
-
-class Out:
-    def write(self, data): os.write(1, data)
-
-async def main():
-    spawner = PlainSpawner()
-    workspace = open_workspace(["/tmp"], spawner=spawner, environment=os.environ)
-    env = workspace.environment(sys.argv[1])
-    await asyncio.gather(*[
-        spawner.run(CommandSpec(f"trap '' TERM; echo r; setsid sleep 99{n} & while :; do sleep 9; done", "/tmp", env),
-                    sink=Out(), timeout_s=60, output_bytes_max=1000)
-        for n in range(5)])
-
-asyncio.run(main())
-"""  # noqa: E501
-
-
-def test_R055_a_harness_killed_while_five_commands_run(crashed: CrashedSession) -> None:
-    words = [sys.executable, "-c", HARNESS, crashed.session]
-    environment = {"PATH": os.environ["PATH"], "LONGREIN_TEST_TAG": crashed.tag}
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as harness:
-        assert harness.stdout is not None
-        ready = b""
-        while ready.count(b"r") < 5:
-            ready += harness.stdout.read1(10)
-        assert end_orphans(crashed.held) == [], "its longrein lives"
-        harness.kill()
-    assert len(crashed.alive()) >= 10
-    assert len(end_orphans(crashed.held)) >= 10
-    assert crashed.alive() == []
-
-
 def test_a_session_that_is_held_keeps_its_processes(crashed: CrashedSession) -> None:
     pid = crashed.start_orphan()
     asked: list[str] = []

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from longrein.workspace import PlainSpawner, atomic_write, open_workspace
+from lab.support.spawner import spawner_in
+from longrein.workspace import atomic_write, open_workspace
 from longrein.workspace.atomic_write import replace
 from longrein.workspace.files import content_hash, read, remove, resolve_path, stamp
 from longrein.workspace.supervisor import openat
@@ -159,7 +160,9 @@ def test_a_swap_in_the_middle_of_a_replacement_stays_in_the_opened_folder(
 
 
 def test_a_root_that_is_removed_and_made_again_stays_the_root(world: Path) -> None:
-    workspace = open_workspace([str(world / "root")], spawner=PlainSpawner(), environment={})
+    workspace = open_workspace(
+        [str(world / "root")], spawner=spawner_in(world / "spool"), environment={}
+    )
     (world / "root").rename(world / "old")
     place = workspace.resolve("new/file", str(world / "root"))
     assert place.inside

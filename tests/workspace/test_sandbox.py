@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,12 @@ from lab.campaigns import escapes
 from lab.campaigns.builds import BUILDS, run_build
 from lab.support.images import make_image
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import CommandExit, CommandSpec, PlainSpawner
-from longrein.workspace.child_process import CollectingSink
+from longrein.workspace import CommandExit, CommandSpec
+from longrein.workspace.command_output import CollectingSink
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import git_folder, is_plain_repository
 from longrein.workspace.sandbox.rung import Trial, find_rung
 from longrein.workspace.sandbox.tool_caches import TOOL_CACHES
-from longrein.workspace.supervised_command import SupervisedSpawner
 from longrein.workspace.supervisor.process_tree import environment_of, processes
 from tests.tables import split_words
 from tests.timeouts import HANG_S
@@ -50,9 +50,7 @@ class Confined:
             environ=os.environ,
             roots=[str(self.root)],
         )
-        self.spawner: PlainSpawner | SupervisedSpawner = PlainSpawner(
-            os.environ["PATH"], [str(self.root)]
-        )
+        self.spawner = supervised(self.session, self.env, [str(self.root)])
 
     def git(self, *words: str) -> str:
         who = {
@@ -92,8 +90,10 @@ class Confined:
 
 
 @pytest.fixture
-def confined(tmp_path: Path) -> Confined:
-    return Confined(tmp_path)
+async def confined(tmp_path: Path) -> AsyncIterator[Confined]:
+    one = Confined(tmp_path)
+    yield one
+    await one.spawner.drain()
 
 
 # --- What is stopped ------------------------------------------------------------------------------
@@ -231,10 +231,7 @@ async def test_what_longrein_itself_made_is_not_moved(tmp_path: Path) -> None:
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize("kind", ["plain", "supervised"])
-async def test_ends_of_confined_commands_are_those_of_others(confined: Confined, kind: str) -> None:
-    if kind == "supervised":
-        confined.spawner = supervised(confined.session, confined.env, [str(confined.root)])
+async def test_ends_of_confined_commands_are_those_of_others(confined: Confined) -> None:
     (confined.root / "sub").mkdir()
     ends = {
         line: (await confined.run(line))[0]
@@ -254,12 +251,9 @@ async def test_ends_of_confined_commands_are_those_of_others(confined: Confined,
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize("kind", ["plain", "supervised"])
 async def test_what_a_confined_command_leaves_running_goes_on_until_the_end(
-    confined: Confined, kind: str
+    confined: Confined,
 ) -> None:
-    if kind == "supervised":
-        confined.spawner = supervised(confined.session, confined.env, [str(confined.root)])
     ended, _ = await confined.run(
         "(while :; do echo x >> beats; sleep 0.02; done) > /dev/null 2>&1 &"
     )
@@ -326,7 +320,7 @@ async def test_a_new_repository_may_be_made(confined: Confined) -> None:
     assert not is_plain_repository(f"{root}/.git")
 
 
-def test_a_git_file_that_names_a_foreign_folder_is_not_believed(confined: Confined) -> None:
+async def test_a_git_file_that_names_a_foreign_folder_is_not_believed(confined: Confined) -> None:
     other = confined.base / "other"
     other.mkdir()
     (other / ".git").write_text(f"gitdir: {confined.root}/.git\n")
@@ -344,7 +338,7 @@ def test_a_git_file_that_names_a_foreign_folder_is_not_believed(confined: Confin
     ("evil", "HEAD objects/", False),
     ("evil", "", False),
 ])  # fmt: skip
-def test_a_worktree_has_its_git_folder_among_those_of_a_repository(
+async def test_a_worktree_has_its_git_folder_among_those_of_a_repository(
     confined: Confined, inside: str, made: str, is_believed: bool
 ) -> None:
     root, folder = confined.base / "one", confined.base / inside
@@ -393,7 +387,6 @@ async def test_what_took_the_place_of_a_hidden_file_is_hidden_from_the_next_comm
     confined: Confined,
 ) -> None:
     """Commands of one plan share their mounts; the user's editor saves by rename between them."""
-    confined.spawner = supervised(confined.session, confined.env, [str(confined.root)])
     hidden, folder = confined.root / ".env", confined.root / "secrets"
     folder.mkdir()
     for number in range(8):

@@ -16,8 +16,8 @@ import pytest
 
 from lab.campaigns import escapes
 from lab.campaigns.escape_calls import Outside
-from longrein.workspace import CommandExit, CommandSpec, PlainSpawner
-from longrein.workspace.child_process import CollectingSink
+from longrein.workspace import CommandExit, CommandSpec
+from longrein.workspace.command_output import CollectingSink
 from longrein.workspace.sandbox import landlock
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.protected import Listing, ProtectedPaths, RestoredPaths
@@ -279,19 +279,14 @@ def test_nothing_is_put_back_through_a_symbolic_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("kind", ["plain", "supervised"])
-async def test_a_session_runs_commands_in_it(kind: str, tmp_path: Path) -> None:
+async def test_a_session_runs_commands_in_it(tmp_path: Path) -> None:
     around = escapes.Surroundings(tmp_path / "all")
     around.home.joinpath(".gitconfig").write_text("[user]\n name = Ada\n")
     sandbox, environment = (
         escapes.open_sandbox(around, rung="landlock"),
         {"PATH": os.environ["PATH"]},
     )
-    spawner = (
-        supervised(around.session, environment, [str(around.root)])
-        if kind == "supervised"
-        else PlainSpawner(os.environ["PATH"], [str(around.root)])
-    )
+    spawner = supervised(around.session, environment, [str(around.root)])
 
     async def run(command: str) -> tuple[str, CommandExit]:
         sink = CollectingSink()

@@ -18,10 +18,11 @@ from typing import Any
 
 import pytest
 
+from lab.support.spawner import spawner_in
 from longrein.agent.rewind_trees import carry_out, make_plan
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace import CommandSpec, PlainSpawner, make_worktree, open_workspace
-from longrein.workspace.child_process import CollectingSink
+from longrein.workspace import CommandSpec, make_worktree, open_workspace
+from longrein.workspace.command_output import CollectingSink
 from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock, protected
 from longrein.workspace.sandbox.rung import Rung, find_rung
@@ -594,7 +595,7 @@ def test_no_git_of_longrein_writes_through_links_in_the_git_folder(name: str) ->
         repository(project)
         root, outside = str(project.root), project.base / "outside"
         project.run(f"mkdir -p .git/logs; rm -rf .git/{name}; ln -sn {outside} .git/{name}")
-        spawner = PlainSpawner(os.environ["PATH"], [root], grace_s=1.0)
+        spawner = spawner_in(project.base / "spool", os.environ, [root], grace_s=1.0)
         space = open_workspace([root], spawner=spawner, environment=os.environ)
         made = asyncio.run(make_worktree(space, root, str(project.base / "state/trees"), "t"))
         return str(made).replace(root, ""), os.listdir(outside)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from longrein.workspace import CommandExit, CommandSpec
-from longrein.workspace.child_process import CollectingSink
+from longrein.workspace.command_output import CollectingSink
 from longrein.workspace.supervised_command import SupervisedSpawner
 from longrein.workspace.supervisor.process_tree import environment_of, processes
 from tests.timeouts import HANG_S, until

@@ -22,12 +22,8 @@ from longrein.workspace.stream_process import TAIL_BYTES
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["supervisor", "none"])
-async def spawner(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> AsyncIterator[SupervisedSpawner]:
-    if request.param == "none":
-        (tmp_path / "tasks").write_text("a file is in the way")
+@pytest.fixture
+async def spawner(tmp_path: Path) -> AsyncIterator[SupervisedSpawner]:
     made = SupervisedSpawner(
         str(tmp_path / "tasks"),
         SupervisionOptions("n"),

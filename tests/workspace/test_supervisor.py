@@ -570,18 +570,13 @@ async def test_a_second_longrein_cannot_attach_while_one_is_attached(
     harness: SupervisorHarness,
 ) -> None:
     await harness.keep("b1", "sleep 99")
-    told: list[str] = []
     other = supervised(harness.folder, harness.environ)
-    other.notice = told.append
     assert [one.task for one in await other.adopt()] == ["b1"], "it may look"
     started = await other.start(
         CommandSpec("echo plain", "/", harness.env), sink=None, output_bytes_max=99
     )
-    assert not isinstance(started, CommandExit)
-    assert (await started.ended()).code == 0, "and run commands of its own"
-    with pytest.raises(OSError, match="there is no supervisor"):
-        await started.keep(BackgroundOptions("b2", "x"))
-    assert "another longrein is attached" in told[0]
+    assert isinstance(started, CommandExit)
+    assert "another longrein is attached" in started.message
     await other.drain()
     assert (await harness.start("true")).pid > 0, "the first one is as it was"
 
@@ -737,23 +732,22 @@ async def test_a_command_cannot_be_kept_by_a_supervisor_that_is_stopped(
     wake(harness)
 
 
-async def test_what_a_stopped_supervisor_did_not_start_is_run_once_without_it(
+async def test_a_command_that_a_stopped_supervisor_does_not_start_says_so_and_wakes_it(
     harness: SupervisorHarness, frozen: Callable[[], None]
 ) -> None:
-    told: list[str] = []
-    harness.spawner.notice = told.append
     await harness.start("true")
+    supervisor = supervisor_of(harness)
     frozen()
-    for _ in range(2):
-        assert (await harness.run("echo ran >> runs")).code == 0
-    assert len(told) == 1
-    assert told[0].startswith(
-        "the supervisor of processes does not answer: commands run without it, and cannot go on"
+    ended = await harness.run("echo ran >> runs")
+    assert (ended.cause, ended.message) == (
+        "not_started",
+        "the supervisor of processes does not answer; try again",
     )
-    wake(harness)
-    await harness.until(lambda: not connection_of(harness.spawner).unresponsive)
+    harness.short_limits.undo()
+    await harness.until(lambda: not is_stopped(supervisor))
+    assert (await harness.run("echo again >> runs")).code == 0
     assert (await harness.keep("b1", "sleep 99")).state == "running"
-    assert (harness.folder / "runs").read_text() == "ran\nran\n"
+    assert (harness.folder / "runs").read_text() == "again\n", "it never starts late"
 
 
 async def test_a_task_of_a_stopped_supervisor_is_ended_and_told(
@@ -865,40 +859,33 @@ async def test_where_there_is_no_proc_psutil_tells_of_processes(
     assert tagged(tag) == []
 
 
-async def test_no_supervisor_can_be_had(
-    tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch
+NO_SUPERVISOR = "the command was not started: the supervisor of processes cannot be started"
+
+
+async def test_a_command_without_a_supervisor_says_why_it_cannot_start(
+    tmp_path: Path, tag: str
 ) -> None:
     harness = SupervisorHarness(tmp_path, tag)
-    told: list[str] = []
-    harness.spawner.notice = told.append
     (tmp_path / "tasks").write_text("a file is in the way")
-    started = await harness.start("echo plain; exit 2")
-    assert (await started.ended()).code == 2
-    assert bytes(harness.printed) == b"plain\n"
-    with pytest.raises(OSError, match="there is no supervisor of processes"):
-        await started.keep(BackgroundOptions("b1", "x"))
-    assert (await harness.run("exit 3")).code == 3
-    assert told == [
-        (
-            "commands cannot go on in the background: no supervisor of processes could be had "
-            "(File exists)"
-        )
-    ]
+    ended = await harness.run("exit 3")
+    assert (ended.cause, ended.message) == ("not_started", f"{NO_SUPERVISOR} (File exists)")
+    (tmp_path / "tasks").unlink()
+    assert (await harness.run("exit 3")).code == 3, "each command tries again"
     await harness.spawner.drain()
 
 
-async def test_one_that_fails_at_once_is_done_without(
+async def test_a_supervisor_that_fails_at_once_names_its_log(
     tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = SupervisorHarness(tmp_path, tag)
-    told: list[str] = []
-    harness.spawner.notice = told.append
     monkeypatch.setattr(
         "longrein.workspace.supervisor_client.BOOTSTRAP", "raise SystemExit('broken')"
     )
-    assert (await harness.run("exit 3")).code == 3, "nothing was started, so it is started here"
-    assert len(told) == 1
-    assert (tmp_path / "tasks" / f"v{VERSION}.log").read_text() == "broken\n"
+    log = tmp_path / "tasks" / f"v{VERSION}.log"
+    ended = await harness.run("exit 3")
+    assert ended.cause == "not_started"
+    assert ended.message == f"{NO_SUPERVISOR} (it ended at once; {log} may say why)"
+    assert log.read_text() == "broken\n"
     await harness.spawner.drain()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import CommandExit, CommandSpec
-from longrein.workspace.child_process import CollectingSink
+from longrein.workspace.command_output import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox, landlock
 from longrein.workspace.sandbox.rung import Rung, find_rung
 from tests.tables import split_words

@@ -73,7 +73,7 @@ class RayExecutor(TaskExecutor):
         self._sources = dict[tuple[str, str, str], Any]()
         """Folder, revision and tests of tasks -> Ray's reference to them."""
         self._packing = asyncio.Lock()
-        self._spawner = make_spawner(run_context, "").plain
+        self._spawner = make_spawner(run_context, os.path.join(folder, "supervisor"))
         self._store = run_context.environ.get(STORE, "")
         self._rates = rates if self._store or inherits_rates else ""
         self._owns_rates = bool(self._rates) and not inherits_rates
@@ -144,6 +144,7 @@ class RayExecutor(TaskExecutor):
     async def close(self) -> None:
         """See `Executor.close`."""
         await super().close()
+        await self._spawner.drain()
         if self._refs:
             refs = list(self._refs.values())
             self._ray.wait(refs, num_returns=len(refs), timeout=CANCEL_S)

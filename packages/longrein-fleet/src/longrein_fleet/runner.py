@@ -12,6 +12,7 @@ from longrein.app.run_context import CLOCK, RunContext, read_run_context
 from longrein.atomic_file import replace_file
 from longrein.options import Options
 from longrein.store.session_folder import store_of
+from longrein.workspace import temporary_spawner
 from longrein_context.events import UsageError
 from longrein_fleet.attempt_folder import revision_of
 from longrein_fleet.executor import Attempt, Executor
@@ -38,7 +39,6 @@ from longrein_fleet.harbor_tasks import read_harbor_tasks
 from longrein_fleet.local_executor import (
     RATES,
     LocalExecutor,
-    make_spawner,
     with_store,
 )
 from longrein_fleet.task_images import find_image
@@ -77,8 +77,8 @@ async def load_tasks(
         data = msgspec.json.Encoder().encode_lines(tasks)
         return await _checked(run_context, data, run_context.cwd, "tasks", has_cap=has_cap)
     if os.path.isdir(tasks):
-        spawner = make_spawner(run_context, "").plain
-        read, problems = await read_harbor_tasks(run_context, spawner, tasks, cap_usd)
+        async with temporary_spawner(run_context.environ) as spawner:
+            read, problems = await read_harbor_tasks(run_context, spawner, tasks, cap_usd)
         if problems:
             raise TaskFileError(tasks, problems)
         data = msgspec.json.Encoder().encode_lines(read)
@@ -96,29 +96,29 @@ async def _checked(
     run_context: RunContext, data: bytes, folder: str, name: str, *, has_cap: bool
 ) -> tuple[Task, ...]:
     read, problems = read_tasks(data, has_cap=has_cap)
-    spawner = make_spawner(run_context, "").plain
     found = list[Task]()
     revisions = dict[tuple[str, str], tuple[str, str]]()
-    for line, task in read.items():
-        if "\0" in task.folder + task.base + task.image + task.tests or not task.folder:
-            continue
-        where = os.path.realpath(os.path.join(folder, task.folder))
-        asked = (where, task.base)
-        if asked not in revisions:
-            revisions[asked] = await revision_of(spawner, run_context.environ, *asked)
-        commit, problem = revisions[asked]
-        if not commit and os.path.realpath(run_context.state_dir).startswith(f"{where}/"):
-            problem = f"{where} holds longrein's state folder, so it cannot be copied there"
-        if problem:
-            problems.append(Problem(line, problem))
-        tests = os.path.realpath(os.path.join(folder, task.tests)) if task.tests else ""
-        if tests and not os.path.isfile(os.path.join(tests, "test.sh")):
-            problems.append(Problem(line, f"there is no {tests}/test.sh"))
-        image, problem = find_image(run_context.environ, folder, task.image)
-        if problem:
-            problems.append(Problem(line, problem))
-        made = {"folder": where, "base": commit, "image": image, "tests": tests}
-        found.append(msgspec.structs.replace(task, **made))
+    async with temporary_spawner(run_context.environ) as spawner:
+        for line, task in read.items():
+            if "\0" in task.folder + task.base + task.image + task.tests or not task.folder:
+                continue
+            where = os.path.realpath(os.path.join(folder, task.folder))
+            asked = (where, task.base)
+            if asked not in revisions:
+                revisions[asked] = await revision_of(spawner, run_context.environ, *asked)
+            commit, problem = revisions[asked]
+            if not commit and os.path.realpath(run_context.state_dir).startswith(f"{where}/"):
+                problem = f"{where} holds longrein's state folder, so it cannot be copied there"
+            if problem:
+                problems.append(Problem(line, problem))
+            tests = os.path.realpath(os.path.join(folder, task.tests)) if task.tests else ""
+            if tests and not os.path.isfile(os.path.join(tests, "test.sh")):
+                problems.append(Problem(line, f"there is no {tests}/test.sh"))
+            image, problem = find_image(run_context.environ, folder, task.image)
+            if problem:
+                problems.append(Problem(line, problem))
+            made = {"folder": where, "base": commit, "image": image, "tests": tests}
+            found.append(msgspec.structs.replace(task, **made))
     if problems:
         raise TaskFileError(name, sorted(problems, key=lambda problem: problem.line))
     return tuple(found)

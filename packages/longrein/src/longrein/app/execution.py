@@ -73,9 +73,7 @@ def make_spawner(
     nonce: str,
     secrets: tuple[str, ...],
 ) -> SupervisedSpawner:
-    """Build the spawner of commands: through the session's supervisor, else directly, after a
-    notice.
-    """
+    """Build the spawner of commands, through the session's supervisor."""
     settings = run_context.settings
     options = SupervisionOptions(
         nonce, secrets, settings.redact.patterns, settings.tasks.keep_s, settings.tasks.quota_bytes

@@ -11,12 +11,12 @@ from longrein.frontends.stdio import say
 from longrein.steps.human_text import counted
 from longrein.store import latest_session
 from longrein.workspace import (
-    PlainSpawner,
     Workspace,
     Worktree,
     make_worktree,
     open_workspace,
     remove_worktree,
+    temporary_spawner,
     worktree_changes,
 )
 from longrein_context.events import UsageError
@@ -134,10 +134,7 @@ async def _with_workspace(
     run_context: RunContext, folder: str, work: Callable[[Workspace], Awaitable[T]]
 ) -> T:
     """Run `work` with a workspace around `folder`."""
-    spawner = PlainSpawner(run_context.environ.get("PATH", ""), (folder,))
-    try:
+    async with temporary_spawner(run_context.environ, (folder,)) as spawner:
         return await work(
             open_workspace((folder,), spawner=spawner, environment=run_context.environ)
         )
-    finally:
-        await spawner.drain()

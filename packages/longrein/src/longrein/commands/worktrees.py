@@ -10,13 +10,13 @@ from longrein.app.run_context import RunContext
 from longrein.frontends.stdio import say, show
 from longrein.permissions import visible
 from longrein.workspace import (
-    PlainSpawner,
     Workspace,
     Worktree,
     list_worktrees,
     merge_worktree,
     open_workspace,
     remove_worktree,
+    temporary_spawner,
     worktree_changes,
 )
 from longrein_context.events import UsageError
@@ -102,13 +102,10 @@ def _run(
     """Run `work` with a workspace around the worktree's repository."""
 
     async def walk() -> T:
-        spawner = PlainSpawner(run_context.environ.get("PATH", ""), (tree.root,))
-        try:
+        async with temporary_spawner(run_context.environ, (tree.root,)) as spawner:
             return await work(
                 open_workspace((tree.root,), spawner=spawner, environment=run_context.environ)
             )
-        finally:
-            await spawner.drain()
 
     return asyncio.run(walk())
 

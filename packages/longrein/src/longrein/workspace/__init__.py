@@ -7,8 +7,8 @@ from longrein_context.lazy_names import names_at_first_use
 
 if TYPE_CHECKING:
     from longrein.workspace.atomic_write import recover_temp_files
-    from longrein.workspace.child_process import CollectingSink, PlainSpawner
     from longrein.workspace.command_environment import nesting_depth
+    from longrein.workspace.command_output import CollectingSink
     from longrein.workspace.file_search import (
         Line,
         Query,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from longrein.workspace.supervised_command import (
         SupervisedSpawner,
         SupervisionOptions,
+        temporary_spawner,
     )
     from longrein.workspace.task_adoption import stop_background_task
     from longrein.workspace.walk import split_glob
@@ -73,8 +74,8 @@ __getattr__ = names_at_first_use(
     __name__,
     {
         "atomic_write": "recover_temp_files",
-        "child_process": "CollectingSink PlainSpawner",
         "command_environment": "nesting_depth",
+        "command_output": "CollectingSink",
         "file_search": "Line Query SearchResult glob grep",
         "git": "GIT_CUT run_git",
         "git_worktrees": (
@@ -85,7 +86,7 @@ __getattr__ = names_at_first_use(
         "orphans": "end_orphans",
         "spool_reader": "SPOOL is_supervised read_output spooled_tasks unreadable_tasks",
         "stream_process": "PipedResult StreamProcess run_with_input",
-        "supervised_command": "SupervisedSpawner SupervisionOptions",
+        "supervised_command": "SupervisedSpawner SupervisionOptions temporary_spawner",
         "task_adoption": "stop_background_task",
         "walk": "split_glob",
         "workspace_port": (
@@ -110,7 +111,6 @@ __all__ = [
     "MemoryUse",
     "Merge",
     "PipedResult",
-    "PlainSpawner",
     "Query",
     "ReplaceResult",
     "ReplayableSink",
@@ -151,6 +151,7 @@ __all__ = [
     "spooled_tasks",
     "stop_background_task",
     "take_patch",
+    "temporary_spawner",
     "unreadable_tasks",
     "worktree_changes",
 ]

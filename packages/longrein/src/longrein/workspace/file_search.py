@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from longrein.workspace.child_process import CollectingSink
+from longrein.workspace.command_output import CollectingSink
 from longrein.workspace.files import find_program, open_regular, spellings
 from longrein.workspace.supervisor.openat import Folder, open_folder
 from longrein.workspace.walk import compile_glob, name_glob

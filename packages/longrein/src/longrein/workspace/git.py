@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from longrein.folder_trees import walk_folders
-from longrein.workspace.child_process import CollectingSink
+from longrein.workspace.command_output import CollectingSink
 from longrein.workspace.files import find_program, is_inside, spellings
 from longrein.workspace.workspace_port import CommandSpec, Workspace
 

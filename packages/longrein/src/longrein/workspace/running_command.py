@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from longrein.workspace.child_process import LOST_EXIT, RunningCommand
+from longrein.workspace.command_output import LOST_EXIT, OutputReader
 from longrein.workspace.spool_reader import remove_task
 from longrein.workspace.supervisor.command_processes import KeptTask
+from longrein.workspace.supervisor.shell_lines import close, last_folder, signal_name
 from longrein.workspace.supervisor_client import SupervisorConnection
 from longrein.workspace.workspace_port import (
     BackgroundOptions,
@@ -54,8 +55,8 @@ async def spool_early_output(
     return output.export_state()
 
 
-class SupervisedCommand(RunningCommand):
-    """A command whose parent is the supervisor.
+class SupervisedCommand:
+    """A `StartedCommand`, whose parent is the supervisor.
 
     It is in the spawner's `commands` until it has ended or is in the background.
     """
@@ -70,7 +71,14 @@ class SupervisedCommand(RunningCommand):
         cwd: str,
         number: int,
     ) -> None:
-        super().__init__(pipes, sink, output_bytes_max)
+        """`pipes`: our ends of output and report (-1 for none). Without a sink nothing is read."""
+        self.pid = 0
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._output = OutputReader(pipes[0], sink, output_bytes_max, self.end)
+        self._output.ended.add_done_callback(self._on_output_end)
+        self._report = pipes[1]
+        self._end: asyncio.Future[CommandExit] = self._loop.create_future()
         self.number = number
         """Number that identifies the command in messages to the supervisor."""
         self.started: asyncio.Future[OSError | ValueError | None] = self._loop.create_future()
@@ -131,9 +139,36 @@ class SupervisedCommand(RunningCommand):
         if self._told_to_end:
             self.abandon()
 
+    def _exit(self, returncode: int, cause: str) -> CommandExit:
+        """Build the outcome of a return code: an exit code or the name of a signal."""
+        code, name = (returncode, "") if returncode >= 0 else (None, signal_name(-returncode))
+        return CommandExit(
+            code, name, cause, "", self._loop.time() - self._began, last_folder(self._report)
+        )
+
     # --- Requests of longrein ---------------------------------------------------------------------
 
+    async def ended(self) -> CommandExit:
+        ended = await asyncio.shield(self._end)
+        self.abandon()
+        return ended
+
+    async def run(self, until: float) -> CommandExit:
+        """Wait for the end; end the command at `until` (loop time), or when the wait is
+        cancelled.
+        """
+        timer = self._loop.call_at(until, self.end, "timeout")
+        try:
+            return await self.ended()
+        except asyncio.CancelledError:
+            self.end("interrupt")
+            self.abandon()
+            raise
+        finally:
+            timer.cancel()
+
     def end(self, cause: str) -> None:
+        """See `StartedCommand.end`. After an interrupt, output is discarded."""
         if self._over is None and not self._told_to_end:
             self._told_to_end = True
             self._connection.send(do="end", number=self.number, cause=cause)
@@ -157,6 +192,10 @@ class SupervisedCommand(RunningCommand):
             self._done = True
             self._connection.send(do="done", number=self.number)
             self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        close(self._output.detach_output(), self._report)
+        self._report = -1
 
     async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
         if self._done or self._connection.gone:

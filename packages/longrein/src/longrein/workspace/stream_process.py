@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import msgspec
 
-from longrein.workspace.child_process import (
+from longrein.workspace.command_output import (
     CollectingSink,
     OutputReader,
     open_stream_pipes,

@@ -2,31 +2,29 @@
 longrein.
 
 Each session has one supervisor. It is started ahead of the first command and found again by its
-socket after a crash. Where no supervisor can be started, commands are children of longrein and
-cannot go to the background.
+socket after a crash. Where no supervisor can be started, no command can: each says why.
 """
 
 import asyncio
 import os
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from errno import ESTALE
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from longrein.workspace.child_process import (
+from longrein.workspace.command_environment import DEFAULT_PATH, nesting_depth
+from longrein.workspace.command_output import (
     LOST_EXIT,
-    ChildCommand,
-    NullSink,
-    PlainSpawner,
     open_pipes,
     open_stream_pipes,
     start_failure,
 )
-from longrein.workspace.command_environment import DEFAULT_PATH, nesting_depth
+from longrein.workspace.files import find_program, spellings
 from longrein.workspace.spool_reader import EARLY_PREFIX
 from longrein.workspace.stream_process import (
     ERROR_OUTPUT_BYTES_MAX,
@@ -40,6 +38,7 @@ from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
 from longrein.workspace.supervisor.shell_lines import MOUNTS, close, reports_folder
 from longrein.workspace.supervisor_client import (
     HELLO_S,
+    LOG_NAME,
     UNRESPONSIVE,
     SupervisorConnection,
     connect,
@@ -67,12 +66,13 @@ _numbers = count(1)
 
 # --- The spawner ----------------------------------------------------------------------------------
 
-START_S = 10.0
-"""Longest wait for a command to start; then it is started without the supervisor."""
+START_S = 30.0
+"""Longest wait for a command to start."""
 START_GRACE_S = 1.0
 """Extra wait for the message of a start at the last moment."""
 DRAIN_S = END_S + GIVE_UP_S
 """Longest wait for commands to end at shutdown."""
+NO_SUPERVISOR = "the command was not started: the supervisor of processes cannot be started"
 EXIT_S = 1.0
 """Longest wait for an idle supervisor to exit."""
 _early_numbers = count(1)
@@ -117,6 +117,17 @@ class SupervisionOptions(msgspec.Struct, frozen=True):
     """Time from TERM to KILL."""
 
 
+def find_shell(search_path: str, roots: Sequence[str]) -> str:
+    """Find `bash`, else `sh`, on the search path or the system's own, outside `roots`."""
+    outside = spellings(roots)
+    found = (
+        find_program(name, path, outside)
+        for name in ("bash", "sh")
+        for path in (search_path, DEFAULT_PATH)
+    )
+    return next(filter(None, found), "/bin/sh")
+
+
 class SupervisedSpawner(BackgroundTasks):
     """A `Spawner` and `Supervision` through the supervisor."""
 
@@ -133,13 +144,11 @@ class SupervisedSpawner(BackgroundTasks):
         """Prepare; the supervisor starts with `warm` or the first command.
 
         `folder` is the spool (made when needed), `wall_us` the time in microseconds UTC, `environ`
-        longrein's environment. No shell is taken from `roots`. `notice` gets one line when no
-        supervisor can be started.
+        longrein's environment. No shell is taken from `roots`. `notice` gets what the supervisor
+        says to the user, a line each.
         """
         super().__init__(folder, f"longrein:{options.nonce}", options.grace_s)
-        self.plain = PlainSpawner(environ.get("PATH", DEFAULT_PATH), roots, grace_s=options.grace_s)
-        """Starts commands when there is no supervisor."""
-        self.shell = self.plain.shell
+        self.shell = find_shell(environ.get("PATH", DEFAULT_PATH), roots)
         """The shell that runs command lines."""
         self._options = options
         self._wall_us, self._environ = wall_us, environ
@@ -152,12 +161,8 @@ class SupervisedSpawner(BackgroundTasks):
         """False if the last command could not have had a sandbox made ahead."""
         self._to_prepare: CommandSpec | None = None
         """What to prepare once the supervisor is there."""
-        self._unavailable = False
-        """True when no supervisor can be started."""
-        self._untraced = False
-        """True if a command was started without the supervisor since the last question whose
-        changes are whose.
-        """
+        self._problem = ""
+        """Why no supervisor could be started at the last attempt."""
         self.commands: dict[int, SupervisedCommand] = {}
         """Foreground commands by number."""
         self._redact = redactor(options.secrets, options.nonce, options.patterns)
@@ -165,7 +170,7 @@ class SupervisedSpawner(BackgroundTasks):
     # --- Connection to the supervisor -------------------------------------------------------------
 
     def warm(self) -> None:
-        if self._connection is not None or self._opening is not None or self._unavailable:
+        if self._connection is not None or self._opening is not None:
             return
         if os.path.exists(os.path.join(self._folder, SOCKET)):
             self._opening = asyncio.get_running_loop().create_task(self._open())
@@ -238,11 +243,18 @@ class SupervisedSpawner(BackgroundTasks):
 
     async def _open(self) -> None:
         """Attach to the supervisor that listens, or start one."""
-        await self._find()
-        self._start_supervisor()
+        try:
+            found = await self._find()
+        except OSError as error:
+            self._problem = str(error)
+        else:
+            if found is None:
+                self._start_supervisor()
 
     async def _find(self) -> SupervisorConnection | None:
-        """Attach to the supervisor that listens; None when there is none."""
+        """Attach to the supervisor that listens; None when there is none. Raises OSError if it
+        refuses.
+        """
         self._hide()
         if self._connection is None and (sock := connect(self._folder)) is not None:
             self._connection = await self._attach(
@@ -251,15 +263,13 @@ class SupervisedSpawner(BackgroundTasks):
         return self._connection
 
     def _start_supervisor(self) -> None:
-        if self._connection is not None or self._unavailable:
-            return
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             connection = SupervisorConnection(
                 *start_supervisor(self._folder, self._environ), self._receive, self._on_lost
             )
         except OSError as error:
-            self._give_up(error.strerror or str(error))
+            self._problem = error.strerror or str(error)
         else:
             connection.send(do="hello", ref=0, **self._hello())
             self._connection = connection
@@ -271,7 +281,7 @@ class SupervisedSpawner(BackgroundTasks):
             hide_memory()
 
     async def _attach(self, connection: SupervisorConnection) -> SupervisorConnection | None:
-        """Attach to a running supervisor."""
+        """Attach to a running supervisor; None when it has ended. Raises OSError if it refuses."""
         try:
             answer = await connection.ask(limit_s=HELLO_S, do="hello", **self._hello())
         except ConnectionError:
@@ -279,8 +289,7 @@ class SupervisedSpawner(BackgroundTasks):
             return None
         if answer["error"]:
             connection.close()
-            self._give_up(answer["error"])
-            return None
+            raise OSError(answer["error"])
         connection.set_owner(answer["pid"], answer["start"])
         return connection
 
@@ -298,14 +307,6 @@ class SupervisedSpawner(BackgroundTasks):
             "grace_s": options.grace_s,
             "known": known,
         }
-
-    def _give_up(self, why: str) -> None:
-        if not self._unavailable:
-            self._unavailable = True
-            self.notice(
-                "commands cannot go on in the background: no supervisor of processes could be "
-                f"had ({why})"
-            )
 
     def _receive(self, message: dict[str, Any]) -> None:
         match message.pop("do"):
@@ -338,7 +339,7 @@ class SupervisedSpawner(BackgroundTasks):
             return  # it died before it was identified; the spool tells whose tasks it had
         commands = list(self.commands.values())
         if not connection.has_answered:
-            self._give_up("it ended at once")
+            self._problem = f"it ended at once; {os.path.join(self._folder, LOG_NAME)} may say why"
         for command in commands:
             command.on_lost()
         self.supervisor_died(connection.owner, [command.pid for command in commands if command.pid])
@@ -347,16 +348,13 @@ class SupervisedSpawner(BackgroundTasks):
 
     async def start(
         self, spec: CommandSpec, *, sink: Sink | None, output_bytes_max: int
-    ) -> "SupervisedCommand | ChildCommand | CommandExit":
-        """See `Supervision.start`. Without a supervisor the command cannot go to the background."""
+    ) -> "SupervisedCommand | CommandExit":
+        """See `Supervision.start`. Without a supervisor no command starts."""
         connection = await self._connected()
-        if connection is not None:
-            came = await self._start_warm(connection, spec, sink, output_bytes_max)
-            came = came or await self._start_cold(connection, spec, sink, output_bytes_max)
-            if came is not None:
-                return came
-        self._untraced = self._untraced or spec.traced
-        return self.plain.start(spec, sink=sink or NullSink(), output_bytes_max=output_bytes_max)
+        if connection is None:
+            return CommandExit(126, "", "not_started", f"{NO_SUPERVISOR} ({self._problem})")
+        came = await self._start_warm(connection, spec, sink, output_bytes_max)
+        return came or await self._start_cold(connection, spec, sink, output_bytes_max)
 
     async def _start_warm(
         self,
@@ -386,10 +384,8 @@ class SupervisedSpawner(BackgroundTasks):
         spec: CommandSpec,
         sink: Sink | None,
         output_bytes_max: int,
-    ) -> "SupervisedCommand | CommandExit | None":
-        """Start a command by the supervisor; None if that does not answer."""
-        if connection.unresponsive:
-            return None
+    ) -> "SupervisedCommand | CommandExit":
+        """Start a command by the supervisor."""
         try:
             reports = reports_folder(spec.command, self.shell)
             ours, theirs = self._open_pipes(spec, reports=reports)
@@ -436,24 +432,27 @@ class SupervisedSpawner(BackgroundTasks):
         )
         return running, await self._wait_started(running, connection)
 
-    @staticmethod
     def _came(
+        self,
         running: "SupervisedCommand",
         failure: OSError | ValueError | None,
         connection: SupervisorConnection,
         spec: CommandSpec,
-    ) -> "SupervisedCommand | CommandExit | None":
-        """Return what came of a start; None if the supervisor does not answer."""
+    ) -> "SupervisedCommand | CommandExit":
+        """Return what came of a start."""
         if failure is None:
             return running
-        if not connection.has_answered or isinstance(failure, TimeoutError):
-            return None
-        return LOST_EXIT if isinstance(failure, ConnectionError) else start_failure(failure, spec)
+        if isinstance(failure, TimeoutError):
+            return CommandExit(126, "", "not_started", f"{UNRESPONSIVE}; try again")
+        if not isinstance(failure, ConnectionError):
+            return start_failure(failure, spec)
+        if connection.has_answered:
+            return LOST_EXIT
+        return CommandExit(126, "", "not_started", f"{NO_SUPERVISOR} ({self._problem})")
 
     async def unwritten(self, paths: Sequence[str]) -> tuple[Sequence[str], bool]:
         """See `Spawner.unwritten`."""
-        untraced, self._untraced = self._untraced, False
-        if self._connection is None or untraced:
+        if self._connection is None:
             return paths, False
         try:
             answer = await self._connection.ask(do="unwritten", paths=list(paths))
@@ -497,12 +496,8 @@ class SupervisedSpawner(BackgroundTasks):
             raise
         if running.started.done():
             return running.started.result()
-        if not connection.unresponsive:
-            self.notice(
-                f"{UNRESPONSIVE}: commands run without it, and cannot go on in the background "
-                "until it does"
-            )
         connection.unresponsive = True
+        connection.wake()
         # it will not start later: the supervisor knows the time limit of the request
         running.abandon()
         self.commands.pop(running.number, None)
@@ -561,12 +556,13 @@ class SupervisedSpawner(BackgroundTasks):
             if not stays:
                 await connection.wait_exit(EXIT_S)
         await self.wait_ended()
-        await self.plain.drain()
 
     # --- Background tasks -------------------------------------------------------------------------
 
     async def adopt(self) -> Sequence[SpooledTask]:
-        connection = await self._find() if os.path.isdir(self._folder) else None
+        connection = None
+        with suppress(OSError):  # it refuses: its tasks are read from the spool
+            connection = await self._find() if os.path.isdir(self._folder) else None
         return await self.adopt_tasks(connection.owner if connection else "")
 
     async def stop(self, task: str, cause: str) -> None:
@@ -591,3 +587,25 @@ class SupervisedSpawner(BackgroundTasks):
         answer = await connection.ask(do="give", task=task, data=data, eof=eof)
         if answer["error"]:
             raise (BrokenPipeError if answer["broken"] else OSError)(answer["error"])
+
+
+@asynccontextmanager
+async def temporary_spawner(
+    environ: Mapping[str, str], roots: Sequence[str] = ()
+) -> AsyncIterator[SupervisedSpawner]:
+    """Give a spawner for commands outside a session, and end what they leave running."""
+    with tempfile.TemporaryDirectory(
+        prefix="longrein-spool-", ignore_cleanup_errors=True
+    ) as folder:
+        spawner = SupervisedSpawner(
+            folder,
+            SupervisionOptions(),
+            wall_us=lambda: 0,
+            notice=lambda _line: None,
+            environ=environ,
+            roots=roots,
+        )
+        try:
+            yield spawner
+        finally:
+            await spawner.drain()

@@ -2,14 +2,20 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from longrein.workspace import spool_reader
-from longrein.workspace.child_process import TreeTerminator
 from longrein.workspace.spool_reader import SPOOL, has_end, usable_id
-from longrein.workspace.supervisor.process_tree import GRACE_S, environment_of, process
+from longrein.workspace.supervisor.process_tree import (
+    GRACE_S,
+    Terminations,
+    Tree,
+    environment_of,
+    process,
+)
 from longrein.workspace.supervisor_client import HELLO_S, SupervisorConnection, connect
 from longrein.workspace.workspace_port import SpooledTask
 
@@ -19,6 +25,60 @@ END_S = 2 * GRACE_S + 1
 """Longest wait for a task that was told to end."""
 POLL_S = 0.02
 GAP_MARKER = "\n[{sign} elided: {{}} bytes of the output were not kept]\n"
+
+
+class TreeTerminator:
+    """The process trees that are being ended: TERM, a grace period, KILL, until none is left.
+
+    Processes that ignore TERM, fork away or hide are found too. One task handles all trees, with
+    one look at the process table per round.
+    """
+
+    def __init__(self, grace_s: float = GRACE_S) -> None:
+        self._grace_s = grace_s
+        self._trees = Terminations(time.monotonic)
+        self._task: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+
+    def end(self, mark: str, root: int) -> asyncio.Future[None]:
+        """Begin to end a tree; the future is done when no process is left.
+
+        The process group gets TERM now, the rest within a round. `root` is the pid of the session's
+        leader, 0 when only the mark counts.
+        """
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def done() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        self._trees.end(Tree(mark, root, time.monotonic() + self._grace_s), done)
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._walk())
+        self._news.set()
+        return ended
+
+    def hurry(self) -> None:
+        """Look again now, because a process has just exited."""
+        self._trees.hurry()
+        self._news.set()
+
+    async def wait_all(self) -> None:
+        """Wait until every tree has ended."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+
+    async def _walk(self) -> None:
+        try:
+            while (wait_s := self._trees.wait_s()) is not None:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), wait_s)
+                self._news.clear()
+                self._trees.walk()
+        except asyncio.CancelledError:  # the loop is closing
+            self._trees.kill_now()
+            raise
 
 
 class BackgroundTasks:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from longrein.app.execution import sandbox_in
-from longrein.app.run_context import CLOCK, RunContext
+from longrein.app.run_context import RunContext
 from longrein.extensions.mcp.server_config import McpServer, token_folder, token_path, usable_name
 from longrein.extensions.mcp.server_confinement import server_sandbox
 from longrein.extensions.mcp.server_files import (
@@ -28,7 +28,7 @@ from longrein.extensions.mcp.session_part import mcp_toolset
 from longrein.frontends.stdio import say, show
 from longrein.permissions.network_hosts import Target, matches_entry
 from longrein.steps.human_text import escape_line
-from longrein.workspace import Confinement, SupervisedSpawner, SupervisionOptions, open_workspace
+from longrein.workspace import Confinement, SupervisedSpawner, open_workspace, temporary_spawner
 from longrein.workspace.sandbox.rung import find_rung
 from longrein_context.events import UsageError, decode_json, redactor
 
@@ -317,23 +317,17 @@ async def _connect(
 ) -> list[ServerView]:
     """Connect once, outside a session, and return what came of it."""
     with tempfile.TemporaryDirectory(prefix="longrein-mcp-") as folder:
-        return await _connect_in(folder, run_context, servers, login)
+        async with temporary_spawner(run_context.environ, run_context.roots) as spawner:
+            return await _connect_in(folder, spawner, run_context, servers, login)
 
 
 async def _connect_in(
     folder: str,
+    spawner: SupervisedSpawner,
     run_context: RunContext,
     servers: Sequence[McpServer],
     login: Callable[[str], Awaitable[None]] | None,
 ) -> list[ServerView]:
-    spawner = SupervisedSpawner(
-        folder,
-        SupervisionOptions(),
-        wall_us=CLOCK.wall_us,
-        notice=lambda _line: None,
-        environ=run_context.environ,
-        roots=run_context.roots,
-    )
     workspace = open_workspace(
         run_context.roots,
         spawner=spawner,
@@ -365,7 +359,6 @@ async def _connect_in(
     finally:
         await toolset.close()
         await sandbox.close()
-        await spawner.drain()
 
 
 def _judge_by(entries: Sequence[str]) -> Callable[[Target], Awaitable[str]]:
