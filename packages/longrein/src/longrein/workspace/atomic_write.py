@@ -45,15 +45,6 @@ from longrein_context.events.escape import whole_number
 # One step, so that a write sees what it replaced. Linux has `renameat2`; elsewhere, and on file
 # systems without it, a second hard link keeps the replaced file.
 
-RENAMEAT2_NUMBERS = {
-    "x86_64": 316,
-    "aarch64": 276,
-    "riscv64": 276,
-    "loongarch64": 276,
-    "i686": 353,
-    "armv7l": 382,
-}
-"""System call numbers, for C libraries without a `renameat2` function."""
 NO_REPLACE, EXCHANGE = 1, 2
 """Flags of `renameat2`."""
 UNSUPPORTED_ERRORS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
@@ -131,17 +122,12 @@ def _renameat2() -> Callable[[int, bytes, bytes, int], int] | None:
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)
-    number = RENAMEAT2_NUMBERS.get(os.uname().machine, 0) if os.uname().sysname == "Linux" else 0
-    function = getattr(library, "renameat2", None) or (library.syscall if number else None)
+    function = getattr(library, "renameat2", None)
     if function is None:
         return None
-    first = () if hasattr(library, "renameat2") else (ctypes.c_long(number),)
 
     def call(folder: int, name: bytes, other: bytes, flag: int) -> int:
-        failed = function(
-            *first, folder, ctypes.c_char_p(name), folder, ctypes.c_char_p(other), flag
-        )
-        return ctypes.get_errno() if failed else 0
+        return ctypes.get_errno() if function(folder, name, folder, other, flag) else 0
 
     return call
 
