@@ -204,8 +204,7 @@ JUMP_EQUAL = 0x15
 JUMP_GREATER_EQUAL = 0x35
 JUMP_SET = 0x45
 RETURN = 0x06
-AND = 0x54
-"""BPF operations: load a word, jump if equal, if greater or equal, if a bit is set, return, and."""
+"""BPF operations: load a word, jump if equal, if greater or equal, if a bit is set, return."""
 ALLOW = 0x7FFF0000
 ERRNO = 0x00050000
 KILL = 0x80000000

@@ -11,6 +11,7 @@ from zlib import crc32
 
 import msgspec
 
+from longrein.atomic_file import replace_file
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace.files import is_inside, places_of, spellings
 from longrein.workspace.sandbox.bubblewrap import (
@@ -450,10 +451,7 @@ class SessionSandbox:
         """
         path = os.path.join(self._folder, name)
         if not os.path.exists(path):
-            making = f"{path}.{os.getpid()}"
-            with open(os.open(making, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(data)
-            os.rename(making, path)
+            replace_file(path, (data,), durable=False, temporary=f"{path}.{os.getpid()}")
         return path
 
     @cached_property
