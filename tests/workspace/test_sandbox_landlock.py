@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,28 +161,6 @@ def test_a_command_that_cannot_start_is_an_error_of_the_start(outside: Outside) 
                 plan, path, ["x"], cwd, {}, stdin=nothing, output=nothing
             )
     os.close(nothing)
-
-
-def test_the_helper_confines_as_the_fork_does(outside: Outside) -> None:
-    plan = outside.home.parent / "plan"
-    plan.write_bytes(landlock.plan_of(policy_for(outside)))
-    with plan.open("rb") as file:
-        words = [
-            *landlock_process.helper_words(sys.executable, str(file.fileno())),
-            BASH,
-            "-c",
-            "echo ok; cat .env",
-        ]
-        done = subprocess.run(
-            words, cwd=outside.project, pass_fds=[file.fileno()], capture_output=True, check=False
-        )
-    assert (done.stdout, done.returncode) == (b"ok\n", 1)
-    broken = subprocess.run(
-        [*landlock_process.helper_words(sys.executable, "99"), BASH, "-c", "echo ran"],
-        capture_output=True,
-        check=False,
-    )
-    assert (broken.stdout, broken.returncode) == (b"", 126)
 
 
 def test_the_home_folder_is_a_read_only_one_with_links(outside: Outside) -> None:

@@ -1,17 +1,11 @@
-"""Confine a process by Landlock and seccomp before it becomes a command. Standard library only;
-also a program.
+"""Confine a process by Landlock and seccomp before it becomes a command. Standard library only.
 
-There are two forms:
-
-- `landlock_start` forks, for the supervisor, which has one thread.
-- `helper_words` gives the command line of a helper, `… PLAN -- command`, for a process
-  with threads.
+`landlock_start` forks, so that it is for processes with one thread, as the supervisor.
 """
 
 import os
 import signal
 import struct
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
@@ -103,16 +97,6 @@ def read_plan(plan: bytes) -> tuple[dict[str, int], bytes]:
         os.fsdecode(path): int(rights) for rights, path in zip(parts[::2], parts[1::2], strict=True)
     }
     return rules, bytes.fromhex(program.decode())
-
-
-def apply_plan(plan: bytes) -> None:
-    """Confine this process. Raises OSError."""
-    rules, program = read_plan(plan)
-    ruleset = open_ruleset(rules)
-    try:
-        confine(ruleset, program)
-    finally:
-        os.close(ruleset)
 
 
 def confine(ruleset: int, program: bytes) -> None:
@@ -219,49 +203,6 @@ def landlock_start(
         return start_prepared(prepare, path, words, cwd, env, **ends)
     finally:
         os.close(ruleset)
-
-
-# --- As a program ---------------------------------------------------------------------------------
-
-
-_PROGRAM = (
-    "import sys, types\n"
-    "root = sys.argv.pop(1)\n"
-    "for name in ('longrein', 'longrein.workspace'):\n"
-    "    sys.modules[name] = types.ModuleType(name)\n"
-    "    sys.modules[name].__path__ = [root + name[8:].replace('.', '/')]\n"
-    "from longrein.workspace.supervisor.{module} import main\n"
-    "main()\n"
-)
-"""Program that runs a module of the supervisor without installed packages."""
-
-
-def program_words(python: str, module: str, *arguments: str) -> list[str]:
-    """Return the command line of a module of the supervisor with a function `main`."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    return [python, "-I", "-S", "-c", _PROGRAM.format(module=module), root, *arguments]
-
-
-def helper_words(python: str, plan: str) -> list[str]:
-    """Return the command line in front of a command. `plan` is the number of a descriptor that
-    the helper inherits.
-    """
-    return program_words(python, "landlock_process", plan, "--")
-
-
-def main() -> "NoReturn":
-    """Confine this process by the plan in a descriptor and run the command behind `--`."""
-    command = sys.argv[3:]
-    try:
-        with open(int(sys.argv[1]), "rb") as file:
-            plan = file.read()
-        for number in IGNORED_HERE:
-            signal.signal(number, signal.SIG_DFL)
-        apply_plan(plan)
-        os.execvp(command[0], command)
-    except OSError as error:
-        os.write(2, f"sandbox: {command[0]}: {error.strerror}\n".encode())
-        os._exit(126)
 
 
 @cache

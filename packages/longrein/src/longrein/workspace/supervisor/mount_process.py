@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from longrein.workspace.supervisor.landlock_process import (
     c_library,
     checked,
-    program_words,
     start_prepared,
 )
 from longrein.workspace.supervisor.openat import IS_FOLDER, open_beneath
@@ -364,9 +363,22 @@ def mounted_start(
 # --- As a program ---------------------------------------------------------------------------------
 
 
+_PROGRAM = (
+    "import sys, types\n"
+    "root = sys.argv.pop(1)\n"
+    "for name in ('longrein', 'longrein.workspace'):\n"
+    "    sys.modules[name] = types.ModuleType(name)\n"
+    "    sys.modules[name].__path__ = [root + name[8:].replace('.', '/')]\n"
+    "from longrein.workspace.supervisor.mount_process import main\n"
+    "main()\n"
+)
+"""Program that runs this module without installed packages."""
+
+
 def helper_words(python: str, plan: str) -> list[str]:
     """Return the command line in front of a sandbox's program. `plan` is the path of a plan."""
-    return program_words(python, "mount_process", plan)
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return [python, "-I", "-S", "-c", _PROGRAM, root, plan]
 
 
 def main() -> "NoReturn":

@@ -2,7 +2,7 @@
 
 All its descriptors are closed on exec. `posix_spawn` sets no folder and searches no path, so the
 supervisor changes its folder for a moment and comes back. Importing `subprocess` would take half of
-the supervisor's start; it is the fallback where spawned processes cannot call `setsid`.
+the supervisor's start.
 """
 
 import os
@@ -41,10 +41,13 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     stdout: int = -1,
     error: int = -1,
 ) -> int:
-    """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
+    """Start a command without a terminal, in a session of its own, and return its pid.
 
-    `user_namespace`, `kept_mounts`: see `mounted_start`. `trace` runs last in the new process of a
-    confined command. `stdout` and `error` are other places for what it prints.
+    What it prints goes to `output`, or to `stdout` and `error`. `report` is open in the process
+    under the same number. `confinement` holds the words and the filter of a `Confinement`. `home`
+    is the folder to come back to. `user_namespace`, `kept_mounts`: see `mounted_start`. `trace`
+    runs last in the new process of a confined command.
+
     Raises OSError or ValueError (empty command, NUL, unencodable text). Closes no descriptor.
     """
     if not command:
@@ -80,12 +83,6 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
         return os.posix_spawn(
             path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE
         )
-    except NotImplementedError:
-        from longrein.workspace.supervisor.popen import launch
-
-        popen = launch(command, shell, cwd, env, confinement=confinement, **ends)
-        popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid
-        return int(pid)
     finally:
         close(filter_descriptor)
         os.fchdir(home)
