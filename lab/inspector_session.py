@@ -16,6 +16,7 @@ from longrein_context import (
     Budget,
     Clear,
     Digest,
+    KeptStates,
     Price,
     State,
     Summarise,
@@ -88,6 +89,7 @@ class SampleSession:
         self.random = Random(seed)
         self.budget = Budget(window, window // 8, PRICE)
         self.entries: list[Entry] = []
+        self.log = KeptStates(lambda first, last: self.entries[first - 1 : last])
         self.children: dict[str, list[Entry]] = {}
         self.state = State()
         self.at = START_US
@@ -121,7 +123,7 @@ class SampleSession:
         """Add an entry, `seconds` after the last one. Return its seq."""
         self.at += round(seconds * SECOND_US)
         entry = Entry(self.state.seq + 1, self.at, event)
-        self.state = advance(self.state, entry, lambda to: self.entries[:to])
+        self.state = advance(self.state, entry, self.log)
         self.entries.append(entry)
         return entry.seq
 

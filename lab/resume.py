@@ -26,7 +26,7 @@ from lab.context.table import Row, print_table
 from longrein.agent.open_session import StoredStates, resumed_state
 from longrein.agent.rewind_log import step_end
 from longrein.store import Snapshot, delete_session, fork_log, open_log
-from longrein_context import encode_state, fold_without, go_back, step
+from longrein_context import advance, encode_state, state_at, step
 from longrein_context.events import AnyEvent, Entry, Opened, Restored, Rewound
 
 SESSION = "00000000-0000-4000-8000-0000000e5000"
@@ -163,20 +163,20 @@ async def act(name: str, state_dir: str) -> None:
     begun = time.perf_counter(), time.process_time()
     log = await open_log(state_dir, session, create=False, wall_us=wall_us)
     state = resumed_state(log)
-    stored = StoredStates(log)
+    stored = StoredStates(log.session, log.history, log.snapshot_before)
     last, at = state.seq, state.at
     if name != "first-resume":
         begun = time.perf_counter(), time.process_time()
     if name == "uncompact":
         undone = state.compactions[-1]
-        fold_without(stored, undone, last)
-        go_back(state, Entry(last + 1, at, Restored(undone)), stored)
+        state_at(stored, last, without=undone)
+        advance(state, Entry(last + 1, at, Restored(undone)), stored)
     elif name != "first-resume":
         known = [0, *sorted(_snapshots(Path(log.folder)))]
         worst = max(itertools.pairwise(known), key=lambda gap: gap[1] - gap[0])[1] - 1
         targets = {"recent": last - RECENT, "1000": last - 1000, "worst": worst, "oldest": 60}
         to = step_end(log.history, targets[name.split("-")[1]])
-        go_back(state, Entry(last + 1, at, Rewound(to)), stored)
+        advance(state, Entry(last + 1, at, Rewound(to)), stored)
     _print_cost(begun)
     await log.close()
 

@@ -31,11 +31,11 @@ from longrein_context import (
     State,
     Summarise,
     Swap,
-    advance,
     births,
     build_summary,
     decide,
     render,
+    step,
 )
 from longrein_context.events import (
     SCHEMA_VERSION,
@@ -98,7 +98,7 @@ class LongSession:
         self.at += SECOND_US
         entry = Entry(self.state.seq + 1, self.at, event)
         begun = time.thread_time()
-        self.state = advance(self.state, entry, _no_history)
+        self.state = step(self.state, entry)
         if not self.state.calls and self.state.asked is None:
             self.decision = decide(self.state, self.budget, self.at)
         self.took_ms.append((time.thread_time() - begun) * 1e3)
@@ -170,10 +170,6 @@ class LongSession:
                     )
                 case _:
                     return
-
-
-def _no_history(_: int) -> list[Entry]:
-    raise AssertionError("nothing here looks back")
 
 
 @dataclass

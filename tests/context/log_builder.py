@@ -2,7 +2,7 @@
 step.
 """
 
-from longrein_context import State, advance
+from longrein_context import KeptStates, State, advance
 from longrein_context.events import (
     SCHEMA_VERSION,
     AnyEvent,
@@ -33,6 +33,7 @@ class EventLog:
 
     def __init__(self, *events: AnyEvent) -> None:
         self.entries: list[Entry] = []
+        self.log = KeptStates(lambda first, last: self.entries[first - 1 : last])
         self.state = State()
         self.add(*events)
 
@@ -40,7 +41,8 @@ class EventLog:
         """Append `events`; return the seq of the last entry."""
         for event in events:
             entry = Entry(self.seq + 1, self.start_us + self.step_us * self.seq, event)
-            self.state = advance(self.state, entry, lambda to: self.entries[:to])
+            self.state = advance(self.state, entry, self.log)
+            self.log.keep(self.state)
             self.entries.append(entry)
         return self.seq
 

@@ -14,6 +14,7 @@ from longrein.agent.model_request import with_call_ids
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait
 from longrein_context import (
     Budget,
+    KeptStates,
     Price,
     Request,
     State,
@@ -108,6 +109,7 @@ class RandomSession:
     stops: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.log = KeptStates(lambda first, last: self.entries[first - 1 : last])
         self.rng = random.Random(self.seed)
         self.budget = Budget(self.window, self.window // 5, Price(3, 15, 0.3, 3.75))
         self.paused_failures = 0
@@ -130,7 +132,8 @@ class RandomSession:
     def add(self, *events: AnyEvent) -> int:
         for event in events:
             entry = Entry(self.state.seq + 1, 1_000_000 * len(self.entries), event)
-            self.state = advance(self.state, entry, lambda to: self.entries[:to])
+            self.state = advance(self.state, entry, self.log)
+            self.log.keep(self.state)
             self.entries.append(entry)
         return self.state.seq
 

@@ -254,7 +254,7 @@ def works(write: Callable[[LogBuilder, int], Any], repeats: int) -> dict[str, in
     count("move", lambda: next_move(state, judged, outlook))
     count("render", lambda: render(state, BUDGET))
     back = Entry(log.seq + 1, state.at + 1, Rewound(log.seq // 2))
-    count("rewind", lambda: advance(state, back, lambda to: writing[:to]))
+    count("rewind", lambda: advance(state, back, log.log))
     return counts
 
 

@@ -65,7 +65,7 @@ def states(sample: SampleSession) -> list[tuple[Entry, State]]:
         entry = sample.entries[at]
         state = State()
         for one in sample.entries[: at + 1]:
-            state = advance(state, one, lambda to: sample.entries[:to])
+            state = advance(state, one, sample.log)
         folded.append((entry, state))
     return folded
 
@@ -267,7 +267,7 @@ def test_the_session_as_it_was_is_replayed_with_the_forms_of_its_log(entries: in
     )
     state = State()
     for entry in sample.entries[: upto + 1]:
-        state = advance(state, entry, lambda to: sample.entries[:to])
+        state = advance(state, entry, sample.log)
     items = {item.handle: text_of_item(item) for item in state.items if item.handle}
     places = placed_handles(numbered_steps(sample.entries))
     compared = [handle for handle, (_, seq) in places.items() if seq <= upto]

@@ -36,7 +36,7 @@ from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import CallDelta, TextDelta
 from longrein.tools import TaskView
-from longrein_context import advance, fold
+from longrein_context import KeptStates, advance, fold
 from longrein_context.events import (
     AnyEvent,
     Asked,
@@ -91,6 +91,7 @@ class ScriptedSession:
         self._turn = turn
         self.id = SESSION
         self.entries: list[Entry] = []
+        self.log = KeptStates(lambda first, last: self.entries[first - 1 : last])
         self.state = fold([])
         self.pending: list[PendingMessage] = []
         self.busy = False
@@ -254,7 +255,7 @@ class ScriptedSession:
         for event in events:
             entry = Entry(len(self.entries) + 1, time.time_ns() // 1000, event)
             self.entries.append(entry)
-            self.state = advance(self.state, entry, lambda seq: self.entries[:seq])
+            self.state = advance(self.state, entry, self.log)
             self.hear(entry)
         return len(self.entries)
 

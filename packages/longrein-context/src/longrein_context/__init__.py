@@ -47,14 +47,10 @@ if TYPE_CHECKING:
         window_of as window_of,
     )
     from longrein_context.state_fold import (
-        History as History,
+        KeptStates as KeptStates,
         StoredLog as StoredLog,
-        TooEarly as TooEarly,
         advance as advance,
         fold as fold,
-        fold_on as fold_on,
-        fold_without as fold_without,
-        go_back as go_back,
         state_at as state_at,
         step as step,
     )
@@ -184,9 +180,7 @@ __getattr__ = names_at_first_use(
             "Clear Decision Digest Full Nothing Summarise Swap decide "
             "decide_without_money is_useful named_window next_compacted window_of"
         ),
-        "state_fold": (
-            "History StoredLog TooEarly advance fold fold_on fold_without go_back state_at step"
-        ),
+        "state_fold": "KeptStates StoredLog advance fold state_at step",
         "fold_notices": "external_event is_repeated",
         "integrations": "EngineLog EngineOptions StoredEngine did_not_fit engine",
         "message_list": "Engine",

@@ -7,8 +7,7 @@ in whatever order the calls end; messages that come meanwhile follow them.
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from copy import copy
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 from operator import attrgetter
 from typing import Protocol, assert_never
@@ -174,13 +173,9 @@ SKILL_TOOL = "Skill"
 SKILL_TAG = '<skill_content name="'  # Beginning of a result that holds the text of a skill
 RECALLED_MAX = 100  # Limit of recalls that the clearing policy remembers
 
-History = Callable[
-    [int], Iterable[Entry]
-]  # Function that returns entries 1 to n of the session's log
-
-
 WROTE_CHARS_MAX = 300  # Characters of a text beside calls that are remembered
-KEPT_MAX = 16  # Limit of states that `advance` keeps for the next rewinds
+KEPT_EVERY = 64  # Entries from one state that `KeptStates` keeps to the next
+KEPT_MAX = 16  # Limit of states that `KeptStates` keeps
 
 EARLIER_MAX = 4  # Limit of states from before a pass, above which the whole log is folded
 
@@ -194,143 +189,106 @@ class StoredLog(Protocol):
         """Return entries `first` to `last`."""
 
     def state_before(self, seq: int, /) -> State | None:
-        """Return the nearest stored state that the log had at entry `seq` or before."""
+        """Return the nearest stored state that the log had at entry `seq` or before; the caller
+        may change it.
+        """
 
 
-class TooEarly(Exception):
+class KeptStates:
+    """`StoredLog` of a log that is read with `history`; its newest states are kept in memory."""
+
+    def __init__(self, history: Callable[[int, int], Iterable[Entry]]) -> None:
+        """`history`: returns entries `first` to `last`."""
+        self.history = history
+        self._kept: dict[int, State] = {}
+
+    def keep(self, state: State) -> None:
+        """Keep a copy of the state after an entry, if the last one is old enough."""
+        if state.seq % KEPT_EVERY == 0:
+            self._kept[state.seq] = copy_state(state)
+            if len(self._kept) > KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+
+    def state_before(self, seq: int, /) -> State | None:
+        nearest = max((kept for kept in self._kept if kept <= seq), default=0)
+        return copy_state(self._kept[nearest]) if nearest else None
+
+
+class _TooEarly(Exception):
     """A pass needs states from before its first entry; the whole log must be folded."""
 
 
 def fold(entries: Iterable[Entry]) -> State:
     """Return the state after `entries`, the whole log of a session."""
-    log = list(entries)
-    return _Pass(log).run(State(), 0, len(log))
+    return _Pass([*entries], State()).run()
 
 
-def advance(state: State, entry: Entry, history: History, kept: Kept | None = None) -> State:
-    """Apply any entry, also `Rewound` and `Restored`, which need the log again.
-
-    `kept`: memory of one log between calls. With it a rewind costs what came since the last one.
-    """
+def advance(state: State, entry: Entry, log: StoredLog) -> State:
+    """Apply any entry, also `Rewound` and `Restored`, which need the entries before it again."""
     match entry.event:
         case Rewound(to=to):
-            then = _state_at(list(history(to)), {} if kept is None else kept)
-            return rejoin(then, state, entry)
+            return rejoin(state_at(log, to), state, entry)
         case Restored(undone=undone):
-            log = [*history(entry.seq - 1), entry]
-            again = _Pass(log)
-            again.run(State(), 0, len(log) - 1)
-            return again.restore(state, len(log) - 1, undone)
+            return _fold_from(
+                log, undone - 1, lambda first: [*log.history(first, entry.seq - 1), entry]
+            )
         case _:
             return step(state, entry)
 
 
-def go_back(state: State, entry: Entry, log: StoredLog) -> State:
-    """Apply a `Rewound` or `Restored` like `advance`, from stored states."""
-    if isinstance(entry.event, Rewound):
-        return rejoin(state_at(log, entry.event.to), state, entry)
-    assert isinstance(entry.event, Restored)
-    undone = entry.event.undone
-    for start in (log.state_before(undone - 1), State()):
-        if start is not None:
-            entries = [*log.history(start.seq + 1, entry.seq - 1), entry]
-            try:
-                again = _Pass(entries, start=copy_state(start), earlier=partial(state_at, log))
-                again.run(start, 0, len(entries) - 1)
-                return again.restore(state, len(entries) - 1, undone)
-            except TooEarly:
-                continue
-    raise AssertionError("nothing is earlier than the whole log")
+def state_at(log: StoredLog, seq: int, without: int = 0) -> State:
+    """Return the state at entry `seq`, folded from the nearest stored one.
 
-
-def state_at(log: StoredLog, seq: int) -> State:
-    """Return the state at entry `seq`, folded from the nearest stored one."""
-    return fold_without(log, 0, seq)
-
-
-def fold_without(log: StoredLog, undone: int, last: int) -> State:
-    """Return the state at entry `last` as if there were no entry `undone`; 0 for none."""
-    start = log.state_before(undone - 1 if undone else last)
-    entries = log.history(start.seq + 1, last) if start is not None else ()
-    try:
-        if start is not None:
-            kept = (entry for entry in entries if entry.seq != undone)
-            return fold_on(start, kept, partial(state_at, log))
-    except TooEarly:
-        pass
-    return fold(entry for entry in log.history(1, last) if entry.seq != undone)
-
-
-def fold_on(
-    state: State, entries: Iterable[Entry], earlier: Callable[[int], State] | None
-) -> State:
-    """Apply `entries` to the state before them. `earlier` returns the state at an entry before.
-
-    Raises `TooEarly`.
+    `without`: entry that is left out, 0 for none.
     """
-    log = list(entries)
-    if not any(isinstance(entry.event, Rewound | Restored) for entry in log):
-        for entry in log:
-            state = step(state, entry)
-        return state
-    return _Pass(log, start=copy_state(state), earlier=earlier).run(state, 0, len(log))
+
+    def entries(first: int) -> list[Entry]:
+        return [entry for entry in log.history(first, seq) if entry.seq != without]
+
+    return _fold_from(log, without - 1 if without else seq, entries)
 
 
-def _state_at(log: Sequence[Entry], kept: Kept) -> State:
-    """Fold `log` from the last kept state, and keep its state."""
-    first = max((count for count in kept if count <= len(log)), default=0)
-    again = _Pass(log, kept, first)
-    if not again.is_possible:
-        first, again = 0, _Pass(log)
-    start = copy_state(kept[first]) if first else State()
-    state = again.run(start, first, len(log))
-    kept.pop(len(log), None)
-    kept[len(log)] = copy_state(state)
-    while len(kept) > KEPT_MAX:
-        del kept[next(iter(kept))]
-    return state
+def _fold_from(log: StoredLog, before: int, entries: Callable[[int], list[Entry]]) -> State:
+    """Fold `entries(first)` from the nearest state that is stored at entry `before` or earlier."""
+    start = log.state_before(before)
+    if start is not None:
+        try:
+            return _Pass(entries(start.seq + 1), start, partial(state_at, log)).run()
+        except _TooEarly:
+            pass
+    return fold(entries(1))
 
 
 class _Pass:
-    """Pass over a log that keeps copies of the states which its rewinds return to.
+    """Pass over `log` that keeps copies of the states which its rewinds return to.
 
-    `kept`: states before entry `first`, where the pass begins. `start`: the state before the
-    first entry of `log`, which then is not the whole log; `earlier` returns states before that
-    one, which count negative numbers of entries.
+    `start`: the state before the first entry. `earlier` returns states before that one, which
+    count negative numbers of entries.
     """
 
     def __init__(
-        self,
-        log: Sequence[Entry],
-        kept: Kept | None = None,
-        first: int = 0,
-        *,
-        start: State | None = None,
-        earlier: Callable[[int], State] | None = None,
+        self, log: Sequence[Entry], start: State, earlier: Callable[[int], State] | None = None
     ) -> None:
         self._log = log
-        self._base = start.seq if start is not None else 0
-        self._kept: Kept = {0: start if start is not None else State(), **(kept or {})}
-        self._uses = self._last_uses(first)
-        before = [count for count in self._uses if count < 0]
-        for count in before:
-            if earlier is None or len(before) > EARLIER_MAX:
-                raise TooEarly
-            self._kept[count] = earlier(self._base + count)
+        self._start, self._base = start, start.seq
+        self._uses = self._last_uses()
         self._ends: dict[int, list[int]] = {}  # Entry -> states that no later one needs
         for count, at in self._uses.items():
             self._ends.setdefault(at, []).append(count)
-        self.is_possible = all(n in self._kept or n >= first for n in self._uses)
+        before = [count for count in self._uses if count < 0]
+        if before and (earlier is None or len(before) > EARLIER_MAX):
+            raise _TooEarly
+        self._earlier = {count: earlier(self._base + count) for count in before} if earlier else {}
 
-    def _last_uses(self, first: int) -> dict[int, int]:
+    def _last_uses(self) -> dict[int, int]:
         """Return the states to keep, each with the entry that needs it last.
 
         An undone compaction needs the state before it, and its pass those of all rewinds.
         """
         uses: dict[int, int] = {}
         last_undo = 0
-        for at in range(first, len(self._log)):
-            match self._log[at].event:
+        for at, entry in enumerate(self._log):
+            match entry.event:
                 case Rewound(to=to):
                     uses[self._count(to, at)] = at
                 case Restored(undone=undone):
@@ -349,36 +307,38 @@ class _Pass:
             return seq - self._base
         return bisect_right(self._log, seq, hi=most, key=attrgetter("seq"))
 
-    def run(
-        self, state: State, first: int, last: int, skipped: frozenset[int] | None = None
-    ) -> State:
-        """Apply the entries from `first` to before `last`.
+    def run(self) -> State:
+        """Apply all entries."""
+        return self._run(self._start, 0, len(self._log), self._earlier)
 
-        With `skipped` the compactions of these entries never were, so what undid them only leaves
-        its marks.
+    def _run(
+        self, state: State, first: int, last: int, kept: Kept, skipped: Set[int] = frozenset()
+    ) -> State:
+        """Apply the entries from `first` to before `last`. `kept`: states before these.
+
+        The compactions `skipped` never were, so what undid them only leaves its marks.
         """
         for at in range(first, last):
             entry = self._log[at]
+            if at in self._uses:
+                kept[at] = copy_state(state)
             match entry.event:
-                case _ if skipped is not None and entry.seq in skipped:
+                case _ if entry.seq in skipped:
                     pass
                 case Rewound(to=to):
-                    state = rejoin(copy_state(self._kept[self._count(to, at)]), state, entry)
-                case Restored(undone=undone) if skipped is not None:
-                    state = rejoin_restored(
-                        copy_state(state), state, entry, self._event(undone, at)
-                    )
+                    state = rejoin(copy_state(kept[self._count(to, at)]), state, entry)
+                case Restored(undone=undone) if skipped:
+                    then = copy_state(state)
+                    state = rejoin_restored(then, state, entry, self._event(undone, at))
                 case Restored(undone=undone):
-                    state = self.restore(state, at, undone)
+                    state = self._restore(state, at, undone, kept)
                 case _:
                     state = step(state, entry)
-            if self._uses.get(at + 1, 0) > at:
-                self._kept[at + 1] = copy_state(state)
             for done in self._ends.get(at, ()):
-                self._kept.pop(done, None)
+                kept.pop(done, None)
         return state
 
-    def restore(self, state: State, at: int, undone: int) -> State:
+    def _restore(self, state: State, at: int, undone: int, kept: Kept) -> State:
         """Apply the `Restored` at position `at`: the conversation as if no compaction that was
         undone had been.
         """
@@ -392,10 +352,9 @@ class _Pass:
                 break
             first = self._count(seq - 1, first)
             if first < 0:
-                raise TooEarly
-        again = copy(self)
-        again._kept = {count: one for count, one in self._kept.items() if count <= first}
-        then = again.run(copy_state(self._kept[first]), first, at, frozenset(gone))
+                raise _TooEarly
+        # the run replaces the states behind `first` in its copy of `kept` before it needs them
+        then = self._run(copy_state(kept[first]), first, at, dict(kept), gone.keys())
         joined = rejoin_restored(then, state, entry, self._event(undone, at))
         joined.undone = gone
         return joined

@@ -57,7 +57,7 @@ from longrein_context.message_list.render import (
 )
 from longrein_context.state.request_types import Budget, Price
 from longrein_context.state.state import State
-from longrein_context.state_fold import advance, fold
+from longrein_context.state_fold import KeptStates, advance, fold
 from longrein_context.summary.prompt import (
     prose_problem,
     records_tokens,
@@ -142,7 +142,7 @@ class Engine:
         self._environment = environment or EngineEnvironment()
         self.entries: list[Entry] = list(self._environment.entries)  # The log, with every original
         self.state: State = fold(self.entries)  # The folded log
-        self._kept: dict[int, State] = {}  # States that the log went back to, for `advance`
+        self._log = KeptStates(lambda first, last: self.entries[first - 1 : last])
         self._intake = Intake(shape, self._append, lambda: self.state)
         self._intake.recover(self.entries)
         if self.state.summarising is not None:
@@ -276,7 +276,8 @@ class Engine:
     def _append(self, event: AnyEvent) -> int:
         entry = Entry(len(self.entries) + 1, self._environment.now_us(), event)
         self.entries.append(entry)
-        self.state = advance(self.state, entry, lambda to: self.entries[:to], self._kept)
+        self.state = advance(self.state, entry, self._log)
+        self._log.keep(self.state)
         self._environment.keep(entry)
         return entry.seq
 

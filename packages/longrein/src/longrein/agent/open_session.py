@@ -5,8 +5,6 @@ Every session begins the same way: fold the log and continue from its state.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from functools import partial
 
 import msgspec
 
@@ -32,7 +30,7 @@ from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Su
 from longrein.agent.wakes import WakeSchedule
 from longrein.store import Log, Snapshot
 from longrein.tools import TaskView
-from longrein_context import State, TooEarly, fold, fold_on, state_at
+from longrein_context import State, state_at
 from longrein_context.events import Entry, ModeSet, Opened, PrefixSet, text_of
 from longrein_context.snapshot_codec import encode_state
 
@@ -175,10 +173,12 @@ class OpenSession(Session):
 def resumed_state(log: Log) -> State:
     """Fold the log, from its snapshot where there is one."""
 
-    def entries(after: int) -> Iterable[Entry]:
-        return log.history(after + 1, len(log.entries)) if after else log.entries
+    def snapshot_before(seq: int) -> Snapshot | None:
+        known = log.snapshot
+        return known if known is not None and known.seq <= seq else log.snapshot_before(seq)
 
-    found = folded_from(log.session, log.snapshot, entries, partial(state_at, StoredStates(log)))
+    stored = StoredStates(log.session, log.history, snapshot_before)
+    found = state_at(stored, len(log.entries))
     # the last entries of a fork are missing when its original is gone
     found.seq = max(found.seq, len(log.entries))
     return found
@@ -187,29 +187,12 @@ def resumed_state(log: Log) -> State:
 class StoredStates(msgspec.Struct, frozen=True):
     """The states that a log has in its snapshots (`context.StoredLog`)."""
 
-    log: Log
-
-    def history(self, first: int, last: int, /) -> Iterable[Entry]:
-        return self.log.history(first, last)
+    session: str
+    history: Callable[[int, int], Iterable[Entry]]
+    snapshot_before: Callable[[int], Snapshot | None]
 
     def state_before(self, seq: int, /) -> State | None:
-        return state_of(self.log.session, self.log.snapshot_before(seq))
-
-
-def folded_from(
-    session: str,
-    kept: Snapshot | None,
-    entries: Callable[[int], Iterable[Entry]],
-    earlier: Callable[[int], State] | None = None,
-) -> State:
-    """Fold a log from its snapshot. `entries(after)` gives those behind seq `after`, `earlier`
-    the state at an entry before the snapshot.
-    """
-    state = state_of(session, kept)
-    if state is not None:
-        with suppress(TooEarly):
-            return fold_on(state, entries(state.seq), earlier)
-    return fold(entries(0))
+        return state_of(self.session, self.snapshot_before(seq))
 
 
 async def store_snapshot(log: Log, state: State) -> None:

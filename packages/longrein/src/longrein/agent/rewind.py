@@ -14,7 +14,7 @@ from longrein.agent.rewind_log import FilesInLog, step_end
 from longrein.agent.session import Session
 from longrein.models import ReadBlob
 from longrein.workspace import Workspace
-from longrein_context import OpenCall, fold_without, window_of
+from longrein_context import OpenCall, state_at, window_of
 from longrein_context.events import Entry, FilePut, Restored, Rewound, ToolEnded
 
 CHANGED_SINCE = "it was changed since by somebody else"
@@ -89,7 +89,7 @@ def uncompact(session: Session, seq: int) -> None:
         at = f" at r{undone}; those that can be undone: {known}" if undone else ""
         session.notice(f"there is no compaction to undo{at}")
         return
-    before = fold_without(session, undone, state.seq)
+    before = state_at(session, state.seq, without=undone)
     usable = window_of(session.state, session.deps.model.budget).usable_tokens
     if before.view_tokens > usable:
         session.notice(

@@ -40,7 +40,7 @@ from longrein.permissions import Rules, with_tool_names
 from longrein.store import Log, Snapshot, owner_of
 from longrein.tools import alias_names
 from longrein.workspace.sandbox import MaskIndex
-from longrein_context import State, go_back, step
+from longrein_context import State, advance
 from longrein_context.events import (
     AnyEvent,
     Entry,
@@ -49,8 +49,6 @@ from longrein_context.events import (
     LongreinError,
     PermissionAsked,
     Replied,
-    Restored,
-    Rewound,
     ToolCall,
     ToolEnded,
     kind_of,
@@ -250,10 +248,7 @@ class Session:
                 self._original_calls.pop(event.call, None)
                 self.approvals.forget(event.call)
             entry = Entry(self.state.seq + 1, self.deps.clock.wall_us(), clean)
-            if isinstance(clean, Rewound | Restored):
-                self.state = go_back(self.state, entry, self)
-            else:
-                self.state = step(self.state, entry)
+            self.state = advance(self.state, entry, self)
             self._held.append(entry)
         self.elapsed.note(self.state)
         return self.state.seq

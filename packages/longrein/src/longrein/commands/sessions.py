@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import BinaryIO
 
 from longrein import __version__
-from longrein.agent import folded_from
+from longrein.agent import StoredStates
 from longrein.app.app import App
 from longrein.app.run_context import CLOCK, RunContext, budget_of
 from longrein.app.session_export import exporters, write_new_file, write_page
@@ -30,7 +30,7 @@ from longrein.store import (
     write_bundle,
     write_transcript,
 )
-from longrein_context import State, fold, next_compacted, report
+from longrein_context import State, fold, next_compacted, report, state_at
 from longrein_context.events import Asked, Entry, LongreinError, SessionError, UsageError
 
 USAGE = (
@@ -173,7 +173,10 @@ def context(
             entries = list(reader.entries())
             show(context_page.as_sent(_state_of_request(entries, as_sent)))
             return 0
-        state = folded_from(reader.session, reader.snapshot(), reader.entries)
+        stored = StoredStates(
+            reader.session, lambda first, last: reader.entries(first - 1, last), reader.snapshot
+        )
+        state = state_at(stored, reader.tail()[0])
     budget = budget_of(run_context, state)
     told = report(state, budget, next_compacted(state, budget))
     model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""

@@ -28,7 +28,15 @@ from longrein.extensions.inspector.subagents_and_files import Child, FileTracker
 from longrein.extensions.inspector.transcript import TranscriptBuilder
 from longrein.frontends.reports.cost import CostRow, CostTable
 from longrein.steps import Projection, PromptStep, SettingStep, Step, SubagentStep
-from longrein_context import Budget, State, advance, line_reasons, next_compacted, report
+from longrein_context import (
+    Budget,
+    KeptStates,
+    State,
+    advance,
+    line_reasons,
+    next_compacted,
+    report,
+)
 from longrein_context.events import Entry, PrefixSet, SubagentStarted, text_of
 from longrein_context.events.escape import shortened
 
@@ -95,7 +103,7 @@ class SessionInspector:
         self._budget_for = budget_for
         self._budgets: dict[str, Budget] = {}
         self._state = State()
-        self._kept: dict[int, State] = {}  # States that the log went back to, for `advance`
+        self._log = KeptStates(self._history)
         self._begun_us = self._count = 0
         self._items = ItemTracker()
         self._requests = RequestTracker(self._items, self._budget)
@@ -110,7 +118,7 @@ class SessionInspector:
     @property
     def entries(self) -> Iterable[Entry]:
         """Entries that were read, read again from the log."""
-        return self._history(self._state.seq)
+        return self._history(1, self._state.seq)
 
     @property
     def budget(self) -> Budget:
@@ -189,15 +197,16 @@ class SessionInspector:
         kept = self._state.sent_items
         self._begun_us = self._begun_us or entry.at
         self._count += 1
-        self._state = advance(self._state, entry, self._history, self._kept)
+        self._state = advance(self._state, entry, self._log)
+        self._log.keep(self._state)
         for step in steps:
             self._cost.hear(step)
             self._requests.hear(step, self._state, kept)
             self._note(step)
 
-    def _history(self, to: int) -> Iterable[Entry]:
-        entries = self._logs.entries("", 0) or ()
-        return takewhile(lambda entry: entry.seq <= to, entries)
+    def _history(self, first: int, last: int) -> Iterable[Entry]:
+        entries = self._logs.entries("", first - 1) or ()
+        return takewhile(lambda entry: entry.seq <= last, entries)
 
     def _note(self, step: Step) -> None:
         """Take the folder, the branch and the first words of the user."""
