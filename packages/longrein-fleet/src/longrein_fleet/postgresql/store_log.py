@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from longrein.store.blobs import Blobs
-from longrein.store.checked_rows import LogDamage, check_rows
 from longrein.store.database import ROOT, Write, entry_key
 from longrein.store.log import SessionLog
 from longrein.store.reader import Reader
-from longrein.store.repair import LogSummary
+from longrein.store.repair import LogDamage, LogSummary, check_rows
 from longrein.store.session_folder import make_folder
 from longrein.store.store_port import Message, Snapshot
 from longrein_context.events import SCHEMA_VERSION, Opened, SessionError, StoreDamaged, encode_event

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 from longrein.atomic_file import flush_path, write_file
 from longrein.store import store_port
 from longrein.store.blobs import Blobs, GrowingBlob
-from longrein.store.checked_rows import LogDamage, check_rows
 from longrein.store.daemon_threads import run_in_thread
 from longrein.store.database import ROOT, SEQ_MAX, Database, Row, SessionRows, Write
 from longrein.store.disk_errors import mark_suspect, store_failure
 from longrein.store.reader import Reader, StoredEntries, truncate_spans
-from longrein.store.repair import LogSummary, open_or_repair
+from longrein.store.repair import LogDamage, LogSummary, check_rows, open_or_repair
 from longrein.store.session_folder import (
     INBOX,
     SessionLock,

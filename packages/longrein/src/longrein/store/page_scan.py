@@ -9,7 +9,6 @@ Formats: https://sqlite.org/fileformat2.html. Nothing here writes.
 """
 
 import contextlib
-import itertools
 import os
 import struct
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ PAYLOAD_BYTES_MAX = INLINE_BYTES_MAX + 1024
 _LEAF = b"\x0d"
 """First byte of a leaf page of a table."""
 _WAL_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
+_FRAME_BYTES = _FRAME_HEADER_BYTES + PAGE_BYTES
 _LOCAL_MAX = PAGE_BYTES - 35
 """A larger payload continues in a chain of overflow pages."""
 _LOCAL_MIN = (PAGE_BYTES - 12) * 32 // 255 - 23
@@ -32,15 +32,47 @@ _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 """Serial type of an integer -> its size."""
 
 
+_Copy = tuple[int, int]
+"""(descriptor of a file, offset of a page in it)."""
+
+
 class PageScan:
     """Pages of one database that nobody has open."""
 
     def __init__(self, path: str) -> None:
-        self._main = _Pages(path, 0, PAGE_BYTES, 0)
-        self._wal = _Pages(
-            path + "-wal", _WAL_HEADER_BYTES, PAGE_BYTES + _FRAME_HEADER_BYTES, _FRAME_HEADER_BYTES
+        self._main, main_bytes = _open_file(path)
+        self._wal, wal_bytes = _open_file(path + "-wal")
+        frames, newest = self._committed(
+            (wal_bytes - _WAL_HEADER_BYTES + PAGE_BYTES - 1) // _FRAME_BYTES
         )
-        self._frames, self._newest = _committed(self._wal)
+        main = [(self._main, at) for at in range(0, main_bytes, PAGE_BYTES)]
+        self._copies = [*reversed(frames), *main[1:]]
+        """Every copy of every page but the first: those of the WAL from the newest on, then those
+        of the main file."""
+        self._newest = {**dict(enumerate(main, 1)), **newest}
+        """Page, counted from 1 -> its newest copy."""
+
+    def _committed(self, count: int) -> tuple[list[_Copy], dict[int, _Copy]]:
+        """Return the frames of the WAL without those of an unfinished transaction, oldest first,
+        and page -> its newest frame.
+
+        The header of a frame holds page number, database size after a commit (else 0), two salts
+        and two checksums. SQLite writes the WAL from its start again and again, each time with new
+        salts, so the first frame belongs to the newest round.
+        """
+        starts = [_WAL_HEADER_BYTES + number * _FRAME_BYTES for number in range(count)]
+        headers = [
+            struct.unpack(">IIII", _read(self._wal, at, 16).ljust(16, b"\0")) for at in starts
+        ]
+        salts = headers[0][2:] if headers else ()
+        last = max(
+            (number for number, header in enumerate(headers) if header[1] and header[2:] == salts),
+            default=-1,
+        )
+        older = [number for number in range(last + 1, count) if headers[number][2:] != salts]
+        copies = [(self._wal, at + _FRAME_HEADER_BYTES) for at in starts]
+        frames = [copies[number] for number in (*older, *range(last + 1))]
+        return frames, {headers[number][0]: copies[number] for number in range(last + 1)}
 
     def entries(self) -> Iterator[Row]:
         """Iterate the rows of `entries` with a right checksum, unordered, with duplicates."""
@@ -60,29 +92,22 @@ class PageScan:
 
     def close(self) -> None:
         """Close the files."""
-        self._main.close()
-        self._wal.close()
+        for descriptor in (self._main, self._wal):
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _rows(self, columns: int, key_type: int) -> Iterator[tuple[int, list[Any]]]:
         """Iterate (rowid, values) of rows with that many columns, the first of serial type
         `key_type`.
         """
-        for page in self._leaves():
-            for at in _cells(page):
+        for copy in self._copies:
+            page = _read(*copy)
+            for at in _cells(page) if page[:1] == _LEAF else ():
                 with contextlib.suppress(IndexError, ValueError, struct.error):
                     rowid, payload = self._payload(page, at)
                     values = _values(payload, columns, key_type)
                     if values is not None:
                         yield rowid, values
-
-    def _leaves(self) -> Iterator[bytes]:
-        """Iterate every copy of a leaf page: the WAL's from the newest on, then the main file's."""
-        of_wal, of_main = (
-            map(self._wal.read, reversed(self._frames)),
-            map(self._main.read, range(1, self._main.count)),
-        )
-        pages = itertools.chain(of_wal, of_main)
-        return (page for page in pages if page[:1] == _LEAF)
 
     def _payload(self, page: bytes, at: int) -> tuple[int, bytes]:
         """Return (rowid, payload) of the cell at offset `at`. Raises `ValueError` or
@@ -99,67 +124,26 @@ class PageScan:
         (following,) = struct.unpack_from(">I", page, at + local)
         pieces = [payload]
         for _ in range(-(-(size - local) // (PAGE_BYTES - 4))):
-            overflow = self._latest(following)
+            overflow = _read(*self._newest.get(following, (-1, 0)))
             pieces.append(overflow[4:])
             (following,) = struct.unpack_from(">I", overflow)
         return rowid, b"".join(pieces)[:size]
 
-    def _latest(self, number: int) -> bytes:
-        """Return the newest copy of page `number`, counted from 1."""
-        frame = self._newest.get(number)
-        return self._main.read(number - 1) if frame is None else self._wal.read(frame)
+
+def _open_file(path: str) -> tuple[int, int]:
+    """Return (descriptor, size in bytes) of a file; (-1, 0) where it cannot be opened."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1, 0
+    return descriptor, os.fstat(descriptor).st_size
 
 
-class _Pages:
-    """Pages of equal size in a file. Unreadable pages and pages behind the end are empty."""
-
-    def __init__(self, path: str, start: int, step: int, skip: int) -> None:
-        self._start = start
-        self._step = step
-        self._skip = skip
-        self._descriptor, self.count = -1, 0
-        with contextlib.suppress(OSError):
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            self.count = max(0, os.fstat(self._descriptor).st_size - start + PAGE_BYTES - 1) // step
-
-    def read(self, number: int) -> bytes:
-        """Return page `number`, counted from 0."""
-        return self._read(self._start + number * self._step + self._skip, PAGE_BYTES)
-
-    def header(self, number: int) -> bytes:
-        """Return the header before page `number`."""
-        return self._read(self._start + number * self._step, self._skip)
-
-    def _read(self, at: int, size: int) -> bytes:
-        with contextlib.suppress(OSError):  # unreadable sector
-            return os.pread(self._descriptor, size, at)
-        return b""
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-
-
-def _committed(wal: _Pages) -> tuple[list[int], dict[int, int]]:
-    """Return the frames of the WAL without those of an unfinished transaction, and page -> its
-    newest frame.
-
-    The header of a frame holds page number, database size after a commit (else 0), two salts and
-    two checksums. SQLite writes the WAL from its start again and again, each time with new salts,
-    so the first frame belongs to the newest round.
-    """
-    headers = [
-        struct.unpack(">IIII", wal.header(number)[:16].ljust(16, b"\0"))
-        for number in range(wal.count)
-    ]
-    salts = headers[0][2:] if headers else ()
-    last = max(
-        (number for number, header in enumerate(headers) if header[1] and header[2:] == salts),
-        default=-1,
-    )
-    older = [number for number in range(last + 1, wal.count) if headers[number][2:] != salts]
-    frames = [*older, *range(last + 1)]
-    return frames, {headers[number][0]: number for number in range(last + 1)}
+def _read(descriptor: int, at: int, size: int = PAGE_BYTES) -> bytes:
+    """Return the bytes at offset `at`; none of an unreadable sector and behind the end."""
+    with contextlib.suppress(OSError):
+        return os.pread(descriptor, size, at)
+    return b""
 
 
 def _cells(page: bytes) -> list[int]:

@@ -89,6 +89,14 @@ FIRST_ROWS = f"{SELECT_ROWS} WHERE key > ? AND key < ? ORDER BY key LIMIT 2"
 FIRST_KEYS = (entry_key(ROOT, 0), entry_key(ROOT + 1, 0))
 
 
+def shared_to(connection: sqlite3.Connection, folder: str) -> int:
+    """Return the last entry that the fork behind `connection` shares with its original; 0 for a
+    session that has all of its entries. Raises sqlite3.Error.
+    """
+    shares = shared_entries(folder, connection.execute(FIRST_ROWS, FIRST_KEYS).fetchall())
+    return shares.seq if shares is not None else 0
+
+
 class ReadConnection:
     """Read-only connection to a session's database, opened at the first query.
 
@@ -677,3 +685,18 @@ def folder_of_blob(folders: Sequence[str], blob: str) -> str:
     """Return the first of `folders` that has the file of a blob; the first one where none has."""
     having = (folder for folder in folders if os.path.exists(blob_file(folder, blob)))
     return next(having, folders[0])
+
+
+def row_problem(row: Row, folders: Sequence[str]) -> str:
+    """Return what is wrong with a row; '' for an intact one."""
+    seq = entry_seq(row[0])
+    if not is_sound_row(row):
+        return f"entry {seq} is not what was written"
+    try:
+        if isinstance(row[4], str):
+            read_blob_file(folder_of_blob(folders, row[4]), row[4])
+    except BlobDamaged:
+        return f"the file of entry {seq} is not what was written"
+    except KeyError:
+        return f"the file of entry {seq} is missing"
+    return ""

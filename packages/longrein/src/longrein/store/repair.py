@@ -6,28 +6,27 @@ import contextlib
 import itertools
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from longrein.store.blobs import Blobs
-from longrein.store.checked_rows import LogDamage, check_rows, read_checked_rows, shared_to
 from longrein.store.database import (
     ROOT,
+    SELECT_ROWS,
     About,
     Database,
     LogHash,
     Row,
+    entry_key,
     entry_seq,
     file_size,
     is_main_file_lost,
     last_key,
     read_only,
 )
-from longrein.store.disk_errors import SUSPECT, is_damage_at_open
-from longrein.store.reader import (
-    Reader,
-)
+from longrein.store.disk_errors import SUSPECT, is_damage, is_damage_at_open
+from longrein.store.reader import Reader, row_problem, shared_to
 from longrein.store.session_folder import (
     DATABASE,
     HighWaterMark,
@@ -43,7 +42,49 @@ from longrein_context.events import (
     SessionReadOnly,
 )
 
-# --- Opening -----------------------------------------------------------------------
+# --- Checks of rows -------------------------------------------------------------------------------
+
+
+class LogDamage(Exception):
+    """A log is damaged from an entry on."""
+
+
+def read_checked_rows(connection: sqlite3.Connection, folder: str, first: int = 1) -> Iterator[Row]:
+    """Iterate the rows of the root's log from seq `first` on.
+
+    Raises `LogDamage` at the first row that is missing or damaged, and if the last row that an
+    ascending read finds is not the last row: the B-tree is out of order.
+    """
+    query = f"{SELECT_ROWS} WHERE key > ? AND key < ? ORDER BY key"
+    try:
+        last = entry_seq(last_key(connection, ROOT))
+        rows = connection.execute(query, (entry_key(ROOT, first - 1), entry_key(ROOT + 1, 0)))
+        yield from check_rows(rows, (folder,), first, last)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        raise LogDamage(str(error)) from None
+
+
+def check_rows(rows: Iterable[Row], folders: Sequence[str], first: int, last: int) -> Iterator[Row]:
+    """Pass on `rows` of one session while they are intact and without a gap, from seq `first` to
+    seq `last` at least.
+
+    Raises `LogDamage` at the first row that is missing or damaged.
+    """
+    expected = first
+    for row in rows:
+        if entry_seq(row[0]) != expected:
+            raise LogDamage(f"entry {expected} is missing")
+        if problem := row_problem(row, folders):
+            raise LogDamage(problem)
+        yield row
+        expected += 1
+    if expected <= last:
+        raise LogDamage(f"entry {expected} is missing")
+
+
+# --- Opening --------------------------------------------------------------------------------------
 
 
 KEEP_BYTES_MAX = 16 * 1024 * 1024

@@ -15,7 +15,6 @@ import msgspec
 
 from longrein.atomic_file import flush_path, move_into_place, replace_file
 from longrein.store.blobs import blob_files, is_hash
-from longrein.store.checked_rows import LogDamage, read_checked_rows, row_problem, shared_to
 from longrein.store.database import (
     INSERT_ENTRY,
     REPLACE_SESSION,
@@ -36,7 +35,7 @@ from longrein.store.database import (
 )
 from longrein.store.disk_errors import SUSPECT
 from longrein.store.page_scan import PageScan
-from longrein.store.reader import stored_body
+from longrein.store.reader import row_problem, shared_to, stored_body
 from longrein.store.session_folder import (
     DATABASE,
     HighWaterMark,
@@ -190,42 +189,36 @@ class _Salvage:
         """Return the last readable entry, 0 without the first one, and whether the session is
         whole. Puts reminders in place of missing entries.
         """
-        last = 0
-        if lost := self._fill_gaps(number, first):
+        newest, times = 0, {}
+        for row in self._rows(number, first, SEQ_MAX):
+            newest = entry_seq(row[0])
+            if not row_problem(row, (self._folder,)):
+                times[newest] = row[1]
+        if first not in times:
+            self.shortened.add(number)
+            return 0, False
+        shared = self._shared if number == ROOT else 0
+        times |= dict.fromkeys(range(2, shared + 1), times[first])
+        last = max(times)
+        lost = [seq for seq in range(first, last) if seq not in times]
+        opened = next(self._events(number, first, first))
+        if isinstance(opened, Opened):
+            self._fill_gaps(number, lost, opened.nonce, times)
             self.lost += lost if number == ROOT else []
-        with contextlib.suppress(LogDamage):
-            shared = self._shared if number == ROOT else 0
-            for row in read_checked_rows(self._source, self._folder, number, first, shared):
-                last = max(entry_seq(row[0]), shared)
-            if not 0 < self._known.get(number, 0) <= last:
-                self.shortened.add(number)
-            return last, not lost and number not in self.shortened
-        self.shortened.add(number)
-        return last, False
+        elif lost:
+            last = lost[0] - 1
+        if last < newest or not 0 < self._known.get(number, 0) <= last:
+            self.shortened.add(number)
+        return last, not lost and number not in self.shortened
 
-    def _fill_gaps(self, number: int, first: int) -> list[int]:
-        """Put a reminder in place of each entry that is missing or damaged between the first and
-        the last readable one; return their seqs.
-        """
-        times = {
-            entry_seq(row[0]): row[1]
-            for row in self._rows(number, first, SEQ_MAX)
-            if not row_problem(row, (self._folder,))
-        }
-        opened = next(self._events(number, first, first), None) if first in times else None
-        if not isinstance(opened, Opened):
-            return []
-        if number == ROOT:
-            times |= dict.fromkeys(range(2, self._shared + 1), times[first])
-        lost = [seq for seq in range(first, max(times)) if seq not in times]
-        event = Reminded("entry_lost", f"[longrein:{opened.nonce} entry_lost] {LOST}")
-        body = encode_event(event)
+    def _fill_gaps(self, number: int, lost: list[int], nonce: str, times: dict[int, int]) -> None:
+        """Put a reminder in place of each entry of `lost`. `times`: seq -> time of the others."""
+        body = encode_event(Reminded("entry_lost", f"[longrein:{nonce} entry_lost] {LOST}"))
         for seq in lost:
             at = times[seq] = times[seq - 1]
             key = entry_key(number, seq)
             row = (key, at, SCHEMA_VERSION, row_checksum(key, at, SCHEMA_VERSION, body), body)
             self._source.execute(f"INSERT OR REPLACE INTO entries VALUES({'?, ' * 4}?)", row)
-        return lost
 
     def _end_of_turns(self, number: int, first: int, good: int, turns: int, *, whole: bool) -> int:
         """Return the last entry of the first `turns` turns; 0 for a log that ends before its
@@ -310,18 +303,6 @@ def _line(folder: str, row: Row) -> bytes:
     except StoreDamaged:
         event = b"null"
     return b'{"seq":%d,"at":%d,"event":%s}\n' % (entry_seq(row[0]), row[1], event)
-
-
-def salvage_cwd(folder: str) -> str:
-    """Return the cwd of a session whose database cannot be opened; '' when it cannot be read."""
-    for path in (os.path.join(folder, DATABASE), *reversed(damaged_databases(folder))):
-        with contextlib.closing(PageScan(path)) as pages:
-            for row in pages.entries():
-                if row[0] == entry_key(ROOT, 1) and isinstance(
-                    event := _decode_row(folder, row), Opened
-                ):
-                    return event.cwd
-    return ""
 
 
 # --- Rebuilding -----------------------------------------------------------------------------------

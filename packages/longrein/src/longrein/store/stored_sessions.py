@@ -187,15 +187,13 @@ def _is_one_shot(reader: Reader) -> bool:
 
 def _info_of_damaged(session: str, folder: str) -> SessionInfo:
     """Return what is known of a session whose database cannot be read, with its cwd for `-c`."""
-    from longrein.store.salvage import salvage_cwd
-
     mark = read_mark(folder) or HighWaterMark()
     return SessionInfo(
         session,
         folder,
         mark.created,
         _last_write(folder)[0] // 1000,
-        mark.cwd or salvage_cwd(folder),
+        mark.cwd,
         "(damaged; opening it repairs what can be)",
         0,
         is_held(folder),
