@@ -146,9 +146,10 @@ def test_a_cut_stream_is_named_and_asked_for_again(tmp_path: Path, how: str) -> 
     fault = Fault(kind="cut", at=1_500, how=how)
     with (
         Provider(Loopback(text="Here I am. " * 40, deltas=40, fault=fault)) as provider,
-        open_it(tmp_path, provider) as tty,
+        open_it(tmp_path, provider, HELD_CLOCK="1") as tty,
     ):
-        tty.ask("go").until("the reply above was cut off").until("attempt 2 of 10").until("idle")
+        tty.ask("go").until("the reply above was cut off").until("attempt 2 of 10")
+        pass_time(tty, 1_000).until("idle")
         assert len(provider.requests) == 2
         assert "Here I am." in tty.text()
 

@@ -184,6 +184,7 @@ async def test_an_answer_ends_or_says_how_it_broke(end: str, kind: str) -> None:
             url = url.rpartition(":")[0] + ":1"
         last = await asked(f"{url}/v1", idle_timeout_s=0.1 if end == "silent" else HANG_S)
     assert (last.kind if isinstance(last, Failure) else "") == kind
+    assert end != "reset" or last.message.endswith("Connection reset by peer")
 
 
 @pytest.mark.parametrize("end", ["clean", "close"])

@@ -185,13 +185,23 @@ def _client_errors() -> Iterator[None]:
         raise ReadTimeout from None
     except httpx2.ConnectError as error:
         kind = ConnectFailed if "SSL" in str(error) else ConnectRefused
-        raise kind(str(error)) from None
+        raise kind(_reason(error)) from None
     except httpx2.RemoteProtocolError as error:
         raise ClosedEarly(str(error)) from None
     except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
         raise RequestInvalid(str(error)) from None
     except httpx2.HTTPError as error:
-        raise ReadFailed(str(error)) from None
+        raise ReadFailed(_reason(error)) from None
+
+
+def _reason(error: BaseException) -> str:
+    """Return the words of an error, or of the system's error below it, without its number."""
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, OSError) and below.strerror and not isinstance(below, ssl.SSLError):
+            return below.strerror
+        below = below.__cause__ or below.__context__
+    return str(error)
 
 
 def redirect_target(address: str, answer: HttpResponse) -> str:
