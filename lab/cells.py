@@ -49,9 +49,10 @@ from lab.replay import (
 )
 from lab.replay.generated import write_sessions
 from lab.simulate import budget_of
-from longrein.config.clearing_weights import SHIPPED, Tables, read_weights
+from longrein.config.clearing_weights import Tables, read_weights
 from longrein.models import CLEARS
 from longrein_context import use_tables
+from longrein_context.clearing.weights import TABLES
 
 WINDOWS = {
     "16k": 16_000,
@@ -121,9 +122,7 @@ def measure(job: tuple[Path, Plan]) -> Found:
         if session.system_tokens > SYSTEM_SHARE_MAX * window:
             found.left_out.append(name)
             continue
-        for cell, rates, account, trace in _cells(
-            session, uses, plan, name, tables or SHIPPED.tables
-        ):
+        for cell, rates, account, trace in _cells(session, uses, plan, name, tables or TABLES):
             row = found.rows[cell] = account.row_at(rates)
             if judge is not None and session is recording:
                 told = judge(path, trace, window, rates)

@@ -9,8 +9,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+import msgspec
+
 from lab.simulate import SESSIONS, STATE_DIR, recordings, run
-from longrein.config.clearing_weights import write_weights
+from longrein.atomic_file import replace_file
+from longrein.config.clearing_weights import Weights
 from longrein.frontends.stdio import say
 from longrein_context.events import UsageError
 
@@ -38,6 +41,14 @@ def fit(state_dir: str, words: Sequence[str], out: str) -> int:
         "context.weights uses them"
     )
     return 0
+
+
+def write_weights(path: str, weights: Weights) -> None:
+    """Write a file of weights. Raises `UsageError` if that fails."""
+    try:
+        replace_file(path, [msgspec.json.encode(weights), b"\n"], durable=False, mode=0o644)
+    except OSError as error:
+        raise UsageError(f"the weights cannot be written to {path}: {error.strerror}") from error
 
 
 def main(words: Sequence[str]) -> int:

@@ -31,12 +31,13 @@ from lab.replay import (
     replay_of,
 )
 from longrein.app.run_context import read_run_context
-from longrein.config.clearing_weights import SHIPPED, Tables, Weights, read_weights
+from longrein.config.clearing_weights import Tables, Weights, read_weights
 from longrein.frontends.stdio import say, show
 from longrein.models import CLEARS
 from longrein.options import Options
 from longrein.store import Reader, find_session
 from longrein_context import Budget, Price, use_tables
+from longrein_context.clearing.weights import TABLES
 from longrein_context.events import LongreinError, UsageError, decode_entry
 
 OUTPUT_TOKENS_MAX, OUTPUT_SHARE_MAX = 32_000, 8
@@ -94,7 +95,7 @@ def play(
     uses: Uses,
     budget: Budget,
     rates: Rates,
-    tables: Tables = SHIPPED.tables,
+    tables: Tables = TABLES,
 ) -> Row:
     """Replay a session under the policy of this name, and return its figures. `tables`: weights
     of `default`.

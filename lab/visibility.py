@@ -20,7 +20,8 @@ from lab.cells import sample
 from lab.policy import read, sessions_in
 from lab.replay import PLAIN, PRICES, Row, find_uses, total
 from lab.simulate import budget_of, play
-from longrein.config.clearing_weights import SHIPPED, read_weights
+from longrein.config.clearing_weights import read_weights
+from longrein_context.clearing.weights import TABLES
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 HEAD = "| policy | with recalls | lines hidden | all hidden | recalls |\n|---|---:|---:|---:|---:|"
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--weights", default="", help="file of `lab.fit`")
     args = parser.parse_args(argv)
     budget, rates = budget_of("anthropic", args.window), PRICES["anthropic"]
-    tables = read_weights(args.weights).tables if args.weights else SHIPPED.tables
+    tables = read_weights(args.weights).tables if args.weights else TABLES
     found: dict[str, list[Row]] = {}
     files = [file for file in sessions_in(args.sessions) if re.search(args.only, file.name)]
     for session in map(read, sample(files, args.sample)):

@@ -11,30 +11,30 @@ import msgspec
 import pytest
 
 from lab import fit, simulate
+from lab.fit import write_weights
 from lab.replay import POLICIES, PolicyReplay, read_recording
 from lab.replay.generated import write_sessions
 from lab.shipped_weights import module_text
 from lab.simulate import budget_of
 from longrein.config.clearing_weights import (
-    SHIPPED,
     Fold,
     Tables,
     Weights,
     read_weights,
     weights_in_use,
-    write_weights,
 )
 from longrein_context import fold, render, use_tables
+from longrein_context.clearing.weights import TABLES
 from longrein_context.events import AnyEvent, Entry, UsageError
 
-FORGETFUL: Tables = {name: {**table, "bias": (-9.0,)} for name, table in SHIPPED.tables.items()}
+FORGETFUL: Tables = {name: {**table, "bias": (-9.0,)} for name, table in TABLES.items()}
 """Weights that take next to nothing for needed."""
 
 
 @pytest.fixture(autouse=True)
 def _shipped_again() -> Iterator[None]:
     yield
-    use_tables(SHIPPED.tables)
+    use_tables(TABLES)
 
 
 class Recorded(PolicyReplay):
@@ -62,7 +62,7 @@ def replay_with(
 
 
 def test_other_weights_decide_otherwise_and_change_nothing_that_was_sent(tmp_path: Path) -> None:
-    log, shown, replay = replay_with(tmp_path, SHIPPED.tables)
+    log, shown, replay = replay_with(tmp_path, TABLES)
     assert any(shown)
     assert replay_with(tmp_path, FORGETFUL)[1] != shown
     for end in (
@@ -70,7 +70,7 @@ def test_other_weights_decide_otherwise_and_change_nothing_that_was_sent(tmp_pat
         len(log),
     ):  # resumed in the middle and at the end, with other weights
         views = []
-        for tables in (SHIPPED.tables, FORGETFUL):
+        for tables in (TABLES, FORGETFUL):
             use_tables(tables)
             views.append(render(fold(log[:end]), replay.budget).items)
         assert views[0] == views[1]
@@ -86,11 +86,11 @@ def test_other_weights_decide_otherwise_and_change_nothing_that_was_sent(tmp_pat
 
 
 def changed(**fields: Any) -> bytes:
-    value = json.loads(msgspec.json.encode(SHIPPED))
+    value = json.loads(msgspec.json.encode(Weights(TABLES)))
     return json.dumps({**value, **fields}).encode()
 
 
-SHORT = {**SHIPPED.tables, "line": {**SHIPPED.tables["line"], "refs": (0.0,)}}
+SHORT = {**TABLES, "line": {**TABLES["line"], "refs": (0.0,)}}
 BROKEN: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "no file of weights"),
     "not JSON": (b"LINE = {}", "no file of weights"),
@@ -119,7 +119,7 @@ def test_a_broken_or_outdated_file_is_one_line_and_the_shipped_weights_are_used(
         read_weights(str(path))
     assert "\n" not in str(raised.value)
     tables, notes = weights_in_use(str(path), {}, str(tmp_path))
-    assert tables is SHIPPED.tables
+    assert tables is TABLES
     assert [
         why in note and "until then the shipped weights are used" in note for note in notes
     ] == [True]
@@ -127,21 +127,21 @@ def test_a_broken_or_outdated_file_is_one_line_and_the_shipped_weights_are_used(
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     path = str(tmp_path / "w.json")
-    write_weights(path, Weights(FORGETFUL, (Fold(("a", "b"), SHIPPED.tables),), "made"))
+    write_weights(path, Weights(FORGETFUL, (Fold(("a", "b"), TABLES),), "made"))
     found = read_weights(path)
     assert found.tables == FORGETFUL
-    assert (found.without("a"), found.without("c")) == (SHIPPED.tables, FORGETFUL)
+    assert (found.without("a"), found.without("c")) == (TABLES, FORGETFUL)
     home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     assert weights_in_use("~/w.json", home, str(tmp_path)) == (FORGETFUL, ())
-    assert weights_in_use("", home, str(tmp_path)) == (SHIPPED.tables, ())
+    assert weights_in_use("", home, str(tmp_path)) == (TABLES, ())
     with pytest.raises(UsageError, match="cannot be written"):
         write_weights(str(tmp_path / "none" / "w.json"), found)
 
 
 def test_the_module_of_the_shipped_weights_is_printed_as_it_stands() -> None:
     names: dict[str, Any] = {}
-    exec(module_text(SHIPPED.tables, "about"), names)
-    assert names["TABLES"] == SHIPPED.tables
+    exec(module_text(TABLES, "about"), names)
+    assert names["TABLES"] == TABLES
 
 
 # --- The command ----------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from longrein.extensions.transcripts.export_steps import (
     build_conversation,
     read_conversation,
 )
-from longrein.extensions.transcripts.html import as_html, html_pieces
+from longrein.extensions.transcripts.html import html_pieces
 from longrein.extensions.transcripts.markdown_page import as_markdown, fenced
 from longrein.store import Reader, SessionLog
 from longrein_context.events import (
@@ -244,7 +244,7 @@ class Elements(HTMLParser):
 
 
 def test_nothing_in_a_session_becomes_an_element_of_the_html_page() -> None:
-    page = as_html(hostile()).decode()
+    page = b"".join(html_pieces(hostile())).decode()
     found = Elements()
     found.feed(page)
     assert found.tags <= {
@@ -294,7 +294,7 @@ def test_a_fence_ends_only_where_it_should(text: str) -> None:
 
 async def test_pages_name_the_session_its_costs_and_its_subagents(tmp_path: Path) -> None:
     told = await stored(tmp_path)
-    for page in (as_html(told).decode(), as_markdown(told).decode()):
+    for page in (b"".join(html_pieces(told)).decode(), as_markdown(told).decode()):
         assert ID in page
         assert "480 in, 60 out" in page
         assert page.count("Subagent a8") == 2
@@ -333,7 +333,7 @@ def test_a_page_in_pieces_has_the_bytes_of_the_whole_page(
     asyncio.run(write())
     with closing(Reader(str(state), ID)) as reader:
         pieces = list(html_pieces(StoredConversation(reader)))
-        assert b"".join(pieces) == as_html(read_conversation(reader))
+        assert b"".join(pieces) == b"".join(html_pieces(read_conversation(reader)))
 
 
 def told_by(kind: str, n: int, seq: int) -> list[AnyEvent]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from longrein.atomic_file import replace_file
 from longrein.config.user_environment import config_dir
 from longrein_context.clearing.weights import TABLES
 from longrein_context.events import UsageError
@@ -41,9 +40,6 @@ class Weights(msgspec.Struct, frozen=True):
         return next((fold.tables for fold in self.folds if session in fold.without), self.tables)
 
 
-SHIPPED = Weights(TABLES, about="the weights that ship with longrein")
-
-
 def read_weights(path: str) -> Weights:
     """Read a file of weights. Raises `UsageError` if it is none, or does not fit this version of
     longrein.
@@ -66,14 +62,6 @@ def read_weights(path: str) -> Weights:
         ):
             raise UsageError(f"{path} holds a weight that is no number: {again}")
     return found
-
-
-def write_weights(path: str, weights: Weights) -> None:
-    """Write a file of weights. Raises `UsageError` if that fails."""
-    try:
-        replace_file(path, [msgspec.json.encode(weights), b"\n"], durable=False, mode=0o644)
-    except OSError as error:
-        raise UsageError(f"the weights cannot be written to {path}: {error.strerror}") from error
 
 
 def weights_in_use(

@@ -291,13 +291,6 @@ class SessionInspector:
             LineFate(r.line[:LINE_CHARS_MAX], r.stays, round(r.chance, 4), r.why) for r in reasons
         ]
 
-    def sent_tokens(self) -> float:
-        return sum(
-            life.tokens
-            for life in self._items.lives.values()
-            if life.kind not in ("context", "summary")
-        )
-
 
 def _money_row(row: CostRow) -> MoneyRow:
     used = row.usage

@@ -52,11 +52,6 @@ summary { cursor: pointer } details { margin: .4rem 0 } img { max-width: 100% } 
 """  # noqa: E501
 
 
-def as_html(conversation: ExportedConversation | StoredConversation) -> bytes:
-    """Return the page as UTF-8."""
-    return b"".join(html_pieces(conversation))
-
-
 def html_pieces(conversation: ExportedConversation | StoredConversation) -> Iterator[bytes]:
     """Iterate the page as UTF-8, a step at a time."""
     for piece in _page(conversation):
