@@ -3,6 +3,44 @@
 Its answer is a function of the request, so a script continues after a kill, a resume and a rewind.
 Each part of a reply carries its turn's number in a provider block; the next turn is the one after
 the last such number in the view. Replies that were cut have no number and count one each.
+
+Settings name the file like any provider: `wire = "scripted"`, `base_url = "path/to/script.json"`:
+
+    {
+      "window_tokens": 200000,
+      "max_output_tokens": 8192,
+      "price": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},
+      "turns": [
+        {
+          "expect": "fix the test",
+          "thinking": "I look first.",
+          "text": "I look at the test.",
+          "calls": [{"name": "Read", "arguments": {"path": "test_a.py"}}]
+        },
+        {
+          "find": {"handle": "Recall.(r[0-9]+)"},
+          "calls": [{"name": "Recall", "arguments": {"handle": "{{handle}}"}}]
+        },
+        {
+          "text": "Done.",
+          "stop": "end",
+          "delay_s": 0.5,
+          "pace_s": 0.02,
+          "piece_chars": 24,
+          "fault": {"status": 529, "message": "Overloaded", "times": 2}
+        }
+      ],
+      "summaries": [{"text": "…"}],
+      "branches": [{"when": "count the files", "turns": [{"text": "42"}]}]
+    }
+
+A turn is a reply, in order; all of it is optional. `expect` must be in the messages since the last
+reply, else the request fails. The last match of a pattern of `find` in the request replaces
+`{{name}}`. A fault has `status` and `message`, as a provider would answer, or `kind` (a
+`FailureKind` such as `stalled`, sent after `after` pieces); it fails `times` times, then the turn
+is played. `raw` in a call replaces `arguments` by text as a model might have written it. Of the
+summaries the last one repeats. A branch has the turns of another conversation, such as a
+subagent's, whose first message contains `when`.
 """
 
 import re
@@ -36,29 +74,6 @@ from longrein_context.events import (
 )
 
 # --- The script file ------------------------------------------------------------------------------
-#
-# Settings name the file like any provider: `wire = "scripted"`, `base_url = "path/to/script.json"`.
-# It is one JSON object:
-#
-# { "window_tokens": 200000,            // optional: the window of the model … "max_output_tokens":
-# 8192, "price": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},   // … and its
-# price "turns": [                          // one for each reply, in order {"expect": "fix the
-# test",        // must be in the messages since the last reply, else the request fails "thinking":
-# "I look first.",     // all optional: thinking, text, calls "text": "I look at the test.",
-# "calls": [{"name": "Read", "arguments": {"path": "test_a.py"}}]}, {"find": {"handle":
-# "Recall\\((r\\d+)"},  // the last match of the pattern in the request … "calls": [{"name":
-# "Recall", "arguments": {"handle": "{{handle}}"}}]},   // … replaces {{handle}} {"delay_s": 0.5,
-# "pace_s": 0.02,  // wait before the first piece, and before each further one "piece_chars": 24,
-# // length of a piece of text "fault": {"status": 529, "message": "Overloaded", "times": 2}},  //
-# fail twice, then play the turn {"text": "Done.", "stop": "end"}  // `end`, `calls`, `length`,
-# `refusal`; by default `calls` or `end` ], "summaries": [{"text": "…"}],       // answers to
-# requests for a summary; the last one repeats "branches": [                       // turns of other
-# conversations, such as a subagent's: {"when": "count the files", "turns": [{"text": "42"}]}   //
-# if the first message contains this ] }
-#
-# A fault has `status` and `message` (as a provider would answer), or `kind` (a `FailureKind` such
-# as `stalled` or `truncated`, sent after `after` pieces), and `times` (default 1). `raw` in a call
-# replaces `arguments` by text as a model might have written it.
 
 
 PIECE_CHARS = 24
