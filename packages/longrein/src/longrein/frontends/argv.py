@@ -460,6 +460,7 @@ RESERVED: Mapping[str, str] = {
             "it is a command within a session: type it there after a /",
             "compact rewind clear pin goals queue",
         ),
+        ("`python -m lab.fit` and `lab.simulate` run in a checkout of longrein", "fit simulate"),
         ("`longrein --version` shows it", "version about"),
         (
             "install or update longrein by the tool that installed it, such as pip",
