@@ -175,18 +175,7 @@ async def open_ray(
             "Ray would keep the password in the address of the store: leave it out, and put it "
             "into ~/.pgpass on each node"
         )
-    # Ray reads its options there
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if engine.address.startswith(LOOPBACK):
-        # else Ray takes it for this machine's address in the network
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    try:
-        import ray
-    except ImportError:
-        raise UsageError(
-            "--engine ray needs the package ray: pip install 'longrein[fleet]'"
-        ) from None
+    ray = _import_ray(engine.address)
     own = {
         "_node_ip_address": LOOPBACK,
         "include_dashboard": False,
@@ -219,3 +208,20 @@ async def open_ray(
     if is_main:  # Ray has put its own handlers before that of the fleet
         signal.signal(signal.SIGTERM, ending)
     return RayExecutor(run_context, folder, ray, engine, rates, inherits_rates=inherits_rates)
+
+
+def _import_ray(address: str) -> Any:
+    """Return the module ray, set up for a cluster at `address`. Raises `UsageError` without it."""
+    # Ray reads its options there
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address.startswith(LOOPBACK):
+        # else Ray takes it for this machine's address in the network
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        import ray
+    except ImportError:
+        raise UsageError(
+            "--engine ray needs the package ray: pip install 'longrein[fleet]'"
+        ) from None
+    return ray

@@ -139,27 +139,22 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
         session.append(ToolStarted(call.id, call.name, None if same else arguments))
     await session.commit(flush=True)
     beside = _ParallelCalls(session.deps.limits.parallel_max, [call.id for call in calls])
-    if len(calls) == 1:
-        await _run(
-            session,
-            calls[0],
-            fitted[calls[0].id],
-            _CallSlot(beside, changing=bool(changing), kept=bool(kept)),
-        )
-        _tell_found(session, calls)
-        return
 
     async def run(call: ToolCall) -> None:
-        await _run(
-            session,
-            call,
-            fitted[call.id],
-            _CallSlot(beside, changing=call.id in changing, kept=call.id in kept),
-        )
-        if session.state.calls:
+        place = _CallSlot(beside, changing=call.id in changing, kept=call.id in kept)
+        await _run(session, call, fitted[call.id], place)
+        if len(calls) > 1 and session.state.calls:
             session.commit(flush=False)
 
-    tasks = [asyncio.ensure_future(run(call)) for call in calls]
+    if len(calls) == 1:
+        await run(calls[0])
+    else:
+        await _wait_for_all([asyncio.ensure_future(run(call)) for call in calls])
+    _tell_found(session, calls)
+
+
+async def _wait_for_all(tasks: Sequence[asyncio.Future[None]]) -> None:
+    """Wait until all tasks have ended. A cancelled wait cancels them, and waits for their ends."""
     together = asyncio.gather(*tasks)
     together.add_done_callback(retrieve_error)  # not awaited when cancelled after a failure
     try:
@@ -167,7 +162,6 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait(tasks)  # gather has cancelled them; each records its own end
         raise
-    _tell_found(session, calls)
 
 
 def _tell_found(session: Session, calls: Sequence[ToolCall]) -> None:

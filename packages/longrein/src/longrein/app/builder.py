@@ -25,7 +25,14 @@ from longrein.agent import (
 from longrein.agent.extension_part import ExtensionPart, Surroundings
 from longrein.agent.git_metadata import current_branch, find_git_folder
 from longrein.agent.hooks import SessionHooks
-from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
+from longrein.agent.session_part import (
+    BackgroundTasks,
+    Checkpoints,
+    PartFactory,
+    SessionPart,
+    Skills,
+    Subagents,
+)
 from longrein.agent.skill_invocation import SessionSkills
 from longrein.app.additions import Additions
 from longrein.app.app_session import AppSession, start_observers
@@ -37,7 +44,7 @@ from longrein.app.execution import (
     open_workspaces,
     variables,
 )
-from longrein.app.prefix_offer import make_offer, search_note, with_plugins
+from longrein.app.prefix_offer import Offer, make_offer, search_note, with_plugins
 from longrein.app.run_context import (
     CLOCK,
     RunContext,
@@ -80,6 +87,7 @@ from longrein.workspace import (
     recover_temp_files,
     release_free_memory,
 )
+from longrein.workspace.sandbox import SessionSandbox
 from longrein_context import State, schema_diagnosis
 from longrein_context.events import (
     SCHEMA_VERSION,
@@ -153,17 +161,10 @@ def _around(
 ) -> AppSession:
     run_context = app.context
     state = resumed_state(log)
-    settings = run_context.settings
-    allowed = run_context.settings.permissions
     model = _model(run_context, log, state, given, additions)
     roots = run_context.roots  # never those of the log, which could be edited
     opened, nonce = _opened(run_context, log.session, state)
-    secrets = (
-        *known_secrets(variables(run_context), settings),
-        *kept_keys(run_context),
-        *(secret for part in parts for secret in part.secrets),
-    )
-    clean = redactor(secrets, nonce, settings.redact.patterns)
+    secrets = _secrets(run_context, parts)
     spawner = make_spawner(run_context, log, roots, nonce, secrets)
     sandbox = make_sandbox(run_context, log, roots)
     workspace, in_roots = open_workspaces(run_context, roots, spawner, sandbox, additions.editor)
@@ -175,57 +176,9 @@ def _around(
     )
     for part in parts:
         part.attach(surroundings)
-    hooks = hook_table(run_context, roots, additions.hooks)
-    pool = TaskPool(spawner, settings.tasks.running_max)
-    deps = Dependencies(
-        clock=CLOCK,
-        jitter=random.random,
-        workspace=workspace,
-        tools=offer.tools,
-        model=model,
-        open_model=lambda name: _model(run_context, log, state, None, additions, name),
-        prefix=offer.prefix,
-        history=lambda first, last: log.reader.entries(first - 1, last),
-        rules=Rules(allowed.allow, allowed.ask, allowed.deny, roots[0], run_context.home),
-        limits=settings.limits,
-        options=settings.tools,
-        redact=clean,
-        secrets=secrets,
-        own_patterns=bool(settings.redact.patterns),
-        nested=lambda folder, told: _nested(run_context, folder, told),
-        remember_rule=lambda rule: remember_rule(rule, run_context.environ, run_context.home),
-        fallback=settings.fallback_model,
-        compact_model=settings.compact_model,
-        archive=HistoryReader(run_context.state_dir, log.session),
-        hook_files=HookFiles(log.folder),
-        extension_parts=parts,
-        goals=_goals(run_context, log.session, roots[0], clean),
-        memory=lambda: memory_use(settings.limits.memory_mb * MIB),
-        kinds=offer.kinds,
-        subagent_model=lambda asked: subagent_model(
-            asked, deps.model.name, settings, run_context.key_environ
-        ),
-        workspace_in=in_roots,
-        worktrees=f"{run_context.state_dir}/worktrees",
-        sandbox=sandbox,
-        gated=additions.answers_permissions and settings.permissions.confined == "ask",
-        task_options=settings.tasks,
-        parts={
-            BackgroundTasks: lambda: _open_background_tasks(pool),
-            SessionHooks: lambda: SessionHooks(hooks),
-            Skills: lambda: SessionSkills(offer.library, settings.skills),
-            Subagents: lambda: _open_subagents(run_context, log.session),
-        },
-        tells_project=settings.context.git,
+    deps = _dependencies(
+        run_context, log, additions, surroundings, offer, parts, model, sandbox, secrets, in_roots
     )
-    if rates := run_context.environ.get("LONGREIN_RATES"):
-        from longrein.agent.shared_rate_limit import SharedRateLimit
-
-        deps.rate_limit = SharedRateLimit(run_context.state_dir, rates, CLOCK.wall_us)
-    open_checkpoints = checkpoint_opener(run_context, log, workspace)
-    if open_checkpoints is not None:
-        deps.parts[Checkpoints] = open_checkpoints
-    deps.ease = lambda: _ease(deps, log)
     _check_money(deps)
     mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
@@ -245,6 +198,96 @@ def _around(
     )
     notes = _notes(run_context, session, log, later)
     return AppSession(app, session, deps, log, notes)
+
+
+def _secrets(run_context: RunContext, parts: Sequence[ExtensionPart]) -> tuple[str, ...]:
+    """Return the values that are masked in all that is kept and sent."""
+    return (
+        *known_secrets(variables(run_context), run_context.settings),
+        *kept_keys(run_context),
+        *(secret for part in parts for secret in part.secrets),
+    )
+
+
+def _dependencies(  # noqa: PLR0913, PLR0917 - all parts of a session
+    run_context: RunContext,
+    log: SessionLog,
+    additions: Additions,
+    surroundings: Surroundings,
+    offer: Offer,
+    extension_parts: tuple[ExtensionPart, ...],
+    model: Model,
+    sandbox: SessionSandbox,
+    secrets: tuple[str, ...],
+    workspace_in: Callable[[tuple[str, ...]], Workspace],
+) -> Dependencies:
+    settings, root = run_context.settings, run_context.roots[0]
+    allowed = settings.permissions
+    clean = redactor(secrets, surroundings.nonce, settings.redact.patterns)
+    deps = Dependencies(
+        clock=CLOCK,
+        jitter=random.random,
+        workspace=surroundings.workspace,
+        tools=offer.tools,
+        model=model,
+        open_model=lambda name: _model(run_context, log, surroundings.state, None, additions, name),
+        prefix=offer.prefix,
+        history=lambda first, last: log.reader.entries(first - 1, last),
+        rules=Rules(allowed.allow, allowed.ask, allowed.deny, root, run_context.home),
+        limits=settings.limits,
+        options=settings.tools,
+        redact=clean,
+        secrets=secrets,
+        own_patterns=bool(settings.redact.patterns),
+        nested=lambda folder, told: _nested(run_context, folder, told),
+        remember_rule=lambda rule: remember_rule(rule, run_context.environ, run_context.home),
+        fallback=settings.fallback_model,
+        compact_model=settings.compact_model,
+        archive=HistoryReader(run_context.state_dir, log.session),
+        hook_files=HookFiles(log.folder),
+        extension_parts=extension_parts,
+        goals=_goals(run_context, log.session, root, clean),
+        memory=lambda: memory_use(settings.limits.memory_mb * MIB),
+        kinds=offer.kinds,
+        subagent_model=lambda asked: subagent_model(
+            asked, deps.model.name, settings, run_context.key_environ
+        ),
+        workspace_in=workspace_in,
+        worktrees=f"{run_context.state_dir}/worktrees",
+        sandbox=sandbox,
+        gated=additions.answers_permissions and allowed.confined == "ask",
+        task_options=settings.tasks,
+        parts=_session_parts(run_context, log, additions, surroundings, offer),
+        tells_project=settings.context.git,
+        ease=lambda: _ease(deps, log),
+    )
+    if rates := run_context.environ.get("LONGREIN_RATES"):
+        from longrein.agent.shared_rate_limit import SharedRateLimit
+
+        deps.rate_limit = SharedRateLimit(run_context.state_dir, rates, CLOCK.wall_us)
+    return deps
+
+
+def _session_parts(
+    run_context: RunContext,
+    log: SessionLog,
+    additions: Additions,
+    surroundings: Surroundings,
+    offer: Offer,
+) -> dict[type[SessionPart], PartFactory]:
+    """Return how to open each part of the session."""
+    hooks = hook_table(run_context, run_context.roots, additions.hooks)
+    pool = TaskPool(surroundings.spawner, run_context.settings.tasks.running_max)
+    parts: dict[type[SessionPart], PartFactory] = {
+        BackgroundTasks: lambda: _open_background_tasks(pool),
+        SessionHooks: lambda: SessionHooks(hooks),
+        Skills: lambda: SessionSkills(offer.library, run_context.settings.skills),
+        Subagents: lambda: _open_subagents(run_context, log.session),
+    }
+    open_checkpoints = checkpoint_opener(run_context, log, surroundings.workspace)
+    if open_checkpoints is not None:
+        parts[Checkpoints] = open_checkpoints
+    return parts
 
 
 def _extension_parts(run_context: RunContext, additions: Additions) -> tuple[ExtensionPart, ...]:

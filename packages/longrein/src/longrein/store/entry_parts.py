@@ -127,43 +127,22 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
         case UserSpoke():
             return [_content(part) for part in event.parts]
         case ToolEnded():
-            parts = [_with_tool(_content(part), event.name) for part in event.parts]
-            raw = Content("output byte for byte", blob=event.raw, aside=True, raw=True)
-            return [*parts, raw] if event.raw else parts
+            return _result_contents(event)
         case Replied():
-            blocks = [
-                Content(f"provider block of part {b.part + 1}", b.raw, aside=True)
-                for b in event.blocks
-            ]
-            return [*map(_content, event.parts), *map(_not_searched, blocks)]
+            return _reply_contents(event)
         case Reminded() if event.text:
             return [
                 Content(f"reminder {event.kind}", event.text, searchable=event.kind not in COPIES)
             ]
         case Summarized():
-            more = [
-                ("prose", event.prose),
-                ("ledger", event.ledger),
-                ("acknowledgement", event.reply),
-            ]
-            rest = [
-                Content(name, text, aside=True, searchable=name == "prose")
-                for name, text in more
-                if text
-            ]
-            return [Content("summary", event.text, searchable=False), *rest]
+            return _summary_contents(event)
         case Cleared() if event.forms:
             return [
                 Content(f"short form of {form.handle}", form.text, searchable=False)
                 for form in event.forms
             ]
         case PrefixSet():
-            tools = msgspec.json.format(
-                msgspec.json.encode((event.tools, event.deferred)), indent=1
-            ).decode()
-            context = [Content("static context", text) for text in event.context]
-            system = Content("system text", event.system, searchable=False)
-            return [*context, system, Content("tools", tools, aside=True, searchable=False)]
+            return _prefix_contents(event)
         case ToolStarted() if event.arguments is not None:
             return [Content(f"call {event.name}", arguments_text(event.arguments), tool=event.name)]
         case AskFailed() if event.partial:
@@ -173,20 +152,8 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
             ]
         case FileSeen() if event.blob:
             return [Content("content", blob=event.blob, searchable=False)]
-        case FileChanged() if event.blob or event.diff or event.over:
-            content = [Content("content", blob=event.blob, searchable=False)] if event.blob else []
-            if event.over:
-                content.append(
-                    Content(
-                        "what somebody else had written there",
-                        blob=event.over,
-                        aside=True,
-                        searchable=False,
-                    )
-                )
-            return content + (
-                [Content("what changed", event.diff, aside=bool(content))] if event.diff else []
-            )
+        case FileChanged():
+            return _change_contents(event)
         case TaskStarted():
             return [Content("command", event.command)]
         case TaskEnded() if _is_blob(event.output):
@@ -212,6 +179,49 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
             return []
 
 
+def _result_contents(event: ToolEnded) -> list[Content]:
+    parts = [msgspec.structs.replace(_content(part), tool=event.name) for part in event.parts]
+    raw = Content("output byte for byte", blob=event.raw, aside=True, raw=True)
+    return [*parts, raw] if event.raw else parts
+
+
+def _reply_contents(event: Replied) -> list[Content]:
+    blocks = [
+        Content(f"provider block of part {b.part + 1}", b.raw, aside=True, searchable=False)
+        for b in event.blocks
+    ]
+    return [*map(_content, event.parts), *blocks]
+
+
+def _summary_contents(event: Summarized) -> list[Content]:
+    rest = [
+        Content("prose", event.prose, aside=True),
+        Content("ledger", event.ledger, aside=True, searchable=False),
+        Content("acknowledgement", event.reply, aside=True, searchable=False),
+    ]
+    summary = Content("summary", event.text, searchable=False)
+    return [summary, *(one for one in rest if one.text)]
+
+
+def _prefix_contents(event: PrefixSet) -> list[Content]:
+    tools = msgspec.json.format(msgspec.json.encode((event.tools, event.deferred)), indent=1)
+    return [
+        *(Content("static context", text) for text in event.context),
+        Content("system text", event.system, searchable=False),
+        Content("tools", tools.decode(), aside=True, searchable=False),
+    ]
+
+
+def _change_contents(event: FileChanged) -> list[Content]:
+    over = "what somebody else had written there"
+    parts = [
+        Content("content", blob=event.blob, searchable=False),
+        Content(over, blob=event.over, aside=True, searchable=False),
+        Content("what changed", event.diff, aside=bool(event.blob or event.over)),
+    ]
+    return [part for part in parts if part.text or part.blob]
+
+
 def _content(part: AnyPart) -> Content:
     match part:
         case Text():
@@ -229,14 +239,6 @@ def _content(part: AnyPart) -> Content:
             return Content(
                 f"result of {part.name}", "\n".join(_content(one).text for one in part.parts)
             )
-
-
-def _with_tool(content: Content, tool: str) -> Content:
-    return msgspec.structs.replace(content, tool=tool)
-
-
-def _not_searched(content: Content) -> Content:
-    return msgspec.structs.replace(content, searchable=False)
 
 
 def arguments_text(arguments: dict[str, Any]) -> str:

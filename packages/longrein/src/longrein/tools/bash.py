@@ -170,13 +170,7 @@ async def Bash(
     run_in_background: You get a task id at once.
     outside_sandbox: Only if the sandbox stopped it: why it must run without. The user is asked.
     """
-    refuse_marker(context, command)
-    if not command.strip():
-        raise ToolError("[empty] The command is empty; nothing was run.")
-    if "\0" in command or not encodable(command):
-        raise ToolError(
-            "[bad-command] The command holds a NUL or an invalid character; nothing was run."
-        )
+    _check_command(context, command)
     output = CommandOutput(context)
     limit_s = time_limit(timeout, context.options)
     sandbox = context.sandbox if not outside_sandbox else None
@@ -216,6 +210,17 @@ async def Bash(
     return Outcome(
         parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed", output.raw
     )
+
+
+def _check_command(context: ToolContext, command: str) -> None:
+    """Raise `ToolError` for a command that is not to be run or that no shell could take."""
+    refuse_marker(context, command)
+    if not command.strip():
+        raise ToolError("[empty] The command is empty; nothing was run.")
+    if "\0" in command or not encodable(command):
+        raise ToolError(
+            "[bad-command] The command holds a NUL or an invalid character; nothing was run."
+        )
 
 
 async def _run(

@@ -193,27 +193,9 @@ def _read(blank: McpServer, entry: EntryReader, raw: Mapping[str, Any]) -> McpSe
     command, args = _command(entry, raw), entry.texts("args") or ()
     url = entry.text("url", "httpUrl", "serverUrl")
     kind = raw.get("type") or raw.get("transport")
-    transport: Transport | None
-    if kind is not None:
-        transport = TRANSPORTS.get(str(kind))
-    elif url and not command:
-        transport = "http"
-    else:
-        transport = "stdio"
-    if transport is None:
-        raise ValueError(f"type {kind!r} is not supported: stdio, http or sse")
+    transport = _transport(kind, blank.scope, url, has_command=bool(command))
     if transport == "sdk":
-        if blank.scope not in ("flag", "program"):
-            raise ValueError("type 'sdk' is for servers inside the program that runs longrein")
         return msgspec.structs.replace(blank, transport="sdk")
-    if transport == "stdio" and not command:
-        raise ValueError(
-            "it has neither `command` nor `url`" if not url else "a stdio server needs `command`"
-        )
-    if transport != "stdio" and not url.startswith(("http://", "https://")):
-        raise ValueError(
-            f"a server of type {transport} needs a `url` that begins with http:// or https://"
-        )
     headers = entry.table("headers", "http_headers")
     token = next(
         (
@@ -250,6 +232,30 @@ def _read(blank: McpServer, entry: EntryReader, raw: Mapping[str, Any]) -> McpSe
         sandbox=_sandbox(raw.get("sandbox"), blank.scope),
         disabled=entry.flag("enabled") is False or entry.flag("disabled") is True,
     )
+
+
+def _transport(kind: Any, scope: Scope, url: str, *, has_command: bool) -> Transport:
+    """Return the transport of an entry, guessed where it names no `kind`. Raises `ValueError` where
+    what the transport needs is missing.
+    """
+    if kind is None:
+        kind = "http" if url and not has_command else "stdio"
+    transport = TRANSPORTS.get(str(kind))
+    if transport is None:
+        raise ValueError(f"type {kind!r} is not supported: stdio, http or sse")
+    if transport == "sdk":
+        if scope not in ("flag", "program"):
+            raise ValueError("type 'sdk' is for servers inside the program that runs longrein")
+    elif transport != "stdio":
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(
+                f"a server of type {transport} needs a `url` that begins with http:// or https://"
+            )
+    elif not has_command:
+        raise ValueError(
+            "it has neither `command` nor `url`" if not url else "a stdio server needs `command`"
+        )
+    return transport
 
 
 def _command(entry: EntryReader, raw: Mapping[str, Any]) -> tuple[str, ...]:

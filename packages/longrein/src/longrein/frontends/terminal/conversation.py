@@ -88,11 +88,7 @@ class Conversation:
     again_s = AGAIN_S
     """Seconds in which a second Ctrl-C or Esc counts, when no other key comes between."""
 
-    def __init__(
-        self,
-        opened: AppSession,
-        mono_s: Callable[[], float],
-    ) -> None:
+    def __init__(self, opened: AppSession, mono_s: Callable[[], float]) -> None:
         self.opened = opened
         self.session: SessionPort = opened.session
         self.colour = not opened.app.context.environ.get("NO_COLOR")
@@ -104,14 +100,7 @@ class Conversation:
         self.context = CommandContext(opened, self.view)
         self.pastes = Pastes()
         self.history_file = opened.app.kept_file("history")
-        self.buffer = Buffer(
-            completer=InputCompleter(
-                opened.complete_files, opened.slash_commands, opened.known_skills
-            ),
-            complete_while_typing=True,
-            history=ProjectHistory(self.history_file),
-            multiline=True,
-        )
+        self.buffer = self._new_buffer()
         self.approval: Approval | None = None
         self._shown_s = self._answered_s = -AGAIN_S
         """Time the question appeared (earlier when another was answered just before), and time
@@ -154,6 +143,17 @@ class Conversation:
         self._news = asyncio.Event()
         self._ticking: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def _new_buffer(self) -> Buffer:
+        """Return the buffer of the input, which completes words and knows earlier prompts."""
+        return Buffer(
+            completer=InputCompleter(
+                self.opened.complete_files, self.opened.slash_commands, self.opened.known_skills
+            ),
+            complete_while_typing=True,
+            history=ProjectHistory(self.history_file),
+            multiline=True,
+        )
 
     def _make_surroundings(self) -> None:
         context = self.opened.app.context

@@ -141,20 +141,7 @@ class Screen:
             dont_extend_height=True,
             height=lambda: Dimension(preferred=len(self._drawn), max=len(self._drawn), min=0),
         )
-        placeholder = ConditionalProcessor(
-            AfterInput(self._hint, style="class:dim"), Condition(lambda: not buffer.text)
-        )
-        self._input = Window(
-            BufferControl(
-                buffer,
-                input_processors=[placeholder, TabsProcessor(tabstop=4, char1=" ", char2=" ")],
-                include_default_input_processors=True,
-            ),
-            height=Dimension(min=1, max=INPUT_ROWS_MAX),
-            dont_extend_height=True,
-            wrap_lines=True,
-            get_line_prefix=self._line_prefix,
-        )
+        self._input = self._input_window()
         menu = CompletionsMenu(max_height=8, scroll_offset=1)
         footer = Window(FormattedTextControl(self._draw_below), height=1, dont_extend_height=True)
         self._status: list[StyleAndTextTuples] = []
@@ -186,6 +173,23 @@ class Screen:
         self._drawn: Sequence[Line] = ()
         self._cleared = False
         """True while the rows are cleared and not drawn again yet."""
+
+    def _input_window(self) -> Window:
+        """Return the rows in which the user writes, with a hint while they are empty."""
+        placeholder = ConditionalProcessor(
+            AfterInput(self._hint, style="class:dim"), Condition(lambda: not self._buffer.text)
+        )
+        return Window(
+            BufferControl(
+                self._buffer,
+                input_processors=[placeholder, TabsProcessor(tabstop=4, char1=" ", char2=" ")],
+                include_default_input_processors=True,
+            ),
+            height=Dimension(min=1, max=INPUT_ROWS_MAX),
+            dont_extend_height=True,
+            wrap_lines=True,
+            get_line_prefix=self._line_prefix,
+        )
 
     @property
     def style(self) -> BaseStyle:

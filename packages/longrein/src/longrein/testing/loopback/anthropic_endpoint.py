@@ -314,6 +314,36 @@ class AnthropicEndpoint(WireEndpoint):
         return _event("error", encode({"type": "error", "error": error}))
 
     def stream_events(self, turn: Turn, answer: ReplyContext) -> list[bytes]:
+        out = [_start(answer), b'event: ping\ndata: {"type":"ping"}\n\n']
+        for index, (block, deltas) in enumerate(self._content_blocks(turn, answer)):
+            start = {"type": "content_block_start", "index": index, "content_block": block}
+            out.append(_event("content_block_start", encode(start)))
+            lead = (
+                b"event: content_block_delta\ndata: "
+                b'{"type":"content_block_delta","index":%d,"delta":' % index
+            )
+            out += [b"%b%b}\n\n" % (lead, delta) for delta in deltas]
+            out.append(
+                _event("content_block_stop", b'{"type":"content_block_stop","index":%d}' % index)
+            )
+        delta = {"stop_reason": _STOPS[stop_of(turn)], "stop_sequence": None}
+        usage: dict[str, object] = {**_input(answer.cached), "output_tokens": answer.output}
+        if searches := searches_of(turn, answer):
+            usage["server_tool_use"] = {
+                "web_search_requests": len(searches),
+                "web_fetch_requests": 0,
+            }
+        out.append(
+            _event(
+                "message_delta", encode({"type": "message_delta", "delta": delta, "usage": usage})
+            )
+        )
+        return [*out, _event("message_stop", b'{"type":"message_stop"}')]
+
+    def _content_blocks(
+        self, turn: Turn, answer: ReplyContext
+    ) -> list[tuple[dict[str, object], list[bytes]]]:
+        """Return each block of an answer as it starts, with the deltas by which it grows."""
         blocks: list[tuple[dict[str, object], list[bytes]]] = []
         if turn.thinking:
             texts = _deltas("thinking_delta", "thinking", split_text(turn.thinking))
@@ -321,8 +351,7 @@ class AnthropicEndpoint(WireEndpoint):
                 "signature_delta", "signature", [sign(self.name, answer.model, turn.thinking)]
             )
             blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, texts))
-        searches = searches_of(turn, answer)
-        for query, url, number in searches:
+        for query, url, number in searches_of(turn, answer):
             id_, sealed = f"srvtoolu_{number}", sign(self.name, answer.model, url)
             asked: dict[str, object] = {
                 "type": "server_tool_use",
@@ -356,31 +385,7 @@ class AnthropicEndpoint(WireEndpoint):
                 block["id"] = id_
             given = ["", *argument_pieces(turn, n, answer)]
             blocks.append((block, _deltas("input_json_delta", "partial_json", given)))
-        out = [_start(answer), b'event: ping\ndata: {"type":"ping"}\n\n']
-        for index, (block, deltas) in enumerate(blocks):
-            start = {"type": "content_block_start", "index": index, "content_block": block}
-            out.append(_event("content_block_start", encode(start)))
-            lead = (
-                b"event: content_block_delta\ndata: "
-                b'{"type":"content_block_delta","index":%d,"delta":' % index
-            )
-            out += [b"%b%b}\n\n" % (lead, delta) for delta in deltas]
-            out.append(
-                _event("content_block_stop", b'{"type":"content_block_stop","index":%d}' % index)
-            )
-        delta = {"stop_reason": _STOPS[stop_of(turn)], "stop_sequence": None}
-        usage: dict[str, object] = {**_input(answer.cached), "output_tokens": answer.output}
-        if searches:
-            usage["server_tool_use"] = {
-                "web_search_requests": len(searches),
-                "web_fetch_requests": 0,
-            }
-        out.append(
-            _event(
-                "message_delta", encode({"type": "message_delta", "delta": delta, "usage": usage})
-            )
-        )
-        return [*out, _event("message_stop", b'{"type":"message_stop"}')]
+        return blocks
 
     def plain_body(self, events: list[dict[str, Any]]) -> dict[str, Any]:
         message: dict[str, Any] = {}
