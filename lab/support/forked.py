@@ -1,9 +1,10 @@
 """`longrein` as a fork of a process that has imported it: a start costs a fifth of the CPU of a new
 interpreter, which is most of what the suite would spend.
 
-Each worker of the suite has one such process, which starts at its first use and ends with the
-worker. What it forks is a process of its own, with the arguments, environment, folder, streams and
-session of a real start; its command line in `/proc` is that of the process it comes from.
+Each worker of the suite has one such process, and one for each extension whose SDK takes as long to
+import. They start at their first use and end with the worker. What they fork is a process of its
+own, with the arguments, environment, folder, streams and session of a real start; its command line
+in `/proc` is that of the process it comes from.
 """
 
 import array
@@ -62,12 +63,19 @@ class ForkedProcess(subprocess.Popen[bytes]):
     """`python -m MODULE ARGUMENTS` as a fork; used like the `Popen` that it is.
 
     `terminal`: a descriptor of a terminal, which becomes its streams and controls it.
+    `extensions`: extensions that it finds imported, with their SDKs, such as `mcp`.
     """
 
     def __init__(
-        self, module: str, argv: Sequence[str | bytes], *, terminal: int | None = None, **more: Any
+        self,
+        module: str,
+        argv: Sequence[str | bytes],
+        *,
+        terminal: int | None = None,
+        extensions: tuple[str, ...] = (),
+        **more: Any,
     ) -> None:
-        self._module, self._terminal = module, terminal
+        self._module, self._terminal, self._extensions = module, terminal, extensions
         self._status_fd, self._said = -1, b""
         streams = {} if terminal is None else dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
         super().__init__(list(argv), **streams, **more)
@@ -87,7 +95,7 @@ class ForkedProcess(subprocess.Popen[bytes]):
             own if fd == -1 else fd for own, fd in enumerate((read_in, write_out, write_err))
         ]
         with _starting:  # threads may be the first at once
-            parent = _parent()
+            parent = _parent(self._extensions)
         socket.send_fds(parent, [json.dumps(request).encode()], [*streams, theirs])
         os.close(theirs)
         self.pid = int(self._line())
@@ -131,19 +139,21 @@ def forked_cpu_s() -> float:
 
 
 _forking: list[int] = []
-"""The process that forks, once it was started."""
+"""The processes that fork, once they were started."""
 _starting = threading.Lock()
 
 
 @cache
-def _parent() -> socket.socket:
-    """Start the process that forks; it ends when this one closes the socket."""
+def _parent(extensions: tuple[str, ...]) -> socket.socket:
+    """Start the process that forks with these extensions imported; it ends when this one closes
+    the socket.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for one in (ours, theirs):
         one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * REQUEST_BYTES_MAX)
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/nonexistent"}
     forking = subprocess.Popen(
-        [sys.executable, str(Path(__file__)), str(theirs.fileno())],
+        [sys.executable, str(Path(__file__)), str(theirs.fileno()), *extensions],
         env=env,
         cwd="/",
         pass_fds=[theirs.fileno()],
@@ -158,7 +168,7 @@ def _parent() -> socket.socket:
 # --- The process that forks -----------------------------------------------------------------------
 
 
-def preloaded() -> Iterator[str]:
+def preloaded(extensions: Sequence[str]) -> Iterator[str]:
     """Yield the modules that a fork finds imported."""
     yield from LIBRARIES
     for package in ("longrein", "longrein_context"):
@@ -168,11 +178,15 @@ def preloaded() -> Iterator[str]:
                 yield (name := f"{package}.{module.name}")
                 below = [f"{folder}/{module.name}" for folder in folders]
                 yield from (one.name for one in walk_packages(below, f"{name}."))
+    for extension in extensions:
+        package = f"longrein.extensions.{extension}"
+        folders = importlib.import_module(package).__path__
+        yield from (one.name for one in walk_packages(folders, f"{package}."))
 
 
-def serve(requests: socket.socket) -> None:
+def serve(requests: socket.socket, extensions: Sequence[str]) -> None:
     """Fork for each request, and tell the end of each fork."""
-    for name in preloaded():
+    for name in preloaded(extensions):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a collection in a fork would copy the pages of all that it has from here
@@ -265,4 +279,4 @@ def _run(module: str) -> int:
 if __name__ == "__main__":
     sys.path[0] = ""
     sys.path.pop(0)
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -194,12 +195,55 @@ class Editor:
         return found
 
 
+class AgentProcess:
+    """A `longrein acp` that `CliHarness` has started, with its pipes as streams of the loop."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        self.pid = process.pid
+        self.stdout = asyncio.StreamReader(limit=1 << 27)
+        self.stderr = asyncio.StreamReader(limit=1 << 27)
+        self.stdin: asyncio.StreamWriter
+        self.out_pipe: asyncio.ReadTransport
+        """Our end of its stdout."""
+
+    async def connect(self) -> None:
+        """Connect the streams."""
+        loop = asyncio.get_running_loop()
+        out, err = (asyncio.StreamReaderProtocol(one) for one in (self.stdout, self.stderr))
+        self.out_pipe, _ = await loop.connect_read_pipe(lambda: out, self._process.stdout)
+        await loop.connect_read_pipe(lambda: err, self._process.stderr)
+        flow = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+        in_pipe, _ = await loop.connect_write_pipe(lambda: flow, self._process.stdin)
+        self.stdin = asyncio.StreamWriter(in_pipe, flow, None, loop)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    async def wait(self) -> int:
+        """Return its exit code, negative for a signal."""
+        return await asyncio.to_thread(self._process.wait)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+async def start_agent(cli: CliHarness, *words: str, **env: str) -> AgentProcess:
+    """Start `longrein WORDS` in the project of `cli`, as a fork that finds the SDK imported."""
+    cli.extensions = ("acp",)
+    started = cli.start(*words, stdin=subprocess.PIPE, env=env)
+    made = AgentProcess(started.process)
+    await made.connect()
+    return made
+
+
 class Agent:
     """A running `longrein acp` with an initialized connection."""
 
     def __init__(
         self,
-        process: asyncio.subprocess.Process,
+        process: AgentProcess,
         editor: Editor,
         connection: Any,
         cli: CliHarness,
@@ -227,16 +271,7 @@ async def agent(
 ) -> AsyncIterator[Agent]:
     """Start `longrein acp` in the project of `cli` and initialize it."""
     editor = editor or Editor()
-    process = await asyncio.create_subprocess_exec(
-        *cli.command,
-        "acp",
-        cwd=cli.project,
-        env=cli.env,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=1 << 26,
-    )
+    process = await start_agent(cli, "acp")
     messages: list[tuple[str, dict[str, Any]]] = []
     connection = ClientSideConnection(
         editor,
@@ -253,15 +288,13 @@ async def agent(
     finally:
         with contextlib.suppress(Exception):
             await connection.close()
-        if process.stdin is not None:
-            process.stdin.close()
+        process.stdin.close()
         try:
             async with asyncio.timeout(HANG_S):
                 await process.wait()
         except TimeoutError:
             process.kill()
             raise
-        assert process.stderr is not None
         err = (await process.stderr.read()).decode()
         assert "Traceback" not in err, err
 
@@ -278,18 +311,14 @@ TERMINALS = schema.ClientCapabilities(terminal=True)
 class RawAgent:
     """A running `longrein acp` to which a test writes lines of its own."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: AgentProcess) -> None:
         self.process = process
-        self.out = asyncio.StreamReader(limit=1 << 27)
-        self.out_pipe: asyncio.ReadTransport | None = None
-        """Our end of its stdout."""
         self.lines: list[Any] = []
         """Every line of stdout, decoded."""
         self._id = 0
 
     def write(self, *lines: Any) -> None:
         """Write lines: bytes as they are, anything else as JSON."""
-        assert self.process.stdin is not None
         for line in lines:
             self.process.stdin.write(
                 line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n"
@@ -298,7 +327,7 @@ class RawAgent:
     async def read(self) -> Any:
         """Return the next line of stdout; None at its end."""
         async with asyncio.timeout(HANG_S):
-            line = await self.out.readline()
+            line = await self.process.stdout.readline()
         if not line:
             return None
         self.lines.append(json.loads(line))
@@ -341,37 +370,21 @@ class RawAgent:
 async def raw_agent(
     cli: CliHarness, words: Sequence[str] = ("acp",), **env: str
 ) -> AsyncIterator[RawAgent]:
-    reading, writing = os.pipe()
-    process = await asyncio.create_subprocess_exec(
-        *cli.command,
-        *words,
-        cwd=cli.project,
-        env={**cli.env, **env},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=writing,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    os.close(writing)
+    process = await start_agent(cli, *words, **env)
     raw = RawAgent(process)
-    raw.out_pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(raw.out), os.fdopen(reading, "rb")
-    )
     try:
         yield raw
     finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                if process.stdin is not None and not process.stdin.is_closing():
-                    process.stdin.close()
+        if not process.has_ended:
+            process.stdin.close()
             try:
                 async with asyncio.timeout(HANG_S):
                     while await raw.read() is not None:
                         pass
                     await process.wait()
             except TimeoutError:
-                os.kill(process.pid, 9)
+                process.kill()
                 raise
-        assert process.stderr is not None
         err = (await process.stderr.read()).decode()
         assert "Traceback" not in err, err
 

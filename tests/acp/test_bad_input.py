@@ -265,12 +265,12 @@ def test_editor_that_goes_away_in_a_turn_leaves_a_whole_session(cli: CliHarness,
         await raw.until("session/request_permission")
         match how:
             case "eof":
-                raw.process.stdin.close()  # type: ignore[union-attr]
+                raw.process.stdin.close()
             case "gone":
-                raw.out_pipe.close()  # type: ignore[union-attr]
-                raw.process.stdin.close()  # type: ignore[union-attr]
+                raw.process.out_pipe.close()
+                raw.process.stdin.close()
             case "closed":
-                raw.out_pipe.close()  # type: ignore[union-attr]
+                raw.process.out_pipe.close()
                 await asyncio.sleep(0.1)  # the loop closes it in a step of its own
                 raw.send("session/list")
             case _:

@@ -6,6 +6,7 @@ message of a long conversation is checked against it.
 """
 
 import asyncio
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -82,9 +83,18 @@ def updates_of_the_schema() -> set[str]:
     return {get_args(one.model_fields["session_update"].annotation)[0] for one in get_args(union)}
 
 
+@cache
+def validator(model: Any) -> Any:
+    """Validator of the JSON schema of a model."""
+    found = model.model_json_schema(by_alias=True)
+    kind = jsonschema.validators.validator_for(found)
+    kind.check_schema(found)
+    return kind(found)
+
+
 def check(model: Any, data: Any) -> None:
     """Check JSON against the JSON schema of a model, which must know every field."""
-    jsonschema.validate(data, model.model_json_schema(by_alias=True))
+    validator(model).validate(data)
     assert (
         model.model_validate(data).model_dump(mode="json", by_alias=True, exclude_unset=True)
         == data

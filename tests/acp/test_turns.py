@@ -232,7 +232,6 @@ def test_a18_14_stdout_holds_only_json_when_library_prints(cli: CliHarness, tmp_
                             "result": {"outcome": {"outcome": "cancelled"}},
                         }
                     )
-            assert raw.process.stderr is not None
             err.append(await raw.process.stderr.readline())
 
     asyncio.run(work())

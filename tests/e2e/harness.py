@@ -189,6 +189,8 @@ class CliHarness:
         self.command = list(command)
         self.forks = True
         """False: each start is a new interpreter."""
+        self.extensions: tuple[str, ...] = ()
+        """Extensions that a fork finds imported."""
         self._forked: dict[int, bytes] = {}
         """Pid -> command line of each fork, which has those of the process that it comes from."""
         self.env = {
@@ -245,7 +247,7 @@ class CliHarness:
         forks = self.forks and not more and self.command == list(COMMAND)
         if not forks or not can_fork(argv, variables):
             return RunningCommand(subprocess.Popen(argv, start_new_session=True, **how, **more))
-        forked = ForkedProcess("longrein", argv, **how)
+        forked = ForkedProcess("longrein", argv, extensions=self.extensions, **how)
         self._forked[forked.pid] = b"\0".join(map(os.fsencode, argv))
         return RunningCommand(forked)
 

@@ -88,7 +88,7 @@ TABLE = [
     (bash("sleep 97 & echo gone"), "gone"),
 ]
 """(call, told); the last three succeed. Further mistakes: tests/tools."""
-LEVELS = "d/" * 1_500
+LEVELS = "d/" * 1_100
 DIG = f"mkdir -p {LEVELS} /tmp/{LEVELS} && (cd /tmp/{LEVELS} && mkdir -p {LEVELS})"
 """Also in the private /tmp, with a path that is longer than the system takes."""
 

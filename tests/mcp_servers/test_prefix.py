@@ -1,6 +1,8 @@
 """A7, A18.10, S081: what servers do never changes the prefix but by an entry with a reason."""
 
 import json
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,9 @@ import pytest
 from longrein.testing.loopback import Call, Received, Turn
 from longrein_context import fold
 from longrein_context.events import Asked, Reminded
-from tests.e2e.harness import BYPASS, CliHarness, Provider, call, calls, says
+from tests.e2e.harness import BYPASS, UNTIL_GO, CliHarness, Provider, call, calls, says
 from tests.e2e.test_children import serve as provider
-from tests.mcp_servers.harness import fault, late, prefixes, serve
+from tests.mcp_servers.harness import FAULT, fault, late, prefixes, serve
 
 
 def reasons(cli: CliHarness) -> list[str]:
@@ -98,7 +100,8 @@ def test_list_changed_keeps_the_prefix_and_tells_the_model(
 
 def test_a_slow_server_is_found_later(cli: CliHarness) -> None:
     """The first request does not wait longer than `mcp.wait_s`."""
-    serve(cli, s=fault("good"))
+    server = shlex.join([sys.executable, "-S", str(FAULT), "good"])
+    serve(cli, s={"command": "sh", "args": ["-c", f"{UNTIL_GO}; exec {server}"]})
     echo = late("mcp__s__echo", text="hi")["arguments"]
 
     def answer(request: Received) -> Turn:
@@ -106,7 +109,7 @@ def test_a_slow_server_is_found_later(cli: CliHarness) -> None:
             return Turn(text="done")
         if "new: mcp__s__echo" in request.said:
             return Turn(calls=(Call("CallTool", echo),))
-        return Turn(calls=(Call("Bash", {"command": "sleep 0.2"}),))
+        return Turn(calls=(Call("Bash", {"command": "touch go; sleep 0.2"}),))
 
     with Provider(script=answer) as served:
         cli.settings(served.settings("anthropic", "[mcp]\nwait_s = 0"), "served/small")

@@ -131,6 +131,7 @@ def test_headers_of_a_helper(cli: CliHarness, base: str) -> None:
         "headersHelper": 'echo "{\\"X-Helper\\": \\"$CLAUDE_PROJECT_DIR\\"}"',
     }
     serve(cli, s=entry)
+    cli.forks = False  # once over HTTP longrein imports the SDK itself
     assert one_call(cli, call("mcp__s__echo")) == ("ok", "fine")
     assert set(Handler.seen) == {str(cli.project)}
 
@@ -143,7 +144,8 @@ def test_a_helper_that_prints_no_json_fails_its_server(cli: CliHarness, base: st
 
 
 def test_the_init_line_names_the_servers(cli: CliHarness) -> None:
-    serve(cli, s=fault("good"), off=fault("good", disabled=True), bad={"command": "${NOT_SET}"})
+    serve(cli, s=fault("silent"), off=fault("good", disabled=True), bad={"command": "${NOT_SET}"})
+    cli.settings("[mcp]\nwait_s = 0\n")
     cli.plays(says("done"))
     servers = cli.stream("go").lines[0]["mcp_servers"]
     assert servers == [
@@ -155,6 +157,7 @@ def test_the_init_line_names_the_servers(cli: CliHarness) -> None:
 
 def test_a_prompt_of_a_server_is_a_message_of_the_user(cli: CliHarness) -> None:
     serve(cli, s=fault("good"))
+    cli.forks = False  # once over stdio longrein imports the SDK itself
     cli.plays(calls(call("mcp__s__echo", text="x")), says("done"))
     assert cli.run("-p", '/mcp__s__greet "Ada Lovelace"', BYPASS).code == 0
     (spoken,) = [entry.event for entry in cli.entries() if isinstance(entry.event, UserSpoke)]

@@ -46,11 +46,13 @@ def load_app() -> cli.App:
         # an exception within the import of msgspec would crash Python
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     # msgspec takes `get_type_hints` from typing where there is no typing_extensions, which costs
-    # three times as much as msgspec itself
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+    # three times as much as msgspec itself; a second one beside one that is imported already would
+    # have other types
+    typing_extensions = sys.modules.setdefault("typing_extensions", None)  # type: ignore[arg-type]
     import msgspec  # noqa: F401
 
-    del sys.modules["typing_extensions"]
+    if not typing_extensions:
+        del sys.modules["typing_extensions"]
     import longrein.entry_points
 
     if on_interrupt is signal.default_int_handler:
