@@ -9,7 +9,7 @@ import msgspec
 from lab.support.postgresql import Server, proxy
 from longrein.agent.shared_rate_limit import Rates, SharedRateLimit, SharedRates
 from longrein.app.run_context import use_store_at
-from longrein.store.session_folder import store_of
+from longrein.store.session_store import store_of
 from longrein.testing.loopback import Fault
 from longrein.testing.loopback import Turn as Loopback
 from longrein_context.events import AskFailed, Replied, Usage

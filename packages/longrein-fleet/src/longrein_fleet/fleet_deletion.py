@@ -8,7 +8,8 @@ from longrein.app.app import App
 from longrein.app.run_context import CLOCK, RunContext
 from longrein.folder_trees import remove_tree
 from longrein.store.deletion import stored_bytes
-from longrein.store.session_folder import session_folder, store_with
+from longrein.store.session_folder import session_folder
+from longrein.store.session_store import store_with
 from longrein_context.events import LongreinError, SessionError
 from longrein_fleet.fleet_log import EVENTS, fleet_folder, open_fleet_log, read_fleet
 from longrein_fleet.fleet_state import TaskStarted, decode_events

@@ -23,7 +23,7 @@ from longrein.app.execution import sandbox_in
 from longrein.app.run_context import RunContext
 from longrein.atomic_file import replace_file
 from longrein.folder_trees import remove_tree
-from longrein.store.session_folder import passwords_in, store_of
+from longrein.store.session_store import passwords_in, store_of
 from longrein_context.events import LongreinError, SessionError, UsageError
 from longrein_fleet.attempt_folder import SOURCES, AttemptFolder
 from longrein_fleet.executor import Attempt, TaskExecutor

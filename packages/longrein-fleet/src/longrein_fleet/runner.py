@@ -11,7 +11,7 @@ from longrein.agent.shared_rate_limit import Rates, SharedRates
 from longrein.app.run_context import CLOCK, RunContext, read_run_context
 from longrein.atomic_file import replace_file
 from longrein.options import Options
-from longrein.store.session_folder import store_of
+from longrein.store.session_store import store_of
 from longrein.workspace import temporary_spawner
 from longrein_context.events import UsageError
 from longrein_fleet.attempt_folder import revision_of

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import psycopg
 from psycopg import conninfo
 
-from longrein.store.session_folder import passwords_in
+from longrein.store.session_store import passwords_in
 from longrein_context.events import SessionError, StoreFull
 from longrein_context.events.escape import one_line
 from longrein_fleet.postgresql.schema import prepare_schema

@@ -1,4 +1,4 @@
-"""The store of sessions in a PostgreSQL database: `log_database.SessionStore`."""
+"""The store of sessions in a PostgreSQL database: `session_store.SessionStore`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -7,9 +7,9 @@ from uuid import UUID
 import psycopg
 
 from longrein.store.blobs import Blobs
-from longrein.store.log_database import SessionStore
 from longrein.store.repair import LogSummary
 from longrein.store.session_folder import is_held, session_folder
+from longrein.store.session_store import SessionStore
 from longrein.store.store_port import SessionInfo
 from longrein_context.events import Opened, SessionBusy, SessionError, SessionUnknown
 from longrein_fleet.postgresql.connection import (

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from longrein.agent.concurrency_limits import ProviderRate, RateLimit
-from longrein.store.session_folder import store_of
+from longrein.store.session_store import store_of
 from longrein_context.events import AskFailed, Replied, SessionError
 
 MINUTE_S = 60.0

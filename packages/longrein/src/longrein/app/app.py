@@ -32,7 +32,7 @@ from longrein.store import (
     list_sessions,
 )
 from longrein.store.daemon_threads import run_in_thread
-from longrein.store.session_folder import existing_folder
+from longrein.store.session_store import existing_folder
 from longrein.workspace import spooled_tasks
 from longrein_context import Budget
 from longrein_context.events import SessionBusy

@@ -48,7 +48,7 @@ from longrein.store import (
     latest_session,
     session_info,
 )
-from longrein.store.session_folder import use_store
+from longrein.store.session_store import use_store
 from longrein.workspace import end_orphans, nesting_depth
 from longrein_context import Budget, State
 from longrein_context.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError

@@ -37,7 +37,7 @@ from longrein.config.settings_file import (
 from longrein.config.user_environment import project_file, user_file
 from longrein.permissions import check_rule
 from longrein.settings_schema import SANDBOX_MODES, Settings
-from longrein.store.session_folder import passwords_in
+from longrein.store.session_store import passwords_in
 from longrein_context.events import SettingsError
 from longrein_context.events.escape import nearest
 

@@ -20,14 +20,13 @@ from longrein.store.session_folder import (
     KEPT,
     LOCK,
     UNFINISHED,
-    existing_folder,
     kept_folder,
     make_folder,
     session_id,
     sessions_folder,
-    store_with,
     take_lock,
 )
+from longrein.store.session_store import existing_folder, store_with
 from longrein_context.events import SessionError
 
 NEEDED = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", BLOBS, FORKS, LOCK}

@@ -32,13 +32,12 @@ from longrein.store.session_folder import (
     DATABASE,
     FORKS,
     UNFINISHED,
-    existing_folder,
     make_folder,
     new_file,
     session_folder,
     sessions_folder,
-    store_with,
 )
+from longrein.store.session_store import existing_folder, store_with
 from longrein_context.events import (
     SCHEMA_VERSION,
     Entry,

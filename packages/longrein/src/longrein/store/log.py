@@ -25,14 +25,13 @@ from longrein.store.repair import LogDamage, LogSummary, check_rows, open_or_rep
 from longrein.store.session_folder import (
     INBOX,
     SessionLock,
-    existing_folder,
     is_on_network,
     make_folder,
     make_session_folder,
     session_id,
-    store_with,
     take_lock,
 )
+from longrein.store.session_store import existing_folder, store_with
 from longrein.store.snapshot import write_snapshot
 from longrein.store.store_port import Message, Snapshot
 from longrein.store.writer import Writer
@@ -74,7 +73,6 @@ class SharedStore:
 
     def _open(self, fresh: bool, network: bool, create: bool) -> "LogDatabase":
         if store := store_with(self.folder):
-            database: LogDatabase
             database, self.summary = store.open_database(self.folder, self.blobs, create=create)
             return database
         if fresh:

@@ -24,14 +24,8 @@ from longrein.store.database import (
     read_only,
 )
 from longrein.store.disk_errors import store_failure
-from longrein.store.session_folder import (
-    DATABASE,
-    damaged_databases,
-    existing_folder,
-    fork_limit,
-    original_folder,
-    store_with,
-)
+from longrein.store.session_folder import DATABASE, damaged_databases, fork_limit, original_folder
+from longrein.store.session_store import existing_folder, store_with
 from longrein.store.snapshot import read_snapshot
 from longrein.store.store_port import Snapshot
 from longrein_context.events import (

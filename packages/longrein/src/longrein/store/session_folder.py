@@ -15,8 +15,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 from zlib import crc32
 
 import msgspec
@@ -25,9 +23,6 @@ from longrein.atomic_file import flush, replace_file
 from longrein.store.disk_errors import store_failure
 from longrein_context.events import SessionBusy, SessionError, SessionUnknown
 from longrein_context.events.escape import shortened, whole_number
-
-if TYPE_CHECKING:
-    from longrein.store.log_database import SessionStore
 
 DATABASE = "log.sqlite"
 """The log. SQLite's `-wal` and `-shm` lie beside it."""
@@ -78,45 +73,6 @@ NETWORK_TYPES = frozenset(
 """File systems without shared memory between machines, where SQLite's WAL is not safe."""
 
 
-# --- Store ----------------------------------------------------------------------------------------
-#
-# A session with a database file is in that file. All others are in the store of their state folder,
-# if it has one; their folders hold copies of large blobs, checkpoints and temporary files.
-
-_stores: "dict[str, SessionStore]" = {}
-
-
-def use_store(state_dir: str, store: "SessionStore | None") -> None:
-    """Keep the new sessions of `state_dir` in `store`; None: in files."""
-    if store is None:
-        _stores.pop(os.path.abspath(state_dir), None)
-    else:
-        _stores[os.path.abspath(state_dir)] = store
-
-
-def store_of(state_dir: str) -> "SessionStore | None":
-    """Return the store of `state_dir`; None where sessions are files."""
-    return _stores.get(os.path.abspath(state_dir))
-
-
-def store_with(folder: str) -> "SessionStore | None":
-    """Return the store that has the session in `folder`; None for one in files."""
-    if not _stores or os.path.exists(os.path.join(folder, DATABASE)):
-        return None
-    return store_of(os.path.dirname(os.path.dirname(folder)))
-
-
-def passwords_in(address: str) -> list[str]:
-    """Return the password in the address of a store, as it is written and as it is meant; empty
-    for none.
-    """
-    try:
-        written = urlsplit(address).password or ""
-    except ValueError:
-        return []
-    return [text for text in (written, unquote(written)) if text]
-
-
 # --- Folders --------------------------------------------------------------------------------------
 
 
@@ -140,18 +96,6 @@ def session_folder(state_dir: str, session: str) -> str:
     invalid id.
     """
     return os.path.join(sessions_folder(state_dir), session_id(session))
-
-
-def existing_folder(state_dir: str, session: str) -> str:
-    """Return the folder of an existing session. Raises `SessionUnknown`."""
-    folder = session_folder(state_dir, session)
-    if os.path.isdir(folder):
-        return folder
-    store = store_with(folder)
-    if store and store.has_session(session_id(session)):
-        make_folder(folder)
-        return folder
-    raise SessionUnknown(f"there is no session {session}; `longrein sessions` lists them")
 
 
 def kept_folder(folder: str) -> str:

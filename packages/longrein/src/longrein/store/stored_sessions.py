@@ -17,16 +17,14 @@ from longrein.store.session_folder import (
     INBOX,
     LOCK,
     HighWaterMark,
-    existing_folder,
     is_held,
     read_mark,
     session_id,
     sessions_folder,
-    store_of,
-    store_with,
     take_lock,
 )
 from longrein.store.session_folder import MARK_FILE as MARK
+from longrein.store.session_store import existing_folder, store_of, store_with
 from longrein.store.store_port import SessionInfo
 from longrein_context.events import Entry, ModeSet, Opened, PrefixSet, SessionError, SessionUnknown
 
