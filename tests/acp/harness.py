@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import CliHarness
+from tests.piped_process import PipedProcess, piped
 from tests.timeouts import HANG_S
 
 acp = pytest.importorskip(
@@ -195,47 +196,10 @@ class Editor:
         return found
 
 
-class AgentProcess:
-    """A `longrein acp` that `CliHarness` has started, with its pipes as streams of the loop."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
-        self.pid = process.pid
-        self.stdout = asyncio.StreamReader(limit=1 << 27)
-        self.stderr = asyncio.StreamReader(limit=1 << 27)
-        self.stdin: asyncio.StreamWriter
-        self.out_pipe: asyncio.ReadTransport
-        """Our end of its stdout."""
-
-    async def connect(self) -> None:
-        """Connect the streams."""
-        loop = asyncio.get_running_loop()
-        out, err = (asyncio.StreamReaderProtocol(one) for one in (self.stdout, self.stderr))
-        self.out_pipe, _ = await loop.connect_read_pipe(lambda: out, self._process.stdout)
-        await loop.connect_read_pipe(lambda: err, self._process.stderr)
-        flow = asyncio.StreamReaderProtocol(asyncio.StreamReader())
-        in_pipe, _ = await loop.connect_write_pipe(lambda: flow, self._process.stdin)
-        self.stdin = asyncio.StreamWriter(in_pipe, flow, None, loop)
-
-    @property
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
-    async def wait(self) -> int:
-        """Return its exit code, negative for a signal."""
-        return await asyncio.to_thread(self._process.wait)
-
-    def kill(self) -> None:
-        self._process.kill()
-
-
-async def start_agent(cli: CliHarness, *words: str, **env: str) -> AgentProcess:
+async def start_agent(cli: CliHarness, *words: str, **env: str) -> PipedProcess:
     """Start `longrein WORDS` in the project of `cli`, as a fork that finds the SDK imported."""
     cli.extensions = ("acp",)
-    started = cli.start(*words, stdin=subprocess.PIPE, env=env)
-    made = AgentProcess(started.process)
-    await made.connect()
-    return made
+    return await piped(cli.start(*words, stdin=subprocess.PIPE, env=env).process)
 
 
 class Agent:
@@ -243,7 +207,7 @@ class Agent:
 
     def __init__(
         self,
-        process: AgentProcess,
+        process: PipedProcess,
         editor: Editor,
         connection: Any,
         cli: CliHarness,
@@ -311,7 +275,7 @@ TERMINALS = schema.ClientCapabilities(terminal=True)
 class RawAgent:
     """A running `longrein acp` to which a test writes lines of its own."""
 
-    def __init__(self, process: AgentProcess) -> None:
+    def __init__(self, process: PipedProcess) -> None:
         self.process = process
         self.lines: list[Any] = []
         """Every line of stdout, decoded."""

@@ -218,7 +218,6 @@ async def serve_calculator(host: Host, until: str) -> dict[str, Any]:
     """Answer messages to a server of the program until a line of type `until`, which is
     returned.
     """
-    assert host.process.stdout
     while (line := json.loads(await host.process.stdout.readline()))["type"] != until:
         if line.get("request", {}).get("subtype") != "mcp_message":
             continue

@@ -7,12 +7,15 @@ import json
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from lab.support.forked import ForkedProcess
+from tests.piped_process import PipedProcess, piped
 from tests.tables import cases, record, row
 
 from .harness import CLI, NEEDS_CLI, SdkSetup, call, say, sdk_setup
@@ -38,19 +41,17 @@ def user(text: str) -> dict[str, Any]:
 class Host:
     """A program that runs longrein: writes lines, reads lines."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: PipedProcess) -> None:
         self.process = process
         self.lines: list[dict[str, Any]] = []
 
     def write(self, *lines: dict[str, Any] | bytes) -> None:
-        assert self.process.stdin
         for line in lines:
             self.process.stdin.write(
                 line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n"
             )
 
     async def until(self, kind: str, subtype: str = "") -> dict[str, Any]:
-        assert self.process.stdout
         while True:
             line = json.loads(await self.process.stdout.readline())
             self.lines.append(line)
@@ -61,7 +62,6 @@ class Host:
 
     async def until_any(self, *kinds: str) -> dict[str, Any]:
         """Read up to a line of one of these types."""
-        assert self.process.stdout
         while True:
             self.lines.append(json.loads(await self.process.stdout.readline()))
             if self.lines[-1]["type"] in kinds:
@@ -69,26 +69,28 @@ class Host:
 
     async def end(self) -> tuple[int, list[dict[str, Any]], list[str]]:
         """Close stdin and read to the end: exit code, all lines, stderr."""
-        assert self.process.stdin
         self.process.stdin.close()
-        out, err = await self.process.communicate()
+        out, err = await asyncio.gather(self.process.stdout.read(), self.process.stderr.read())
         self.lines += [json.loads(line) for line in out.splitlines()]
-        return self.process.returncode or 0, self.lines, err.decode().splitlines()
+        return await self.process.wait(), self.lines, err.decode().splitlines()
 
 
 async def started(
     setup: SdkSetup, *flags: str, env: Mapping[str, str] = MappingProxyType({})
 ) -> Host:
-    process = await asyncio.create_subprocess_exec(
-        *(str(CLI), *STREAMS, *flags),
+    """Start longrein as a fork that finds the SDK of MCP imported, where it is installed."""
+    process = ForkedProcess(
+        "longrein",
+        [str(CLI), *STREAMS, *flags],
+        extensions=("mcp",) if find_spec("mcp") else (),
         cwd=setup.tree,
         env=setup.env | {"PATH": "/usr/bin:/bin"} | dict(env),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        limit=1 << 24,
+        bufsize=0,
     )
-    return Host(process)
+    return Host(await piped(process))
 
 
 ASKS = ("--permission-prompt-tool", "stdio")
@@ -145,7 +147,6 @@ async def test_A6_7_stdin_closed_at_a_question_denies(tmp_path: Path) -> None:
         host = await started(setup, *ASKS)
         host.write(INITIALIZE, user("write"))
         await host.until("control_request", "can_use_tool")
-        assert host.process.stdin
         host.process.stdin.close()
         code, lines, _ = await host.end()
         result = lines[-1]
