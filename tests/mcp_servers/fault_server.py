@@ -174,6 +174,8 @@ def main() -> None:
         sys.exit("cannot work here")
     if MODE == "silent":
         time.sleep(3600)
+    while MODE == "until go" and not os.path.exists("go"):
+        time.sleep(0.05)
     while MODE == "no-json" and sys.stdin.readline():
         print("not json", flush=True)
     while MODE == "echo" and (line := sys.stdin.readline()):

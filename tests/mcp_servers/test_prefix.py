@@ -1,8 +1,6 @@
 """A7, A18.10, S081: what servers do never changes the prefix but by an entry with a reason."""
 
 import json
-import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,9 +8,9 @@ import pytest
 from longrein.testing.loopback import Call, Received, Turn
 from longrein_context import fold
 from longrein_context.events import Asked, Reminded
-from tests.e2e.harness import BYPASS, UNTIL_GO, CliHarness, Provider, call, calls, says
+from tests.e2e.harness import BYPASS, CliHarness, Provider, call, calls, says
 from tests.e2e.test_children import serve as provider
-from tests.mcp_servers.harness import FAULT, fault, late, prefixes, serve
+from tests.mcp_servers.harness import fault, late, prefixes, serve
 
 
 def reasons(cli: CliHarness) -> list[str]:
@@ -100,8 +98,7 @@ def test_list_changed_keeps_the_prefix_and_tells_the_model(
 
 def test_a_slow_server_is_found_later(cli: CliHarness) -> None:
     """The first request does not wait longer than `mcp.wait_s`."""
-    server = shlex.join([sys.executable, "-S", str(FAULT), "good"])
-    serve(cli, s={"command": "sh", "args": ["-c", f"{UNTIL_GO}; exec {server}"]})
+    serve(cli, s=fault("until go"))
     echo = late("mcp__s__echo", text="hi")["arguments"]
 
     def answer(request: Received) -> Turn:
