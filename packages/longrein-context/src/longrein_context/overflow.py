@@ -71,6 +71,20 @@ session.
 """
 
 
+OVERLOADS = (503, 529)
+"""Statuses of a server that is busy, whatever it says."""
+
+
+def overflows(status: int, text: str) -> bool:
+    """Return whether an error answer says that the request was too long. The status decides first,
+    the text only refines it. No body at all is what some servers send then.
+    """
+    if status == 413 or (status == 400 and not text.strip()):
+        return True
+    may_say = status in (400, 422) or (status >= 500 and status not in OVERLOADS)
+    return may_say and is_overflow(text)
+
+
 def is_overflow(text: str) -> bool:
     """Return whether an error's text says that the request was too long."""
     return any(

@@ -23,7 +23,7 @@ from longrein_context.message_list import (
     NeutralMessage,
     Summariser,
 )
-from longrein_context.overflow import is_overflow, limit_tokens
+from longrein_context.overflow import is_overflow, limit_tokens, overflows
 from longrein_context.state.request_types import Price
 
 __all__ = ["Engine", "EngineLog", "EngineOptions", "StoredEngine", "did_not_fit", "engine"]
@@ -244,16 +244,11 @@ def did_not_fit(engine: Engine, error: BaseException) -> bool:
     """
     body = getattr(error, "body", None)
     text = f"{error} {body}" if body else str(error)
-    status = getattr(error, "status_code", None) or 400
-    refusals = status in (400, 413, 422) or (status >= 500 and status not in OVERLOADS)
-    if status != TOO_LARGE and not (refusals and is_overflow(text)):
+    status = getattr(error, "status_code", None)
+    if not (overflows(status, text) if status else is_overflow(text)):
         return False
     engine.refused(str(error)[:400], limit_tokens(text))
     return True
-
-
-OVERLOADS = (503, 529)
-TOO_LARGE = 413
 
 
 def now_us() -> int:

@@ -17,7 +17,7 @@ from longrein.models.catalog import (
     settled_usage,
     usual_price,
 )
-from longrein.models.failures import ATTEMPTS_MAX, kind_of, pause_s
+from longrein.models.failures import ATTEMPTS_MAX, pause_s
 from longrein.models.model_port import (
     CallDelta,
     Clock,
@@ -68,7 +68,6 @@ __all__ = [
     "forget_encoded",
     "is_trained_on_patches",
     "key_source",
-    "kind_of",
     "known_models",
     "known_provider",
     "known_providers",

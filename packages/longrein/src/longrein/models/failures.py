@@ -12,7 +12,7 @@ import msgspec
 from longrein.models.model_port import Failure
 from longrein_context.events import RETRYABLE, decode_json
 from longrein_context.events.escape import one_line, whole_number
-from longrein_context.overflow import is_overflow, limit_tokens
+from longrein_context.overflow import OVERLOADS, is_overflow, limit_tokens, overflows
 
 # --- Retry pauses ---------------------------------------------------------------------------------
 #
@@ -146,7 +146,7 @@ def kind_of(status: int, text: str) -> str:
     """Return the `FailureKind` of an error status and its text."""
     if status == 429:
         return "billing" if _search(_BILLING, text) else "rate"
-    if status in (529, 503):
+    if status in OVERLOADS:
         return "overload"
     if status == 402:
         return "billing"
@@ -155,16 +155,14 @@ def kind_of(status: int, text: str) -> str:
     if status >= 500 and _search(_OVERLOAD, text):
         return "overload"
     if status >= 500:
-        return "overflow" if is_overflow(text) else "server"
+        return "overflow" if overflows(status, text) else "server"
     if status in (408, 409, 425):
         return "server"
     return _kind_of_client_error(status, text)
 
 
 def _kind_of_client_error(status: int, text: str) -> str:
-    if status in (400, 413, 422) and is_overflow(text):
-        return "overflow"
-    if status == 413 or (status == 400 and not error_text(text)):
+    if overflows(status, text) or (status == 400 and not error_text(text)):
         # Cerebras and several proxies send no body at all when the prompt is too long
         return "overflow"
     if status == 400 and _search(_BILLING, text):
