@@ -29,7 +29,7 @@ from tests.test_architecture import (
     lines_of,
     package_graph,
     trees,
-    users_of_session,
+    users_of,
 )
 from tests.test_architecture import (
     name as path_name,
@@ -174,30 +174,6 @@ def large_records() -> set[str]:
     }
 
 
-def users_of_records() -> list[tuple[str, int]]:
-    """Return (record, names of it that are used) of each function that takes a large record."""
-    records = large_records()
-    found = []
-    for tree in trees().values():
-        for function in functions(tree):
-            for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
-                record = ast.unparse(one.annotation).strip("'\"") if one.annotation else ""
-                if record in records:
-                    found.append((record, len(names_used(function, one.arg))))
-    return found
-
-
-def names_used(function: ast.AST, argument: str) -> set[str]:
-    """Return the attributes of an argument that a function asks for."""
-    return {
-        node.attr
-        for node in ast.walk(function)
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == argument
-    }
-
-
 def names_with_several_meanings() -> list[str]:
     """Return the names of public classes that several modules define."""
     places = Counter(
@@ -231,13 +207,13 @@ def main() -> None:
     parsed = trees()
     nodes = sum(1 for tree in parsed.values() for _ in ast.walk(tree))
     code_lines = sum(len(lines_with_code(tree)) for tree in parsed.values())
-    sessions = users_of_session()
+    sessions = users_of({"Session"})
     passed, changes, calls = modules_of_a_prompt()
     sizes_of = packages(modules())
     own = {name: n for name, n in sizes_of.items() if name not in (*DISTRIBUTIONS, "tests")}
     core = sum(n for name, n in own.items() if name not in ("extensions", "testing"))
     largest = max(own, key=own.__getitem__)
-    users = users_of_records()
+    users = users_of(large_records())
     private = [
         path
         for path, tree in trees().items()
@@ -277,7 +253,7 @@ def main() -> None:
         "functions that take Session": len(sessions),
         "functions that use at most two names of it": sum(n <= SESSION_NAMES_MAX for n in sessions),
         f"functions that take a record of more than {FIELDS_MAX} fields": len(users),
-        "  and use at most two names of it": sum(n <= SESSION_NAMES_MAX for _, n in users),
+        "  and use at most two names of it": sum(n <= SESSION_NAMES_MAX for n in users),
         "public class names with several meanings": len(names_with_several_meanings()),
         "modules that a headless prompt with one Read passes": passed,
         "changes of module in it": changes,

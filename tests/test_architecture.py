@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -401,31 +401,26 @@ SESSION_NAMES_MAX = 2
 """Names of a session up to which a function would be better off with these alone."""
 
 
-def users_of_session() -> list[int]:
-    """Return, of each function that takes a `Session`, how many names of it the function uses."""
+def users_of(records: Collection[str]) -> list[int]:
+    """Return, of each argument of a function that is one of these records, how many names of it
+    the function uses.
+    """
     return [
-        len(used)
+        len(_names_used(function, one.arg))
         for tree in trees().values()
         for function in functions(tree)
-        if (used := _session_names(function)) is not None
+        for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+        if one.annotation and ast.unparse(one.annotation).strip("'\"") in records
     ]
 
 
-def _session_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str] | None:
-    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    taken = {one.arg for one in arguments if one.annotation and _is_session(one.annotation)}
+def _names_used(function: ast.AST, argument: str) -> set[str]:
     held = [node for node in ast.walk(function) if isinstance(node, ast.Attribute)]
-    used = {n.attr for n in held if isinstance(n.value, ast.Name) and n.value.id in taken}
-    return used if taken else None
-
-
-def _is_session(annotation: ast.expr) -> bool:
-    text = ast.unparse(annotation)
-    return text.strip("'\"") == "Session"
+    return {n.attr for n in held if isinstance(n.value, ast.Name) and n.value.id == argument}
 
 
 def test_few_functions_take_a_session_for_one_or_two_of_its_names() -> None:
-    used = users_of_session()
+    used = users_of({"Session"})
     few = sum(names <= SESSION_NAMES_MAX for names in used)
     assert few <= 5, f"{few} of {len(used)} functions could take what they use instead"
 

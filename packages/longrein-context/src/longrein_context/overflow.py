@@ -81,8 +81,9 @@ def overflows(status: int, text: str) -> bool:
     """
     if status == 413 or (status == 400 and not text.strip()):
         return True
-    may_say = status in (400, 422) or (status >= 500 and status not in OVERLOADS)
-    return may_say and is_overflow(text)
+    if status not in (400, 422) and (status < 500 or status in OVERLOADS):
+        return False
+    return is_overflow(text)
 
 
 def is_overflow(text: str) -> bool:

@@ -115,44 +115,36 @@ def engine(
 
         engine(window=200_000, max_output=8_192).prepare([{"role": "user", "content": "Hello."}])
     """
-    window, max_output = options.get("window", 0), options.get("max_output", 0)
-    price, summarise = options.get("price"), options.get("summarise")
+    check_options(options)
     ttl_s = options.get("cache_ttl_s")
-    cache_ttl_s = CACHE_TTL_S if ttl_s is None else ttl_s
-    clears, visibility = options.get("clears", CLEARS), options.get("visibility", 1.0)
-    if unknown := sorted(set(options) - set(EngineOptions.__annotations__)):
-        raise UsageError(
-            f"engine takes no {unknown[0]}; it takes {', '.join(EngineOptions.__annotations__)}"
-        )
-    _check(window, max_output, cache_ttl_s, clears, visibility, price, summarise)
     environment = EngineEnvironment(session_id(session), uuid.uuid4().hex[:8], now_us)
     if log is not None:
         environment = msgspec.structs.replace(environment, entries=log.entries, keep=log.keep)
     made = StoredEngine(
-        window,
-        max_output,
-        price=price,
-        cache_ttl_s=cache_ttl_s,
-        clears=clears,
-        summarise=summarise,
+        options["window"],
+        options["max_output"],
+        price=options.get("price"),
+        cache_ttl_s=CACHE_TTL_S if ttl_s is None else ttl_s,
+        clears=options.get("clears", CLEARS),
+        summarise=options.get("summarise"),
         shape=options.get("shape") or MixedFormat(),
         environment=environment,
     )
-    made.budget = msgspec.structs.replace(made.budget, visibility=visibility)
+    made.budget = msgspec.structs.replace(made.budget, visibility=options.get("visibility", 1.0))
     made.log = log
     return made
 
 
-def _check(
-    window: int,
-    max_output: int,
-    cache_ttl_s: float,
-    clears: Sequence[str],
-    visibility: float,
-    price: Price | None,
-    summarise: Summariser | None,
-) -> None:
-    """Raise `UsageError` for the first invalid argument."""
+def check_options(options: EngineOptions) -> None:
+    """Raise `UsageError` for the first invalid option."""
+    if unknown := sorted(set(options) - set(EngineOptions.__annotations__)):
+        raise UsageError(
+            f"engine takes no {unknown[0]}; it takes {', '.join(EngineOptions.__annotations__)}"
+        )
+    window, max_output = options.get("window", 0), options.get("max_output", 0)
+    price, summarise = options.get("price"), options.get("summarise")
+    clears, visibility = options.get("clears", CLEARS), options.get("visibility", 1.0)
+    ttl_s = options.get("cache_ttl_s")
     kinds = (clears,) if isinstance(clears, str) else tuple(clears)
     rules = (
         (not window, "engine needs window=… and max_output=…, in tokens"),
@@ -172,7 +164,10 @@ def _check(
             max_output >= window,
             f"max_output {max_output} leaves no room in a window of {window} tokens",
         ),
-        (not cache_ttl_s >= 0, f"cache_ttl_s is a number of seconds, not {cache_ttl_s!r}"),
+        (
+            ttl_s is not None and not ttl_s >= 0,
+            f"cache_ttl_s is a number of seconds, not {ttl_s!r}",
+        ),
         (not visibility > 0, f"visibility is a number above 0, not {visibility!r}"),
         (
             isinstance(clears, str),

@@ -12,6 +12,7 @@ from longrein_context.integrations import (
     Engine,
     EngineOptions,
     StoredEngine,
+    check_options,
     did_not_fit,
     now_us,
     session_id,
@@ -41,11 +42,9 @@ def engine(
             'engine needs the name of a model, engine("openai/gpt-5"), or window=… and '
             "max_output=… in tokens"
         )
+    check_options(options)  # a wrong one is told before a log is made
     id_ = session_id(session)
-    if not state_dir:
-        return engine_without_model(session=id_, **options)
-    engine_without_model(**options)  # a wrong argument is told before a log is made
-    log = SessionEngineLog(state_dir, id_, now_us)
+    log = SessionEngineLog(state_dir, id_, now_us) if state_dir else None
     return engine_without_model(session=id_, log=log, **options)
 
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -77,8 +78,9 @@ ANSWER_BYTES_MAX = 256 << 20
 PORT_MAX = 65_535
 
 
+@cache
 def load_http_client() -> None:
-    """Begin to import `httpx2` in a thread, while the session opens and the user types."""
+    """Begin once to import `httpx2` in a thread, while the session opens and the user types."""
     threading.Thread(target=_import_http_client, daemon=True).start()
 
 
