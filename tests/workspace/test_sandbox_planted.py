@@ -673,6 +673,24 @@ def test_what_came_between_two_commands_is_kept_and_told_once(rung: str) -> None
     assert (first, second, third, kept) == ([[], [".envrc"]], [[], []], [[], []], True)
 
 
+@pytest.mark.skipif(FOUND != "bubblewrap", reason="bwrap")
+@pytest.mark.parametrize("kind", [mount_process.COVER, mount_process.CLOSED, mount_process.READ])
+def test_mounts_make_no_file_in_place_of_one_that_was_moved_meanwhile(kind: str) -> None:
+    def attempt(project: Project) -> Any:
+        root, gone = str(project.root), f"{project.root}/.envrc"
+        mounts = [
+            mount_process.Mount(mount_process.WRITE, root, root),
+            mount_process.Mount(kind, gone, gone if kind == mount_process.READ else os.devnull),
+            mount_process.Mount(mount_process.READ, f"{gone}/deep", os.devnull),
+        ]
+        made = mount_process.open_mount_namespace(
+            mount_process.encode_plan(mounts), project.namespace
+        )
+        return [made >= 0, os.listdir(root)]
+
+    assert as_user(os.getuid(), "bubblewrap", attempt) == [True, []]
+
+
 @pytest.mark.parametrize("rung", LEVELS)
 @pytest.mark.parametrize(("written", "moved", "new"), [
     ([], ".envrc .vscode .vimrc", "AGENTS.md sub/CLAUDE.md"),

@@ -15,7 +15,7 @@ import struct
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from longrein.workspace.supervisor.landlock_process import (
     c_library,
@@ -77,6 +77,12 @@ def decode_plan(plan: bytes) -> list[Mount]:
     """Return the mounts of a plan."""
     fields = list(map(os.fsdecode, plan.split(b"\0")))
     return [Mount(*fields[at : at + 3]) for at in range(0, len(fields) - 2, 3)]
+
+
+def _is_among_files(mount: Mount, made: Sequence[Mount]) -> bool:
+    """Return True if the mount lies in a folder that is shown at its own place, files and all."""
+    around = [one for one in made if mount.path.startswith(one.path.rstrip("/") + "/")]
+    return bool(around) and around[-1].source == around[-1].path
 
 
 def enter_user_namespace(namespace: int = -1) -> None:
@@ -156,12 +162,20 @@ def apply_mounts(plan: bytes, namespace: int = -1) -> None:
         with _opened("proc", top) as processes:  # bwrap may not mount another that is not read-only
             _set_attributes(libc, processes, 0, cleared=_READ_ONLY, alone=True)
         places = top
+        made: list[Mount] = []
         for mount, tree in trees.items():
             if mount.kind == IMAGE:  # bwrap makes it the root: its own program is outside of it
                 _attach(libc, top, mount._replace(path=mount.source), tree)
                 places = tree
-            else:
+                continue
+            try:
                 _attach(libc, places, mount, tree)
+            except FileNotFoundError:
+                if _is_among_files(mount, made):  # moved since: a place would be a new file
+                    continue
+                _make_place(places, mount.path, _is_folder(tree))
+                _attach(libc, places, mount, tree)
+            made.append(mount)
         for mount in mounts:
             if mount.kind == LINK:
                 _make_link(places, mount)
@@ -201,13 +215,14 @@ def renew_mounts(mounts: Sequence[Mount]) -> None:
                 place = open_beneath(top, mount.path.lstrip("/"), getattr(os, "O_PATH", 0))
             except FileNotFoundError:
                 continue
-            is_folder = stat.S_ISDIR(os.fstat(place).st_mode)
+            is_folder = _is_folder(place)
             os.close(place)
             if mount.kind in (COVER, CLOSED):
                 tree = _empty_folder(libc, b"0000") if is_folder else _empty_file(libc)
             else:
                 tree = _source(libc, top, mount._replace(source=mount.path)) or -1
-            _attach(libc, top, mount, tree)
+            with suppress(FileNotFoundError):
+                _attach(libc, top, mount, tree)
 
 
 def _empty_file(libc: "Any") -> int:
@@ -256,13 +271,10 @@ def _empty_folder(libc: "Any", mode: bytes) -> int:
 
 
 def _attach(libc: "Any", top: int, mount: Mount, tree: int) -> None:
-    """Mount at the path; the place for it is made where it lies in an empty folder."""
-    is_folder = stat.S_ISDIR(os.fstat(tree).st_mode)
+    """Mount at the path."""
+    flags = IS_FOLDER if _is_folder(tree) else getattr(os, "O_PATH", 0)
     try:
-        place = _open_place(top, mount.path, is_folder)
-    except FileNotFoundError:
-        _make_place(top, mount.path, is_folder)
-        place = _open_place(top, mount.path, is_folder)
+        place = open_beneath(top, mount.path.lstrip("/"), flags)
     except OSError as error:
         error.filename = mount.path
         raise
@@ -273,9 +285,8 @@ def _attach(libc: "Any", top: int, mount: Mount, tree: int) -> None:
         os.close(place)
 
 
-def _open_place(top: int, path: str, is_folder: bool) -> int:
-    flags = IS_FOLDER if is_folder else getattr(os, "O_PATH", 0)
-    return open_beneath(top, path.lstrip("/"), flags)
+def _is_folder(descriptor: int) -> bool:
+    return stat.S_ISDIR(os.fstat(descriptor).st_mode)
 
 
 def _make_place(top: int, path: str, is_folder: bool) -> None:
