@@ -1,5 +1,6 @@
 """`apply_patch`: patches as models write them, under the rules of `Edit`."""
 
+import random
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,48 @@ def applied(text: str, *lines: str) -> str:
 )
 def test_hunks(text: str, lines: tuple[str, ...], after: str) -> None:
     assert applied(text, *lines) == after
+
+
+BODIES = ("return 1", "if self.a:\n    return 2\nreturn 1", "self.a = 1\n\nreturn self.a")
+
+
+def generated(seed: int) -> tuple[str, list[str], str, bool]:
+    """A file of classes with methods of the same few names and bodies, a change of one line of it
+    as lines of a patch, the text after it, and whether the anchors say which method is meant.
+    """
+    rng = random.Random(seed)
+    lines, heads = list[str](), list[tuple[str, str, int, int]]()
+    for name in rng.sample("ABCD", rng.randint(1, 4)):
+        lines += [f"class {name}:", *rng.choice([(), ('    """A class."""', "")])]
+        for method in rng.sample(["f", "g", "h"], rng.randint(1, 3)):
+            head = f"    def {method}(self):"
+            body = [" " * 8 * bool(one) + one for one in rng.choice(BODIES).split("\n")]
+            heads.append((f"class {name}:", head, len(lines) + 1, len(lines) + 1 + len(body)))
+            lines += [head, *body, *rng.choice([(), ("",)])]
+    above, head, start, end = rng.choice(heads)
+    at = rng.choice([n for n in range(start, end) if lines[n]])
+    first, last = max(start, at - rng.randint(0, 3)), min(end, at + 1 + rng.randint(0, 2))
+    anchors = rng.choice([(above, head), (head,), (above,), (head.strip(),), ()])
+    rows = [*(f"@@ {one}" for one in anchors), *(f" {one}" for one in lines[first:at])]
+    rows += [f"-{lines[at]}", "+changed", *(f" {one}" for one in lines[at + 1 : last])]
+    if rng.random() < 0.2:  # only new lines, below the head
+        rows, at = [f"@@ {above}", f"@@ {head}", "+changed"], start
+        return "\n".join(lines), rows, "\n".join([*lines[:at], "changed", *lines[at:]]), True
+    body = lines[start:end]
+    old = lines[first:last]
+    once = sum(body[n : n + len(old)] == old for n in range(len(body))) == 1
+    after = "\n".join([*lines[:at], "changed", *lines[at + 1 :]])
+    return "\n".join(lines), rows, after, len(anchors) == 2 and once
+
+
+def test_no_generated_patch_goes_to_a_wrong_place() -> None:
+    refused = 0
+    for seed in range(4_000):
+        text, rows, after, is_clear = generated(seed)
+        found = applied(text, *rows)
+        assert found == after or (found == "[not-unique]" and not is_clear), (seed, rows, text)
+        refused += found != after
+    assert refused < 2_000, "most are clear"
 
 
 @pytest.mark.parametrize(

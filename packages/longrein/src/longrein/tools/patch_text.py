@@ -4,8 +4,8 @@ The format: OpenAI, "GPT-4.1 prompting guide", section "Generating and applying 
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,7 @@ HEADING = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
 MOVE, END_OF_FILE = "*** Move to: ", "*** End of File"
 LINE_RANGE = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)?( @@.*)?")
 """Line numbers of a unified diff after `@@`; they are ignored."""
+LINE = re.compile(f"[^\r\n]*{LINE_END}|[^\r\n]+")
 LINE_START = r"(?<![^\r\n])(?!(?<=\r)\n)"
 """Start of a line, as a regular expression."""
 
@@ -33,8 +34,8 @@ LINE_START = r"(?<![^\r\n])(?!(?<=\r)\n)"
 class Hunk(msgspec.Struct, frozen=True):
     """Replacement of neighbouring lines."""
 
-    anchor: str
-    """Line that stands above them, such as the head of a function; '' for none."""
+    anchors: tuple[str, ...]
+    """Lines that stand above them, each below the one before: heads of a class and a function."""
     old: tuple[str, ...]
     new: tuple[str, ...]
     at_end: bool
@@ -96,7 +97,7 @@ def _file_patch(kind: str, path: str, rows: list[str]) -> FilePatch:
         for row in rows:
             if row and not row.startswith("+"):
                 raise _bad_patch(f"{row[:80]!r}: each line of a new file begins with +")
-        return FilePatch("Add", path, (Hunk("", (), tuple(row[1:] for row in rows), False),))
+        return FilePatch("Add", path, (Hunk((), (), tuple(row[1:] for row in rows), False),))
     moved_to = ""
     if rows and rows[0].startswith(MOVE):
         moved_to = rows.pop(0).removeprefix(MOVE).strip()
@@ -108,19 +109,21 @@ def _file_patch(kind: str, path: str, rows: list[str]) -> FilePatch:
 
 def _hunks(rows: list[str]) -> Iterator[Hunk]:
     """Split the rows of an update at its `@@` lines."""
-    anchor = ""
+    anchors = list[str]()
     old = list[str]()
     new = list[str]()
     at_end = False
     for row in [*rows, "@@"]:
         if row.startswith("@@"):
             if old or new:
-                yield Hunk(anchor, tuple(old), tuple(new), at_end)
+                yield Hunk(tuple(anchors), tuple(old), tuple(new), at_end)
+                anchors = []
                 old = []
                 new = []
                 at_end = False
             anchor = row[2:].strip()
-            anchor = "" if LINE_RANGE.fullmatch(anchor) else anchor
+            if anchor and not LINE_RANGE.fullmatch(anchor):
+                anchors.append(anchor)
         elif row.rstrip() == END_OF_FILE:
             at_end = True
         elif row[:1] in ("+", "-", " ", ""):
@@ -139,60 +142,107 @@ def _bad_patch(problem: str) -> ToolError:
 # --- Application ----------------------------------------------------------------------------------
 
 
+class Block(NamedTuple):
+    """Where the lines below an anchor lie, as indices of the text."""
+
+    start: int
+    """After the anchor."""
+    end: int
+    """Of the lines that are indented deeper than the anchor."""
+
+
 def apply_hunks(place: ResolvedPath, text: str, hunks: tuple[Hunk, ...], eol: str) -> str:
     """Return `text` with `hunks`, each below the one before. Raises `ToolError` for lines that are
-    not there, or stand at several places where no anchor says which.
+    not there, or stand at several places of which the anchors name none.
     """
     done = 0
     for hunk in hunks:
-        start = _below_anchor(place, text, hunk.anchor, done)
-        text, done = _replaced(place, text, hunk, start, eol)
+        blocks = _blocks(place, text, hunk.anchors, done)
+        change = _change(place, text, hunk, blocks, eol)
+        head = text[: change.start] + change.new
+        text, done = head + text[change.end :], len(head)
     return text
 
 
-def _below_anchor(place: ResolvedPath, text: str, anchor: str, start: int) -> int:
-    """Return the index of the line after the first one that reads `anchor`, or contains it."""
-    if not anchor:
-        return start
-    at, containing = start, -1
-    for line in re.findall(f"[^\r\n]*{LINE_END}|[^\r\n]+", text[start:]):
-        at += len(line)
-        if line.strip() == anchor:
-            return at
-        if containing < 0 and anchor in line:
-            containing = at
-    if containing < 0:
-        raise ToolError(
-            f"[no-match] No line below the hunk before reads {anchor[:120]!r} in "
-            f"{one_line(place.path)}; nothing was changed."
-        )
-    return containing
+def _blocks(place: ResolvedPath, text: str, anchors: Iterable[str], start: int) -> Sequence[Block]:
+    """Return the block of each line that the last anchor may mean, from `start` on.
+
+    Each anchor is sought in the blocks of the one before; below them where its line is no deeper.
+    """
+    blocks: Sequence[Block] = [Block(start, len(text))]
+    for anchor in anchors:
+        below = [Block(blocks[0].start, len(text))]
+        blocks = _blocks_of(text, anchor, blocks) or _blocks_of(text, anchor, below)
+        if not blocks:
+            raise ToolError(
+                f"[no-match] No line below the hunk before reads {anchor[:120]!r} in "
+                f"{one_line(place.path)}; nothing was changed."
+            )
+    return blocks
 
 
-def _replaced(place: ResolvedPath, text: str, hunk: Hunk, start: int, eol: str) -> tuple[str, int]:
-    """Return the text with one hunk in place, and the index after its new lines."""
+def _blocks_of(text: str, anchor: str, around: Sequence[Block]) -> Sequence[Block]:
+    """Return the blocks below the lines that read `anchor`, else below those that contain it."""
+    equal, containing = list[Block](), list[Block]()
+    for outer in around:
+        for line in LINE.finditer(text, outer.start, outer.end):
+            if anchor in line[0]:
+                found = equal if line[0].strip() == anchor else containing
+                found.append(Block(line.end(), _block_end(text, line[0], line.end())))
+    return equal or containing
+
+
+def _block_end(text: str, head: str, start: int) -> int:
+    end = start
+    for line in LINE.finditer(text, start):
+        if line[0].strip():
+            if _indentation(line[0]) <= _indentation(head):
+                break
+            end = line.end()
+    return end
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _change(
+    place: ResolvedPath, text: str, hunk: Hunk, blocks: Sequence[Block], eol: str
+) -> Replacement:
+    """Return the change of the text that a hunk makes. Raises `ToolError`."""
     if not hunk.old:
-        return _inserted(text, hunk, start, eol)
-    below, places = text[start:], list[Replacement]()
+        if len(blocks) > 1 and not hunk.at_end:
+            raise _no_place(place, text, hunk.anchors[-1], several=True)
+        return _insertion(text, hunk, blocks[0].start, eol)
+    start = blocks[0].start
+    places = _places(text, hunk, start, eol)
+    inside = [one for one in places if any(b.start <= one.start < b.end for b in blocks)]
+    chosen = inside or places
+    if len(chosen) != 1:
+        raise _no_place(place, text, "\n".join(hunk.old), several=bool(chosen))
+    return chosen[0]
+
+
+def _places(text: str, hunk: Hunk, start: int, eol: str) -> list[Replacement]:
+    """Return a replacement for each place of the old lines from `start` on."""
+    found = list[Replacement]()
     for end in ("\n", ""):
+        if not end and found and text.endswith(("\r", "\n")):
+            break  # the last line has an end as the others
         old = "\n".join(hunk.old) + end
         new = "\n".join(hunk.new) + (end if hunk.new else "")
         last = "" if end and not hunk.at_end else r"\Z"
-        found = re.finditer(f"{LINE_START}(?={line_end_pattern(old).pattern}{last})", below)
-        places = [_at(below, one.start(), old, new, eol) for one in found if old]
-        if places:
-            break
-    if not places:
-        old, new = "\n".join(hunk.old), "\n".join(hunk.new)
-        loose = find_loose_matches(below, old, new, eol)
-        if len(loose) != 1:
-            raise _no_place(place, text, old, several=bool(loose))
-        places = [loose[0].replacement]
-    elif len(places) > 1 and not hunk.anchor:
-        raise _no_place(place, text, "\n".join(hunk.old), several=True)
-    chosen = places[0]
-    head = text[:start] + below[: chosen.start] + chosen.new
-    return head + below[chosen.end :], len(head)
+        lines = re.compile(f"{LINE_START}(?={line_end_pattern(old).pattern}{last})")
+        found += [
+            _at(text, one.start(), old, new, eol) for one in lines.finditer(text, start) if old
+        ]
+    if found:
+        return found
+    loose = find_loose_matches(text[start:], "\n".join(hunk.old), "\n".join(hunk.new), eol)
+    return [
+        Replacement(start + one.replacement.start, start + one.replacement.end, one.replacement.new)
+        for one in loose
+    ]
 
 
 def _at(text: str, start: int, old: str, new: str, eol: str) -> Replacement:
@@ -201,14 +251,11 @@ def _at(text: str, start: int, old: str, new: str, eol: str) -> Replacement:
     return Replacement(start, start + one.end, one.new)
 
 
-def _inserted(text: str, hunk: Hunk, start: int, eol: str) -> tuple[str, int]:
+def _insertion(text: str, hunk: Hunk, start: int, eol: str) -> Replacement:
     """Insert lines below the anchor, or at the end of the file where there is none."""
-    at = start if hunk.anchor and not hunk.at_end else len(text)
-    head = text[:at]
-    if head and head[-1] not in "\r\n":
-        head += eol
-    head += "".join(line + eol for line in hunk.new)
-    return head + text[at:], len(head)
+    at = start if hunk.anchors and not hunk.at_end else len(text)
+    before = eol if at and text[at - 1] not in "\r\n" else ""
+    return Replacement(at, at, before + "".join(line + eol for line in hunk.new))
 
 
 def _no_place(place: ResolvedPath, text: str, old: str, *, several: bool) -> ToolError:
