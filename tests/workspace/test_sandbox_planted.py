@@ -499,11 +499,11 @@ async def test_masks_and_locks_are_made_anew_when_the_user_replaces_a_file(tmp_p
     for name, content in ((".env", CANARY), ("lock", "by the user")):
         (root / "new").write_text(content)
         (root / "new").rename(root / name)
-    (root / "config").rename(root / "config1")
-    (root / "config1").rename(root / "config")
-    (root / ".claude").rename(root / "c")
-    (root / "c").rename(root / ".claude")
-    await until(lambda: any(".claude" in line for line in told))
+        await until(lambda name=name: any(f"/{name} " in line for line in told))
+    for name in ("config", ".claude"):
+        (root / name).rename(root / "elsewhere")
+        (root / "elsewhere").rename(root / name)
+        await until(lambda name=name: any(f"/{name}" in line for line in told))
     (root / "go").write_text("")
     await running
     printed = sink.data.decode()

@@ -22,7 +22,7 @@ from longrein.models import (
     settled_usage,
 )
 from longrein.permissions import rule_tool
-from longrein.tools import Tool, own_name
+from longrein.tools import Tool, own_calls
 from longrein_context import (
     Price,
     Request,
@@ -173,10 +173,15 @@ async def stream_answer(
         case Reply():
             usage, estimated = _settled(session.state, model, request, final.usage, final.parts)
             cost = _cost(model, usage, reserved_usd, session.deps.limits.usd_max)
-            parts = with_call_ids(final.parts, seq, session.deps.tools)
-            return Replied(
-                seq, parts, final.stop, usage, final.blocks, cost, final.model, estimated
+            tools = session.deps.tools
+            parts = with_call_ids(final.parts, seq, tools)
+            blocks = tuple(
+                msgspec.structs.replace(
+                    one, part=len(with_call_ids(final.parts[: one.part], seq, tools))
+                )
+                for one in final.blocks
             )
+            return Replied(seq, parts, final.stop, usage, blocks, cost, final.model, estimated)
         case Failure():
             return _failed(session, model, request, final, seq, reserved_usd)
         case _:
@@ -213,14 +218,17 @@ def _cost(model: Model, usage: Usage, reserved_usd: float, usd_max: float) -> fl
 def with_call_ids(
     parts: Sequence[AnyPart], asked: int, tools: Mapping[str, Tool]
 ) -> tuple[AnyPart, ...]:
-    """Give each call its longrein id, `c<asked>.<index of the call>`, and its tool's own name."""
-    numbered, n = [], 0
+    """Give each call its longrein id, `c<asked>.<index of the call>`, and the names of its tool and
+    arguments here.
+    """
+    numbered, n = list[AnyPart](), 0
     for part in parts:
-        if isinstance(part, ToolCall):
-            name = own_name(part.name, tools)
-            part = msgspec.structs.replace(_bounded(part), id=call_id(asked, n), name=name)  # noqa: PLW2901 - the same part, named
+        if not isinstance(part, ToolCall):
+            numbered.append(part)
+            continue
+        for call in own_calls(_bounded(part), tools):
+            numbered.append(msgspec.structs.replace(call, id=call_id(asked, n)))
             n += 1
-        numbered.append(part)
     return tuple(numbered)
 
 

@@ -6,6 +6,7 @@ from longrein.settings_schema import ToolOptions
 from longrein.tools.arguments import edit_distance, fit_arguments, malformed_arguments_message
 from longrein.tools.ask_user import ASK_USER
 from longrein.tools.builtin import builtin_tools, own_tools
+from longrein.tools.foreign_calls import own_calls
 from longrein.tools.planning import EXIT_PLAN_MODE, goal_tools
 from longrein.tools.registry import make_tool, tool
 from longrein.tools.skill import (
@@ -115,6 +116,7 @@ __all__ = [
     "malformed_arguments_message",
     "named_tools",
     "offer_tools",
+    "own_calls",
     "own_name",
     "own_tools",
     "report_text",

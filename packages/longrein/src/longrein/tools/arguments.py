@@ -16,6 +16,8 @@ from longrein_context.events.escape import shortened
 
 # --- Nearest name, for "did you mean" -------------------------------------------------------------
 
+MISSPELT_CHARS_MIN = 2
+
 
 def nearest(word: str, names: Iterable[str]) -> str:
     """Return the name most similar to `word`, or '' when none is near. Ignores case; ties go to
@@ -27,6 +29,15 @@ def nearest(word: str, names: Iterable[str]) -> str:
         if score > best_score:
             best, best_score = name, score
     return best
+
+
+def misspelt(word: str, names: Iterable[str]) -> str:
+    """Return the name of which `word` is a misspelling: at most one typo in three characters, and
+    none in a name of one or two, where every other name is near. '' for none.
+    """
+    near = nearest(word, (name for name in names if len(name) > MISSPELT_CHARS_MIN))
+    typos = edit_distance(word.lower(), near.lower()) if near else 0
+    return near if typos * MISSPELT_CHARS_MIN < len(word) else ""
 
 
 def similarity(one: str, other: str) -> float:
@@ -156,11 +167,15 @@ def refuse_unknown(
         return
     said = []
     for key in unknown:
-        near = nearest(key, [name for name in properties if name not in value])
+        near = misspelt(key, [name for name in properties if name not in value])
         said.append(
             f'unknown argument "{at}{key}"' + (f' (did you mean "{at}{near}"?)' if near else "")
         )
-    known = ", ".join(name + (" (required)" if name in required else "") for name in properties)
+    known = ", ".join(
+        name + (" (required)" if name in required else "")
+        for name, one in properties.items()
+        if not one.get("deprecated")
+    )
     raise ArgumentMismatch(f"{', '.join(said)}; it takes {known or 'no arguments'}")
 
 

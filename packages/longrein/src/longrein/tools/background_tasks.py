@@ -125,13 +125,15 @@ def task_line(view: TaskView) -> str:
     )
 
 
-TASK_LIST = make_tool(TaskList, access="none", unlisted=True, together=True, polls=True)
+TASK_LIST = make_tool(
+    TaskList, access="none", unlisted=True, together=True, polls=True, aliases=("list_tasks",)
+)
 TASK_OUTPUT = make_tool(
     TaskOutput,
     access="none",
     unlisted=True,
     together=True,
-    aliases=("bashoutput",),
+    aliases=("bashoutput", "check_task"),
     polls=True,
     key_argument="task_id",
     task_argument="task_id",
@@ -145,5 +147,5 @@ TASK_STOP = make_tool(
     key_argument="task_id",
     task_argument="task_id",
 )
-TASK_INPUT = make_tool(TaskInput, access="command", unlisted=True)
+TASK_INPUT = make_tool(TaskInput, access="command", unlisted=True, aliases=("write_stdin",))
 TASK_TOOLS = (TASK_LIST, TASK_OUTPUT, TASK_STOP, TASK_INPUT)

@@ -407,7 +407,10 @@ BASH = make_tool(
     Bash,
     access="command",
     together=True,
-    aliases=("shell", "run_shell_command", "run_terminal_cmd"),
+    aliases=(
+        *("shell", "shell_command", "local_shell", "run_shell_command", "execute_bash"),
+        *("exec_command", "execute_command", "run_command", "run_terminal_cmd"),
+    ),
     traced=True,
     kind="shell",
     key_argument="command",

@@ -244,7 +244,10 @@ EDIT = make_tool(
     access="write",
     paths=[("file_path", True)],
     rule_name="Edit",
-    aliases=("multiedit", "edit_file", "patch", "replace", "strreplacefile"),
+    aliases=(
+        *("multiedit", "edit_file", "patch", "replace", "str_replace", "strreplacefile"),
+        *("search_replace", "replace_string_in_file"),
+    ),
     check=check_edit,
     kind="edit",
     quiet=True,

@@ -71,7 +71,9 @@ def counts_by_status(todos: tuple[Todo, ...]) -> str:
     return f"Todo list set: {said}."
 
 
-TODO_WRITE = make_tool(TodoWrite, access="none", aliases=("write_todos", "settodolist"), quiet=True)
+TODO_WRITE = make_tool(
+    TodoWrite, access="none", aliases=("write_todos", "settodolist", "update_plan"), quiet=True
+)
 
 
 # --- Plan mode ------------------------------------------------------------------------------------

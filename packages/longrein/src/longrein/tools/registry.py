@@ -53,18 +53,23 @@ class Parameter(typing.NamedTuple):
 
 
 def tool_spec(
-    function: Callable[..., Any], names: Mapping[str, str], unseen: Sequence[str] = ()
+    function: Callable[..., Any],
+    names: Mapping[str, str],
+    unseen: Sequence[str] = (),
+    unlisted: Sequence[str] = (),
 ) -> ToolSpec:
     """Return the spec of `function`; `names` maps a parameter to the model's name for it
     (`{"ignore_case": "-i"}`).
 
-    Parameters in `unseen` are left out. Raises TypeError for a type hint without a JSON schema.
+    Parameters in `unseen` are left out; those in `unlisted` are taken but not offered, which JSON
+    Schema calls deprecated. Raises TypeError for a type hint without a JSON schema.
     """
     found = [parameter for parameter in parameters(function) if parameter.name not in unseen]
     wire = [names.get(p.name, p.name) for p in found]
     text, said = read_docstring(function.__doc__ or "", wire)
     properties = {
         name: with_description(schema_of(parameter.hint), said.get(name, ""))
+        | ({"deprecated": True} if parameter.name in unlisted else {})
         for name, parameter in zip(wire, found, strict=True)
     }
     required = [name for name, parameter in zip(wire, found, strict=True) if parameter.required]
@@ -234,6 +239,7 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
     names: Mapping[str, str] | None = None,
     deferred: bool = False,
     unlisted: bool = False,
+    unlisted_arguments: Sequence[str] = (),
     rule_name: RuleName = "",
     aliases: Sequence[str] = (),
     check: Callable[..., Awaitable[None]] | None = None,
@@ -246,7 +252,8 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
     `together`: whether calls may run in parallel, or a function of the arguments. `paths`: pairs of
     a path parameter and whether the path is written, or a function from arguments to (path, writes)
     pairs. `names`: the model's names for parameters. `deferred`: whether the model may have to find
-    the tool with `ToolSearch`. `unlisted`, `rule_name`, `aliases`, `check`, `user`, `traced`: see
+    the tool with `ToolSearch`. `unlisted_arguments`: parameters that are taken but not offered.
+    `unlisted`, `rule_name`, `aliases`, `check`, `user`, `traced`: see
     `Tool`. `traits`: fields of `events.ToolTraits`. Raises TypeError for a type hint without a JSON
     schema, for a path parameter without `paths`, which rules would not see, and for what is no
     async function.
@@ -265,7 +272,7 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
         raise TypeError(f"{function.__name__}: state paths=[({unseen[0]!r}, {access == 'write'})]")
     return Tool(
         msgspec.structs.replace(
-            tool_spec(function, renamed, user.arguments if user else ()),
+            tool_spec(function, renamed, user.arguments if user else (), unlisted_arguments),
             traits=ToolTraits(**traits),
         ),
         access,

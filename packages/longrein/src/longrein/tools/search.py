@@ -122,6 +122,10 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
     context: int = 0,
     multiline: bool = False,
     head_limit: int = 0,
+    before: int | None = None,
+    after: int | None = None,
+    offset: int = 0,
+    only_matching: bool = False,
 ) -> Outcome:
     """Search file contents by regular expression (ripgrep's dialect); use it, not grep or rg in
     Bash. Respects .gitignore. Start with file names (default, newest first), then content for a
@@ -134,11 +138,23 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
 
     if not pattern:
         raise ToolError("[bad-pattern] The pattern is empty; to list files use Glob.")
-    if context < 0 or head_limit < 0:
+    if min(context, before or 0, after or 0, head_limit, offset) < 0:
         raise ToolError("[bad-range] -C and head_limit must not be negative.")
     place = resolve_search_root(tool_context, path)
-    mode, most = MODES[output_mode], head_limit or LIMITS[output_mode]
-    query = Query(place.real, pattern, glob, mode, ignore_case, multiline, context, context, most)
+    above, below = [context if one is None else one for one in (before, after)]
+    query = Query(
+        place.real,
+        pattern,
+        glob,
+        MODES[output_mode],
+        ignore_case,
+        multiline,
+        above,
+        below,
+        head_limit or LIMITS[output_mode],
+        offset,
+        only_matching,
+    )
     found = await grep(tool_context.workspace, query, hidden_filter(tool_context, place))
     return Outcome.of(
         result_text(
@@ -162,9 +178,16 @@ GREP = make_tool(
     access="read",
     together=True,
     paths=lambda arguments: ((str(arguments.get("path") or "."), False),),
-    names={"ignore_case": "-i", "context": "-C"},
+    names={
+        "ignore_case": "-i",
+        "context": "-C",
+        "before": "-B",
+        "after": "-A",
+        "only_matching": "-o",
+    },
+    unlisted_arguments=("before", "after", "only_matching", "offset"),
     rule_name="Read",
-    aliases=("grep_search", "search_file_content"),
+    aliases=("grep_search", "search_file_content", "search_files", "ripgrep", "rg"),
     kind="search",
     quiet=True,
     key_argument="path",
@@ -220,7 +243,7 @@ GLOB = make_tool(
     together=True,
     paths=searched_paths,
     rule_name="Read",
-    aliases=("list", "ls", "list_directory"),
+    aliases=("list", "ls", "list_directory", "list_dir", "list_files", "find_files", "file_search"),
     kind="search",
     quiet=True,
     key_argument="path",

@@ -93,7 +93,12 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
 
 
 AGENT = make_tool(
-    Agent, access="none", together=True, aliases=("task",), kind="agent", key_argument="description"
+    Agent,
+    access="none",
+    together=True,
+    aliases=("task", "spawn_agent"),
+    kind="agent",
+    key_argument="description",
 )
 
 

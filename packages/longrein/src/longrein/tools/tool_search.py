@@ -235,15 +235,21 @@ def alias_names(tools: Iterable[Tool]) -> dict[str, str]:
     return found
 
 
+def _folded(name: str) -> str:
+    """Return a name as agents that write it differently have it: `read_file`, `ReadFile`."""
+    return name.lower().replace("_", "").replace("-", "")
+
+
 def own_name(name: str, tools: Mapping[str, Tool]) -> str:
     """Return the name in `tools` that a model means by `name`: itself, the same in other case
-    (`bash`), or that of the tool with such an alias (`read_file`); else `name`.
+    (`bash`), or that of the tool with such an alias (`read_file`, `ReadFile`); else `name`.
     """
     if name in tools:
         return name
-    wanted = name.lower()
-    same = {one.lower(): one for one in tools}
-    return same.get(wanted) or alias_names(tools.values()).get(wanted, name)
+    aliases = alias_names(tools.values())
+    same = {_folded(other): own for other, own in aliases.items()}
+    same |= {_folded(own): own for own in tools}
+    return same.get(_folded(name), name)
 
 
 def offer_tools(
@@ -308,7 +314,7 @@ def _without_redundancy(
     schema: Mapping[str, Any], call: Mapping[str, Any], same: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return `schema` without `additionalProperties`, empty values and what is repeated: an `enum`,
-    and optional arguments of an item that the call has too.
+    and optional arguments of an item that the call has too; and without deprecated arguments.
 
     `call` is the schema of all arguments, `same` the argument of that name in it. Arguments are
     still checked against the full schema.
@@ -323,7 +329,7 @@ def _without_redundancy(
         kept["properties"] = {
             name: _without_redundancy(one, call, own.get(name, {}))
             for name, one in kept["properties"].items()
-            if name not in own or name in schema["required"]
+            if (name not in own or name in schema["required"]) and not one.get("deprecated")
         }
     if "items" in kept:
         kept["items"] = _without_redundancy(kept["items"], call, {})

@@ -60,6 +60,10 @@ class Query(msgspec.Struct, frozen=True):
     after: int = 0
     limit: int = 250
     """Most lines, files or counts returned."""
+    offset: int = 0
+    """Lines, files or counts left out before them."""
+    only_matching: bool = False
+    """Of a line only what matches, each match by itself."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -151,6 +155,7 @@ async def read_output(
     partial = {"timeout": "time", "flood": "size"}.get(ended.cause, "")
     if error := _error_text(data, ended):
         return SearchResult(error=error)
+    end = query.offset + query.limit
     wanted = passes = glob_test(query)
     if hidden is not None:
         wanted = cache(
@@ -166,11 +171,11 @@ async def read_output(
         if query.mode == "count":
             counts = tuple(found.items())
             return SearchResult(
-                counts=counts[: query.limit], more=len(counts) > query.limit, partial=partial
+                counts=counts[query.offset : end], more=len(counts) > end, partial=partial
             )
         paths = await newest_first(found, lambda _: True)
     return SearchResult(
-        paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial
+        paths=tuple(paths[query.offset : end]), more=len(paths) > end, partial=partial
     )
 
 
@@ -197,14 +202,16 @@ def glob_test(query: Query) -> Callable[[str], bool]:
 
 def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: str) -> SearchResult:
     found: list[Line] = []
-    for lines in _standing(data, wanted):
+    end = query.offset + query.limit
+    for lines in _standing(data, wanted, only_matching=query.only_matching):
         if lines is None:
             partial = partial or "changed"
             continue
         found += lines
-        if len(found) > query.limit:
-            return SearchResult(lines=tuple(found[: query.limit]), more=True, partial=partial)
-    return SearchResult(lines=tuple(found), partial=partial)
+        if len(found) > end:
+            break
+    shown = tuple(found[query.offset : end])
+    return SearchResult(lines=shown, more=len(found) > end, partial=partial)
 
 
 async def _matching_files(
@@ -222,7 +229,9 @@ async def _matching_files(
     return counts, is_whole
 
 
-def _standing(data: bytes, wanted: Callable[[str], bool]) -> Iterator[list[Line] | None]:
+def _standing(
+    data: bytes, wanted: Callable[[str], bool], *, only_matching: bool = False
+) -> Iterator[list[Line] | None]:
     """Yield the lines of each event in the output; None for lines that do not stand in their
     file.
     """
@@ -234,16 +243,21 @@ def _standing(data: bytes, wanted: Callable[[str], bool]) -> Iterator[list[Line]
                 event = msgspec.json.decode(raw)
             except msgspec.MsgspecError:
                 continue  # the last line, where the output was cut
-            lines = _split(event, wanted)
+            lines = _split(event, wanted, only_matching=only_matching)
             yield lines if not lines or files.holds(lines[0].path, event["data"]) else None
 
 
-def _split(event: dict[str, Any], wanted: Callable[[str], bool]) -> list[Line]:
+def _split(
+    event: dict[str, Any], wanted: Callable[[str], bool], *, only_matching: bool
+) -> list[Line]:
     """The lines of one event; a match that spans lines has several."""
     data = event["data"]
     path = _text(data["path"])
     if not wanted(path):
         return []
+    if only_matching:
+        matches = (_text(one["match"]) for one in data["submatches"])
+        return [Line(path, data["line_number"], text, True) for text in matches]
     texts = _text(data["lines"]).removesuffix("\n").split("\n")
     match = event["type"] == "match"
     return [

@@ -101,16 +101,17 @@ def with_context(matches: dict[int, bool], lines: int, query: Query) -> dict[int
 def show(path: str, query: Query, matches: dict[int, bool], lines: list[str]) -> Iterator[bytes]:
     """Yield the output for one file with matches."""
     wanted = with_context(matches, len(lines), query)
+    pattern = compile_pattern(query)
     for at in list(matches)[:1] if query.mode == "files" else wanted:
-        yield (
-            _event("match" if wanted[at] else "context", os.fsencode(path), at + 1, lines[at])
-            + b"\n"
-        )
-
-
-def _event(kind: str, path: bytes, number: int, line: str) -> bytes:
-    data = {"path": _text(path), "lines": _text(os.fsencode(line + "\n")), "line_number": number}
-    return msgspec.json.encode({"type": kind, "data": data})
+        found = pattern.finditer(lines[at]) if query.only_matching else ()
+        data = {
+            "path": _text(os.fsencode(path)),
+            "lines": _text(os.fsencode(lines[at] + "\n")),
+            "line_number": at + 1,
+            "submatches": [{"match": _text(os.fsencode(one[0]))} for one in found],
+        }
+        kind = "match" if wanted[at] else "context"
+        yield msgspec.json.encode({"type": kind, "data": data}) + b"\n"
 
 
 def _text(data: bytes) -> dict[str, object]:

@@ -310,8 +310,11 @@ def _patch_lines(patch: "FilePatch", file_text: FileText | None) -> Iterator[Lin
         yield from _marked("-", "del", text.splitlines())
     for hunk in patch.hunks:
         at = " (end of the file)" * hunk.at_end
-        if hunk.anchor or at or len(patch.hunks) > 1:
-            yield line(("dim", escape_line(f"@@ {hunk.anchor}{at}".rstrip())))
+        if hunk.anchors or at or len(patch.hunks) > 1:
+            for anchor in hunk.anchors[:-1]:
+                yield line(("dim", escape_line(f"@@ {anchor}")))
+            last = "".join(hunk.anchors[-1:])
+            yield line(("dim", escape_line(f"@@ {last}{at}".rstrip())))
         old, new = ("".join(f"{row}\n" for row in rows) for rows in (hunk.old, hunk.new))
         yield from diff_lines(old, new)[:-1] if hunk.old else new_file_lines(new)
 
