@@ -212,5 +212,5 @@ def test_the_plain_terminal_prints_each_retry(tmp_path: Path) -> None:
         Provider(Loopback(text="Here I am.", fault=fault)) as provider,
         open_it(tmp_path, provider, "--plain") as tty,
     ):
-        tty.until("commands").send("go\r").until("Here I am.")
+        tty.until("/ commands").send("go\r").until("Here I am.")
         assert [*re.findall(r"attempt (\d) of 10: Overloaded", tty.text())] == ["2", "3"]

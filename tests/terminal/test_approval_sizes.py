@@ -215,7 +215,6 @@ def test_I13_several_questions_are_numbered(tmp_path: Path) -> None:
         ("a\n", "allow", "Bash(git push:*)"),
         ("f\nnot today\n", "deny", ""),
         ("f not today\n", "deny", ""),
-        ("not today\n", "deny", ""),
     ],
 )
 def test_I13_the_plain_terminal_asks_the_same(

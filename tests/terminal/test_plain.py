@@ -61,7 +61,7 @@ def test_each_line_is_said_and_all_is_done_before_it_ends(tmp_path: Path) -> Non
 
 def test_nothing_piped_in_is_no_error(tmp_path: Path) -> None:
     assert play("echo", tmp_path, "").startswith(
-        "longrein 0.1.0, mock/small, without a key, /work; /help lists commands\n"
+        "longrein 0.1.0 · /work · /help\nmock/small, without a key\n"
     )
 
 
@@ -109,7 +109,12 @@ def test_a_question_with_nobody_to_ask_is_a_no(tmp_path: Path) -> None:
         ("n", {"verdict": "deny"}),
         ("s", {"verdict": "allow", "scope": "session", "rule": "Edit(/src/big.py)"}),
         ("Y", {"verdict": "allow"}),
-        ("do it otherwise", {"verdict": "deny", "message": "do it otherwise"}),
+        ("yes", {"verdict": "allow"}),
+        ("1", {"verdict": "allow"}),
+        ("OK", {"verdict": "allow"}),
+        ("no", {"verdict": "deny"}),
+        ("f do it otherwise", {"verdict": "deny", "message": "do it otherwise"}),
+        ("do it otherwise\nyes", {"verdict": "allow"}),  # no answer is asked again
     ],
 )
 def test_a_question_is_answered_by_a_line(

@@ -7,9 +7,8 @@ from typing import Literal
 from msgspec import structs
 from prompt_toolkit.application import run_in_terminal
 
-from longrein.agent import SessionPort
 from longrein.frontends.localization import translate
-from longrein.frontends.secret_input import read_secret
+from longrein.frontends.secret_input import is_terminal, read_secret
 from longrein.frontends.terminal.choice_list import Chooser, Row
 from longrein.frontends.terminal.command_table import (
     NOTHING_RUNS,
@@ -25,7 +24,7 @@ from longrein.frontends.terminal.command_types import (
     Outcome,
 )
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.event_lines import line
+from longrein.frontends.terminal.event_lines import Line, line
 from longrein.frontends.terminal.external_editor import open_in_editor
 from longrein.frontends.terminal.page_openers import open_page
 from longrein.frontends.terminal.task_rows import RunningTask
@@ -33,7 +32,7 @@ from longrein.steps.human_text import counted, escape_line
 from longrein_context.events import LongreinError
 from longrein_context.events.escape import shortened
 
-# --- Question about running tasks, also used by the plain terminal --------------------------------
+# --- Question about running tasks -----------------------------------------------------------------
 
 
 COMMAND_CHARS_MAX = 40
@@ -65,24 +64,6 @@ def exit_choices(count: int) -> tuple[Row, ...]:
     )
 
 
-async def choose_task_fate(session: SessionPort, outcome: Outcome, choice: str) -> Outcome:
-    """Apply the answer and return the outcome with it.
-
-    Between turns the session stores the answer itself; during a turn it takes effect when the
-    session is closed, so that the turn can be resumed. Raises `LongreinError`.
-    """
-    kept: Literal["stop", "keep"] = "keep" if choice == "keep" else "stop"
-    if not session.busy:
-        await session.leave(kept)
-    return structs.replace(outcome, tasks=kept)
-
-
-def exit_progress(count: int, choice: str) -> str:
-    """Line shown while the answer takes effect."""
-    tasks = counted(count, "task")
-    return f"{tasks} kept running" if choice == "keep" else f"ending {tasks}; Ctrl-C leaves at once"
-
-
 def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
     """Run a command and apply its result."""
     command = typed.command
@@ -90,7 +71,7 @@ def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
         opened = conversation.opened
         known = (opened.known_skills(), opened.slash_commands())
         conversation.notice(unknown_command_text(typed.name, *known))
-    elif command.idle_only and conversation.session.busy:
+    elif command.idle_only and conversation.session.busy and not conversation.reads_lines:
         conversation.notice(f"/{command.name} waits until the turn is over; Esc interrupts it")
     else:
         argument = conversation.pastes.expand(typed.argument)
@@ -120,6 +101,8 @@ async def _apply_later(
 
 
 def _apply(conversation: Conversation, command: Command, result: CommandResult) -> None:
+    if conversation.reads_lines:
+        result = _as_lines(command, result)
     if result.message is not None:
         conversation.tell(result.message)
     if result.title:
@@ -145,10 +128,38 @@ def _apply(conversation: Conversation, command: Command, result: CommandResult) 
     conversation.request_redraw()
 
 
+def _as_lines(command: Command, result: CommandResult) -> CommandResult:
+    """Turn a list, a page or a file to edit into lines, for the plain terminal."""
+    if (page := result.page) is not None:
+        return structs.replace(result, title=page.title, rows=page.lines(), page=None)
+    if (choices := result.choices) is not None:
+        rows = _choice_lines(command, choices)
+        return structs.replace(result, title=choices.title, rows=rows, choices=None)
+    if file := result.edit_file:
+        return structs.replace(result, notice=f"open it in your editor: {file}", edit_file="")
+    return result
+
+
+def _choice_lines(command: Command, choices: Choices) -> list[Line]:
+    """A line for each row of a list: the command to type."""
+    rows: list[Line] = []
+    for row in choices.rows:
+        details = [translate(text) for text in (row.label, row.note) if text and text != row.value]
+        details += [translate("(now)")] if row.is_present else []
+        rows.append(line(escape_line("  ".join((f"/{command.name} {row.value}", *details)))))
+    last = choices.hint or choices.lasts
+    return [*rows, line(translate(last))] if last else rows
+
+
 async def _ask_secret(conversation: Conversation, command: Command, result: CommandResult) -> None:
     """Ask for a secret below the scrollback, without an echo; the conversation never holds it."""
     question = result.secret
     if question is None:
+        return
+    if not is_terminal():
+        conversation.notice(
+            "a key is not read from here; `longrein login PROVIDER < FILE` reads one"
+        )
         return
     try:
         text = await run_in_terminal(
@@ -200,9 +211,20 @@ def _exit_with(conversation: Conversation, outcome: Outcome, choice: str) -> Non
 
 
 async def _finish_exit(conversation: Conversation, outcome: Outcome, choice: str) -> None:
-    conversation.warn(exit_progress(len(conversation.view.activity.tasks), choice))
+    """Apply the answer about running tasks, then leave.
+
+    Between turns the session stores the answer itself; during a turn it takes effect when the
+    session is closed, so that the turn can be resumed.
+    """
+    tasks = counted(len(conversation.view.activity.tasks), "task")
+    kept: Literal["stop", "keep"] = "keep" if choice == "keep" else "stop"
+    conversation.warn(
+        f"{tasks} kept running" if kept == "keep" else f"ending {tasks}; Ctrl-C leaves at once"
+    )
     try:
-        outcome = await choose_task_fate(conversation.session, outcome, choice)
+        if not conversation.session.busy:
+            await conversation.session.leave(kept)
+        outcome = structs.replace(outcome, tasks=kept)
     except LongreinError as error:
         conversation.notice(str(error))
     conversation.leave(outcome)

@@ -85,6 +85,9 @@ class Conversation:
 
     screen: Screen
     """Set once, before anything is shown."""
+    reads_lines = False
+    """True where nothing is drawn again and lines are read, not keys."""
+    cut_hint = "  Enter goes on with it"
     again_s = AGAIN_S
     """Seconds in which a second Ctrl-C or Esc counts, when no other key comes between."""
 
@@ -181,12 +184,14 @@ class Conversation:
         """Print the first rows, so that the redrawn area never begins at the top of the
         terminal.
         """
+        self.screen.write([text for row in self.header() for text in self._paint(row)])
+
+    def header(self) -> list[Line]:
         opened = self.opened
         cwd = escape_line(shorten_home(self.session.state.cwd, opened.app.context.home))
         head = line(("bold", "longrein"), ("dim", f" {opened.app.version} · {cwd} · /help"))
         chosen = line(("dim", escape_line(translate(chosen_line(opened.model, opened.key_source)))))
-        rows = [head, chosen, *map(event_lines.notice_line, start_notices(opened))]
-        self.screen.write([text for row in rows for text in self._paint(row)])
+        return [head, chosen, *map(event_lines.notice_line, start_notices(opened))]
 
     async def show_later_notices(self) -> None:
         for text in await later_notices(self.opened.app):
@@ -203,7 +208,7 @@ class Conversation:
                     EMPTY,
                     line(
                         ("warn", translate("the last turn was cut off")),
-                        ("dim", translate("  Enter goes on with it")),
+                        ("dim", translate(self.cut_hint)),
                     ),
                 ]
             )
@@ -349,7 +354,7 @@ class Conversation:
         return (
             self.approval is not None
             and bool(self.approval.question.session)
-            and self.screen.panel_has_focus
+            and self.approval.ready
         )
 
     def key_pressed(self) -> None:

@@ -5,7 +5,6 @@ at their start; `!COMMAND` runs a command of the user.
 import asyncio
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from longrein.agent import CommandRun
@@ -136,11 +135,3 @@ class UserCommands:
             return False
         self._tasks[list(self._tasks)[-1]].cancel()
         return True
-
-    async def stop_all(self) -> None:
-        """Stop every command and wait for their ends."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)

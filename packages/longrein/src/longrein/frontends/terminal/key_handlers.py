@@ -180,7 +180,7 @@ def _choose_option(conversation: Conversation, number: int = 0) -> None:
             form.choose(number)
         else:
             form.confirm()
-        _submit_form(conversation)
+        submit_form(conversation)
 
 
 def _toggle_option(conversation: Conversation) -> None:
@@ -190,7 +190,7 @@ def _toggle_option(conversation: Conversation) -> None:
         conversation.redraw()
 
 
-def _submit_form(conversation: Conversation) -> None:
+def submit_form(conversation: Conversation) -> None:
     """Send the answers once all questions have one."""
     approval = conversation.approval
     if approval is not None and approval.form is not None and approval.form.is_done:
@@ -223,7 +223,8 @@ def _print_question(conversation: Conversation) -> None:
         conversation.redraw()
 
 
-def _send_denial_reason(conversation: Conversation, text: str) -> None:
+def send_denial_reason(conversation: Conversation, text: str) -> None:
+    """Deny with the reason `text`, or answer the model's question in these words."""
     question, approval = conversation.feedback, conversation.approval
     conversation.end_denial_reason()
     if approval is not None and approval.form is not None and approval.form.writing:
@@ -231,7 +232,7 @@ def _send_denial_reason(conversation: Conversation, text: str) -> None:
         if text:
             approval.form.say(text)
         conversation.end_typing()
-        _submit_form(conversation)
+        submit_form(conversation)
         return
     if question is not None and (message := answer_for(question, "f", text)):
         conversation.submit_answer(question, message)
@@ -270,12 +271,12 @@ def stop(conversation: Conversation) -> None:
     elif conversation.warned and not in_panel and not conversation.buffer.text:
         request_exit(conversation, Outcome("exit"))
     else:
-        if not _cancel_current(conversation):
+        if not cancel_current(conversation):
             conversation.buffer.reset()
         conversation.warn("Ctrl-C again leaves; the session is kept")
 
 
-def _cancel_current(conversation: Conversation) -> bool:
+def cancel_current(conversation: Conversation) -> bool:
     """Close the list or question, or interrupt; False when there was nothing to do."""
     if conversation.chooser is not None:
         conversation.close_chooser(chosen=False)
@@ -301,7 +302,7 @@ def _escape(conversation: Conversation) -> None:
         and conversation.chooser is None
     ):
         answer(conversation, "n")  # denies this call only; the subagent and the turn continue
-    elif not _cancel_current(conversation):
+    elif not cancel_current(conversation):
         input_actions.rewind_on_second_escape(conversation)
 
 
@@ -323,7 +324,7 @@ def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
     buffer = conversation.buffer
     text = buffer.text
     if conversation.feedback is not None:
-        _send_denial_reason(conversation, conversation.pastes.expand(text).strip())
+        send_denial_reason(conversation, conversation.pastes.expand(text).strip())
     elif text.endswith("\\") and not into_turn:
         buffer.delete_before_cursor()
         buffer.insert_text("\n")
@@ -332,18 +333,22 @@ def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
     elif text.strip():
         buffer.reset()
         conversation.screen.reset_vim_mode()
-        text = text.strip("\n").rstrip()
-        opened = conversation.opened
-        if typed := parse(text, opened.known_skills(), opened.slash_commands()):
-            buffer.history.append_string(text)
-            run_command(conversation, typed)
-        elif is_user_command(text):
-            buffer.history.append_string(text)
-            conversation.user_commands.run(conversation.pastes.expand(text)[1:].strip())
-        else:
-            conversation.say(text, steer=into_turn)
+        send(conversation, text.strip("\n").rstrip(), into_turn=into_turn)
     elif conversation.session.state.turn_open and not conversation.session.busy:
         conversation.tell(Continue())
+
+
+def send(conversation: Conversation, text: str, *, into_turn: bool = False) -> None:
+    """Run a text as a command, else send it to the model."""
+    opened = conversation.opened
+    if typed := parse(text, opened.known_skills(), opened.slash_commands()):
+        conversation.buffer.history.append_string(text)
+        run_command(conversation, typed)
+    elif is_user_command(text):
+        conversation.buffer.history.append_string(text)
+        conversation.user_commands.run(conversation.pastes.expand(text)[1:].strip())
+    else:
+        conversation.say(text, steer=into_turn)
 
 
 def _next_mode(conversation: Conversation) -> None:

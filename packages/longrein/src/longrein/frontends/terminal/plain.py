@@ -1,5 +1,7 @@
-"""The plain terminal: lines in, lines out, no redrawing. For pipes, dumb terminals and screen
+"""The plain terminal: the conversation without redrawing, for pipes, dumb terminals and screen
 readers.
+
+Each line is written once. What the user types is read as lines.
 """
 
 import asyncio
@@ -7,56 +9,36 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 
-from longrein.agent import (
-    BYPASS,
-    Answer,
-    FromSubagent,
-    RetryPause,
-    SessionPort,
-    SessionUpdate,
-    SetMode,
-    UserMessage,
-    UserNotice,
-)
+from prompt_toolkit.buffer import Buffer
+
+from longrein.agent import BYPASS
 from longrein.app import AppSession
 from longrein.frontends.localization import translate
-from longrein.frontends.loop_streams import cancel_all, read_lines, signal_handlers
-from longrein.frontends.secret_input import SecretQuestion, read_secret
+from longrein.frontends.loop_streams import read_lines
 from longrein.frontends.stdio import STDIN_BYTES_MAX
-from longrein.frontends.terminal import command_actions, command_table, event_lines
-from longrein.frontends.terminal.approvals import (
-    ALL_EDITS,
-    Question,
-    answer,
-    choices,
-    content_lines,
-    form_answer,
-    question_form,
-    rule_lines,
-)
-from longrein.frontends.terminal.command_types import (
-    Choices,
-    Command,
-    CommandContext,
-    CommandResult,
-    Outcome,
-)
+from longrein.frontends.terminal.approvals import Approval, choices, rule_lines
+from longrein.frontends.terminal.choice_list import Chooser
+from longrein.frontends.terminal.command_types import Outcome
+from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fit, indented, line, plain
-from longrein.frontends.terminal.input_prefixes import is_memory_line, is_user_command, note_lines
+from longrein.frontends.terminal.input_prefixes import is_memory_line, note_lines
+from longrein.frontends.terminal.key_handlers import (
+    answer,
+    cancel_current,
+    send,
+    send_denial_reason,
+    submit_form,
+)
 from longrein.frontends.terminal.markdown_blocks import Block
-from longrein.frontends.terminal.start_notices import chosen_line, start_notices
-from longrein.frontends.terminal.view_model import Piece, ViewModel
-from longrein.steps import Projection
-from longrein.steps.human_text import activity_text, escape, escape_line
-from longrein_context.events import Entry, LongreinError, Text, UsageError
+from longrein.frontends.terminal.view_model import Piece
+from longrein.steps.human_text import escape, escape_line
+from longrein_context.events import UsageError
 
 NOBODY = "stdin has ended, so nobody can approve this"
 """Message to the model with a denial after the end of stdin."""
-
-INVITATION = "\n> "
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+KEYS = {"yes": "y", "ok": "y", "1": "y", "no": "n"}
+"""Words that answer a question for permission -> the key that they stand for."""
 
 
 # --- Plain output ---------------------------------------------------------------------------------
@@ -87,18 +69,15 @@ class PlainOutput:
     def __init__(self, fd: int, encoding: str) -> None:
         self._fd, self._encoding = fd, encoding
         self._wide = encoding.lower().replace("-", "") == "utf8"
-        self._is_terminal = os.isatty(fd)
         self.closed = False
         self.last = ""
 
     @property
     def columns(self) -> int:
         """Columns of the terminal; 0 where the output is none, and lines are not wrapped."""
-        if not self._is_terminal:
-            return 0
         try:
             return os.get_terminal_size(self._fd).columns
-        except OSError:  # the terminal is gone
+        except OSError:
             return 0
 
     def put(self, text: str) -> None:
@@ -113,70 +92,53 @@ class PlainOutput:
             self.closed = True
 
 
-async def run_plain(
-    opened: AppSession,
-    *,
-    prompt: str,
-    choosing: bool,
-    mono_s: Callable[[], float],
-    fd: int = 0,
-) -> Outcome:
-    """Read lines from `fd` until they end and the session is idle, or the user leaves."""
-    out = PlainOutput(1, sys.stdout.encoding or "ascii")
-    conversation = _PlainConversation(opened, out, mono_s, interactive=os.isatty(fd))
-    acts = (
-        conversation.print_updates(),
-        conversation.run_session(prompt, choosing=choosing),
-        conversation.exited.wait(),
-        conversation.read_input(fd),
-    )
-    with signal_handlers({number: partial(conversation.signalled, number) for number in SIGNALS}):
-        tasks = [asyncio.ensure_future(act) for act in acts]
-        try:
-            await asyncio.wait(tasks[:3], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            # ends the loop before the cancel, which a tool may take for an interrupt
-            await opened.session.close(conversation.outcome.end_reason)
-            await cancel_all(tasks)
-    return conversation.outcome
+class PlainConversation(Conversation):
+    """A conversation whose input is the lines of a file descriptor."""
 
+    reads_lines = True
+    cut_hint = "  say something to go on with it"
 
-class _PlainConversation:
     def __init__(
-        self,
-        opened: AppSession,
-        out: PlainOutput,
-        mono_s: Callable[[], float],
-        *,
-        interactive: bool,
+        self, opened: AppSession, mono_s: Callable[[], float], *, interactive: bool
     ) -> None:
-        self.opened = opened
-        self.session: SessionPort = opened.session
-        self.out = out
-        self.mono_s = mono_s
-        self.view = ViewModel(opened.file_text)
+        super().__init__(opened, mono_s)
+        self.out = PlainOutput(1, sys.stdout.encoding or "ascii")
         self.view.draws_live_rows = False
-        self.view.tokens_now = lambda: self.session.state.view_tokens
+        self.context.window = None
         self.interactive = interactive
-        """True if a person types, so that prompts are printed."""
+        """True if a person types, so that prompts are written."""
         self.stdin_ended = False
-        self.exited = asyncio.Event()
-        self.outcome = Outcome("exit")
-        self.context = CommandContext(opened, self.view)
-        self._shown_question: Question | None = None
-        self._explaining = False
-        """True if the next line is the reason of a denial."""
-        self._commands: list[asyncio.Task[None]] = []
-        """Commands of the user (`!`)."""
-        self._leaving: Outcome | None = None
-        """Outcome of the pending exit, while the user decides about running tasks."""
+        self.left = asyncio.Event()
+        self._written: Approval | None = None
+        """The question that was written last."""
 
-    def print(self, pieces: Sequence[Piece]) -> None:
+    def _new_buffer(self) -> Buffer:
+        """Return an empty buffer, in which nobody types."""
+        return Buffer()
+
+    def leave(self, outcome: Outcome) -> None:
+        """End the conversation. The first outcome counts."""
+        self.outcome = self.outcome or outcome
+        self.left.set()
+
+    def signalled(self, number: int) -> None:
+        """Stop what runs with Ctrl-C; else leave."""
+        is_left = number != signal.SIGINT or self.leaving is not None
+        if is_left or not cancel_current(self):
+            self.leave(Outcome("exit", code=128 + number))
+
+    # --- Writing ----------------------------------------------------------------------------------
+
+    def print_header(self) -> None:
+        self.show([*self.header(), line(self.hint())])
+
+    def show(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
             for row in self._rows(piece):
                 self.out.put(plain(row).rstrip() + "\n")
         if self.out.closed:
-            self.exit(Outcome("exit", code=1))
+            self.leave(Outcome("exit", code=1))
+        self.request_redraw()
 
     def _rows(self, piece: Piece) -> list[Line]:
         """Rows of a piece, whole; on a terminal no word is broken by its edge."""
@@ -189,289 +151,133 @@ class _PlainConversation:
             rows = [tuple(span for span in piece if span != NO_WRAP)]
         return [part for row in rows for part in fit(row, width)] if width else rows
 
-    def exit(self, outcome: Outcome) -> None:
-        if not self.exited.is_set():
-            self.outcome = outcome
-            self.exited.set()
+    def warn(self, text: str) -> None:
+        self.notice(text)
 
-    def signalled(self, number: int) -> None:
-        running = [command for command in self._commands if not command.done()]
-        if number == signal.SIGINT and running:
-            running[-1].cancel()
-        elif number == signal.SIGINT and self.session.busy:
-            self.session.interrupt()
-        else:
-            self.exit(Outcome("exit", code=128 + number))
+    def edit(self, text: str) -> None:
+        self.notice("taken back; say it again as it shall be:")
+        self.show([line(escape(text))])
 
-    async def print_updates(self) -> None:
-        """Print updates; the history of a resumed session is folded but not printed."""
-        opened = self.opened
-        chosen = translate(chosen_line(opened.model, opened.key_source))
-        head = (
-            f"longrein {opened.app.version}, {chosen}, {self.session.state.cwd}; /help "
-            "lists commands"
-        )
-        notices = map(event_lines.notice_line, start_notices(opened))
-        self.print([line(escape(translate(head))), *notices])
-        start = self.session.state.seq
-        self.view.live = start == 0
-        if self.view.live:
-            self._print_prompt()
-        async for heard in self.session.follow(self.view.resume(self.session.state)):
-            pieces = self.view.apply(heard, self.mono_s())
-            if self.view.live:
-                self.print([*pieces, *_live_lines(heard)])
-                await self._ask()
-                if isinstance(heard, Entry | UserNotice):
-                    self._print_prompt_when_idle()
-            elif isinstance(heard, Entry) and heard.seq >= start:
-                self.view.go_live(busy=self.session.busy, now_s=self.mono_s())  # not printed
-                cut = self.session.state.turn_open and not self.session.busy
-                if cut and not self.view.questions:
-                    self.print(
-                        [
-                            line(
-                                translate(
-                                    "the last turn was cut off; say something to go on with it"
-                                )
-                            )
-                        ]
-                    )
-                self._print_prompt()
-                await self._ask()
+    async def redraw_loop(self) -> None:
+        """Redraw on requests, but while a command runs only after it: it may ask for a secret."""
+        while True:
+            await self._news.wait()
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+            self._news.clear()
+            self.redraw()
 
-    def _print_prompt_when_idle(self) -> None:
-        if not self.view.busy and not self.session.busy and not self.session.pending:
-            self._print_prompt()
-            if self.stdin_ended:
-                self.exit(Outcome("exit"))
-
-    def _print_prompt(self) -> None:
-        mode = self.session.state.mode
-        invitation = f"\n{mode}> " if mode == BYPASS else INVITATION
-        if self.interactive and not self.view.busy and self.out.last != invitation:
-            self.out.put(invitation)
-
-    async def _ask(self) -> None:
-        question = next(iter(self.view.questions), None)
-        if question is None or question is self._shown_question:
+    def redraw(self) -> None:
+        """Write a question that has come up, then the prompt; leave at the end of stdin."""
+        if not self.view.live or self.outcome is not None:
             return
-        self._shown_question, self._explaining = question, False
-        content = content_lines(question, self.opened.file_text)
+        self._follow_questions()
+        is_idle = not (
+            self.view.busy or self.session.busy or self.session.pending or self.view.user_commands
+        )
+        is_asked = self.approval is not None or self.chooser is not None
+        prompt = self.prompt()
+        if self.stdin_ended and self.approval is not None:
+            self._deny(self.approval, NOBODY)
+        elif self.stdin_ended and is_idle:
+            self.leave(Outcome("exit"))
+        elif self.interactive and (is_idle or is_asked) and self.out.last != prompt:
+            self.out.put(prompt)
+
+    def prompt(self) -> str:
+        if self.feedback is not None:
+            return f"{translate('why not')}> "
+        if self.approval is not None or self.chooser is not None:
+            return "answer> "
+        mode = self.session.state.mode
+        return f"\n{mode}> " if mode == BYPASS else "\n> "
+
+    def focus(self) -> None:
+        """Write the question whole, once."""
+        approval = self.approval
+        if approval is None or approval is self._written:
+            return
+        self._written = approval
+        approval.drawn.update(range(-approval.lines_above, len(approval.content)))
+        question = approval.question
         reason = escape_line(translate(question.asked.reason))
-        head = line(f"? {translate(question.title)}: {reason}")
-        self.print([(), head, *indented(content, "| ")])
-        self.print(rule_lines(question))
-        self.print(
-            [line(f"  {choice.value}  {translate(choice.label)}") for choice in choices(question)]
+        self.show(
+            [
+                (),
+                line(f"? {translate(question.title)}: {reason}"),
+                *indented(approval.content, "| "),
+                *rule_lines(question),
+            ]
         )
-        self._form = question_form(question)
-        self.print(self._form.lines() if self._form else ())
-        if self.stdin_ended:
-            await self._deny(question, NOBODY)
-        elif self.interactive:
-            self.out.put("answer> ")
+        self._show_choices(approval)
 
-    async def _deny(self, question: Question, message: str) -> None:
-        await self.session.tell(
-            Answer(question.asked.call, "deny", message=message, session=question.session)
-        )
+    def _show_choices(self, approval: Approval) -> None:
+        keys = [
+            line(f"  {choice.value}  {translate(choice.label)}")
+            for choice in choices(approval.question)
+        ]
+        self.show([*keys, *(approval.form.lines() if approval.form is not None else ())])
 
-    async def run_session(self, prompt: str, *, choosing: bool) -> None:
-        if prompt:
-            try:
-                await self._say(prompt)
-            except LongreinError as error:  # a command of a file that cannot be used
-                self.print([event_lines.notice_line(str(error))])
-        elif choosing:
-            await self._run_command(command_table.BY_NAME["resume"], "")
-        await self.session.run(once=False)
+    def open_chooser(self, chooser: Chooser, chosen: Callable[[str], None]) -> None:
+        """Write a list, which the next line chooses from; where nobody types, leave."""
+        if not self.interactive:
+            self.leave(self.leaving or Outcome("exit"))
+            return
+        rows = [line(f"  {row.value}  {translate(row.label)}") for row in chooser.rows]
+        self.show([line(translate(chooser.title)), *rows])
+        super().open_chooser(chooser, chosen)
+
+    # --- Reading ----------------------------------------------------------------------------------
 
     async def read_input(self, fd: int) -> None:
-        """Handle lines until stdin ends; then leave once the session is idle."""
+        """Handle the lines of `fd`, each after what the one before has started; then wait for the
+        end of the conversation.
+        """
         async for raw in read_lines(fd):
             if len(raw) > STDIN_BYTES_MAX:
                 raise UsageError("a line on stdin is longer than 10 MB")
             text = raw.decode("utf-8", "replace").replace("\0", "\ufffd").strip()
             self.out.last = text  # the terminal has echoed it
-            try:
-                await self._line(text)
-            except LongreinError as error:
-                self.print([event_lines.notice_line(str(error))])
+            self._take(text)
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+            self.request_redraw()
         self.stdin_ended = True
-        await asyncio.gather(*self._commands)
-        for question in self.view.questions:
-            await self._deny(question, NOBODY)
-        if not self.session.busy and not self.session.pending:
-            self.exit(Outcome("exit"))
+        self.request_redraw()
+        await self.left.wait()
 
-    async def _line(self, text: str) -> None:
-        question = next(
-            (asked for asked in self.view.questions if asked is self._shown_question), None
-        )
-        known = (self.opened.known_skills(), self.opened.slash_commands())
-        typed = command_table.parse(text, *known)
-        if self._leaving is not None:
-            await self._exit_with(text.lower())
-        elif question is not None:
-            await self._answer(question, text)
-        elif is_user_command(text):
-            self._start_command(text[1:].strip())
+    def _take(self, text: str) -> None:
+        if self.chooser is not None:
+            self.chooser.rows = [row for row in self.chooser.rows if row.value == text.lower()]
+            self.close_chooser(chosen=True)
+        elif self.feedback is not None:
+            send_denial_reason(self, text)
+        elif self.approval is not None:
+            self._answer(self.approval, text)
         elif is_memory_line(text):
-            self.print(note_lines(self.opened.app.note_files(), text))
-            self._print_prompt()
-        elif typed is None:
-            await self._say(text)
-        elif typed.command is None:
-            self.print(
-                [event_lines.notice_line(command_table.unknown_command_text(typed.name, *known))]
-            )
-            self._print_prompt()
+            self.show(note_lines(self.opened.app.note_files(), text))
         else:
-            await self._run_command(typed.command, typed.argument)
+            send(self, text)
 
-    async def _answer(self, question: Question, text: str) -> None:
-        """Answer with the key of a choice; `f REASON` and any other text deny with that reason."""
+    def _answer(self, approval: Approval, text: str) -> None:
+        """Answer a question with a key or a word for it; `f REASON` says why not. Anything else
+        asks again.
+        """
         key, _, reason = text.partition(" ")
-        if key.lower() == "f" and not self._explaining:
-            text = reason.strip()
-            if not text:
-                self._explaining = True
-                self.out.put(f"{translate('why not')}> ")
-                return
-            self._explaining = True
-        message: Answer | None = None
-        if not self._explaining and self._form is not None and text.lower() != "n":
-            self._form.take(text)
-            if not self._form.is_done:
-                self.print(self._form.lines())
-                self.out.put("answer> ")
-                return
-            message = form_answer(question, self._form)
-        elif not self._explaining:
-            message = answer(question, text.lower())
-        self._explaining = False
-        self.view.remove_question(question)
-        if message is None:
-            await self._deny(question, text)
+        form = approval.form
+        word = KEYS.get(text.lower(), text.lower())
+        if key.lower() == "f" and reason:
+            self._deny(approval, reason.strip())
+        elif form is not None and text.lower() not in ("n", "f"):
+            form.take(text)
+            if not form.is_done:
+                self.show(form.lines())
+            submit_form(self)
+        elif word in [choice.value for choice in choices(approval.question)]:
+            answer(self, word)
         else:
-            if message.arguments is None and text.lower() == ALL_EDITS:
-                await self.session.tell(SetMode("acceptEdits"))
-            await self.session.tell(message)
-        await self._ask()
+            self._show_choices(approval)
 
-    async def _request_exit(self, outcome: Outcome) -> None:
-        """Leave; while tasks run, ask an interactive user about them first."""
-        running = list(self.view.activity.tasks.values())
-        policy = self.opened.app.leave_policy
-        if not running or not self.interactive:
-            self.exit(outcome)
-            return
-        self._leaving = outcome
-        if policy != "ask":
-            await self._exit_with(policy)
-            return
-        choices = command_actions.exit_choices(len(running))
-        self.print(
-            [
-                line(command_actions.exit_question(running)),
-                *(line(f"  {c.value}  {translate(c.label)}") for c in choices),
-            ]
-        )
-        self.out.put("answer> ")
-
-    async def _exit_with(self, choice: str) -> None:
-        """Handle the answer about running tasks; any other text means `stay`."""
-        outcome, self._leaving = self._leaving, None
-        if outcome is None or choice not in ("stop", "keep"):
-            self._print_prompt()
-            return
-        self.print([line(command_actions.exit_progress(len(self.view.activity.tasks), choice))])
-        self.exit(await command_actions.choose_task_fate(self.session, outcome, choice))
-
-    async def _say(self, text: str) -> None:
-        attached = self.opened.attachments().read(text)
-        self.print([event_lines.notice_line(note) for note in attached.notes])
-        parts = (Text(text), *attached.parts)
-        await self.session.tell(UserMessage(parts, "queued" if self.session.busy else "prompt"))
-
-    def _start_command(self, command: str) -> None:
-        """Run a command of the user beside the input, so that Ctrl-C can stop it."""
-        self.view.commands_shown.append(command)
-        self._commands.append(asyncio.ensure_future(self._run_user_command(command)))
-
-    async def _run_user_command(self, command: str) -> None:
-        try:
-            ran = await self.session.run_command(command, "user")
-            self.print(event_lines.user_command_lines(command, ran.output, ran.status))
-        except LongreinError as error:
-            self.view.commands_shown.remove(command)
-            self.print([event_lines.notice_line(str(error))])
-        self._print_prompt()
-
-    async def _run_command(self, command: Command, argument: str) -> None:
-        result = command.run(self.context, argument)
-        if not isinstance(result, CommandResult):
-            result = await result
-        if result.message is not None:
-            await self.session.tell(result.message)
-        self.print(result.rows)
-        if result.notice:
-            self.print([event_lines.notice_line(result.notice)])
-        if result.edit:
-            self.print(
-                [
-                    event_lines.notice_line("taken back; say it again as it shall be:"),
-                    line(escape(result.edit)),
-                ]
-            )
-        if result.edit_file:
-            self.print([event_lines.notice_line(f"open it in your editor: {result.edit_file}")])
-        if result.page is not None:
-            self.print([line(result.page.title), *result.page.lines()])
-        if result.choices is not None:
-            self.print(_choice_lines(command, result.choices))
-        if result.secret is not None:
-            await self._ask_secret(command, result, result.secret)
-        if result.outcome is not None:
-            await self._request_exit(result.outcome)
-        elif result.message is None:  # the effect of a message arrives as an update
-            self._print_prompt()
-
-    async def _ask_secret(
-        self, command: Command, result: CommandResult, question: SecretQuestion
-    ) -> None:
-        """Ask for a secret without an echo; only a person at a terminal is asked."""
-        if not self.interactive:
-            said = "a key is not read from here: longrein login PROVIDER < FILE"
-            self.print([event_lines.notice_line(said)])
-            return
-        loop = asyncio.get_running_loop()
-        text = await loop.run_in_executor(None, read_secret, translate(question.text))
-        self.print([event_lines.notice_line(question.keep(text))])
-        more = result.follow_up() if result.follow_up is not None else CommandResult()
-        if more.choices is not None:
-            self.print([line(translate(more.choices.title)), *_choice_lines(command, more.choices)])
-
-
-def _live_lines(heard: SessionUpdate) -> list[Line]:
-    """Lines of what the screen shows in its live rows."""
-    match heard:
-        case FromSubagent(label=label, heard=Entry()):
-            acts = filter(None, map(activity_text, Projection().read(heard)))
-            return [line(f"  {escape_line(label)} {act}") for act in acts]
-        case RetryPause():
-            return [line(event_lines.retry_text(heard, heard.delay_s))]
-        case _:
-            return []
-
-
-def _choice_lines(command: Command, choices: Choices) -> list[Line]:
-    """A line for each row: the command to type."""
-    rows: list[Line] = []
-    for row in choices.rows:
-        details = [translate(text) for text in (row.label, row.note) if text and text != row.value]
-        details += [translate("(now)")] if row.is_present else []
-        rows.append(line(escape_line("  ".join((f"/{command.name} {row.value}", *details)))))
-    last = choices.hint or choices.lasts
-    return [*rows, line(translate(last))] if last else rows
+    def _deny(self, approval: Approval, reason: str) -> None:
+        self.begin_denial_reason(approval.question)
+        send_denial_reason(self, reason)

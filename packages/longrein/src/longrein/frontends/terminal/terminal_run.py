@@ -9,7 +9,7 @@ import sys
 import termios
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from prompt_toolkit.key_binding import KeyPress
 
 from longrein.app import AppSession
 from longrein.frontends.localization import language_of, use_language
-from longrein.frontends.loop_streams import cancel_all, signal_handlers
+from longrein.frontends.loop_streams import SIGNALS, cancel_all, signal_handlers
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.command_types import Outcome
@@ -34,7 +34,7 @@ from longrein.frontends.terminal.key_handlers import (
     suspend,
 )
 from longrein.frontends.terminal.keymap import chosen_keys, keymap
-from longrein.frontends.terminal.plain import run_plain
+from longrein.frontends.terminal.plain import PlainConversation
 from longrein.frontends.terminal.screen import Screen, ScreenContent, TerminalOutput
 from longrein.frontends.terminal.terminal_input import KeyProtocol, TerminalInput
 from longrein.frontends.terminal.view_model import Piece
@@ -131,12 +131,38 @@ def _size() -> Size:
     return Size(rows=rows or 24, columns=columns or 80)
 
 
+async def run_plain(
+    opened: AppSession,
+    *,
+    prompt: str,
+    choosing: bool,
+    mono_s: Callable[[], float],
+    fd: int = 0,
+) -> Outcome:
+    """Read lines from `fd` until they end and the session is idle, or the user leaves."""
+    conversation = PlainConversation(opened, mono_s, interactive=os.isatty(fd))
+    conversation.print_header()
+    conversation.ready.set()
+    _begin(conversation, prompt, choosing=choosing)
+    handlers: dict[int, Callable[[], object]] = {
+        number: partial(conversation.signalled, number) for number in SIGNALS
+    }
+    return await _run(
+        conversation,
+        (conversation.left.wait(), conversation.redraw_loop(), conversation.read_input(fd)),
+        handlers,
+        ExitStack(),
+    )
+
+
 async def _run_screen(conversation: Conversation, prompt: str, *, choosing: bool) -> Outcome:
     raw = ExitStack()
     raw.enter_context(conversation.screen.app.input.raw_mode())
     if conversation.keyboard is not None:
         conversation.keyboard.begin()
         raw.callback(conversation.keyboard.end)
+    raw.callback(conversation.status_line.close)
+    raw.callback(conversation.window.leave)
     _take_early_keys(conversation, choosing=choosing)
     conversation.window.enter()
     conversation.print_header()
@@ -150,35 +176,57 @@ async def _run_screen(conversation: Conversation, prompt: str, *, choosing: bool
             conversation.notice(problem)
         conversation.spawn(conversation.show_later_notices())
         asyncio.get_running_loop().call_later(PREPARE_S, conversation.markdown_painter)
-        if prompt:
-            conversation.say(prompt)
-        elif choosing:
-            run_command(conversation, ParsedCommand(BY_NAME["resume"], "resume", ""))
+        _begin(conversation, prompt, choosing=choosing)
 
     drawing = conversation.screen.app.run_async(set_exception_handler=False, pre_run=begin)
-    with signal_handlers(_handlers(conversation)):
-        app = asyncio.create_task(_while_there(conversation, drawing))
-        acts = (
-            _listen(conversation),
-            _drive(conversation),
+    outcome = await _run(
+        conversation,
+        (
+            _while_there(conversation, drawing),
             _while_there(conversation, conversation.redraw_loop()),
-        )
-        tasks = [asyncio.create_task(act) for act in acts]
-        try:
-            await asyncio.wait([app, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            conversation.leave(Outcome("exit"))
-            await asyncio.wait([app], timeout=2)
-            conversation.window.leave()
-            conversation.status_line.close()
-            raw.close()
-            left = conversation.outcome or Outcome("exit")
-            # ends the loop before the cancel, which a tool may take for an interrupt
-            await conversation.session.close(left.end_reason)
-            await cancel_all([app, *tasks])
+        ),
+        _handlers(conversation),
+        raw,
+    )
     with suppress(OSError):  # the terminal is gone
         conversation.print_resume_hint()
-    return conversation.outcome or Outcome("exit")
+    return outcome
+
+
+def _begin(conversation: Conversation, prompt: str, *, choosing: bool) -> None:
+    """Send the first prompt, or open the list of sessions."""
+    if prompt:
+        conversation.say(prompt)
+    elif choosing:
+        run_command(conversation, ParsedCommand(BY_NAME["resume"], "resume", ""))
+
+
+async def _run(
+    conversation: Conversation,
+    acts: Sequence[Coroutine[Any, Any, object]],
+    handlers: dict[int, Callable[[], object]],
+    raw: ExitStack,
+) -> Outcome:
+    """Run the session with `acts` until one of them ends, then close `raw` and the session.
+
+    The first act ends soon after the user has left.
+    """
+    with signal_handlers(handlers):
+        tasks = [
+            asyncio.ensure_future(act)
+            for act in (_listen(conversation), _drive(conversation), *acts)
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            conversation.leave(Outcome("exit"))
+            await asyncio.wait(tasks[2:3], timeout=2)
+            raw.close()
+            outcome = conversation.outcome or Outcome("exit")
+            # ends the loop before the cancel, which a tool may take for an interrupt
+            await conversation.session.close(outcome.end_reason)
+            await cancel_all(tasks)
+    return outcome
 
 
 def _handlers(conversation: Conversation) -> dict[int, Callable[[], object]]:

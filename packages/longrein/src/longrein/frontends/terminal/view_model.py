@@ -40,7 +40,7 @@ from longrein.steps import (
     TurnEndStep,
 )
 from longrein.steps.call_results import LOOKUPS
-from longrein.steps.human_text import escape, escape_line, key_argument
+from longrein.steps.human_text import activity_text, escape, escape_line, key_argument
 from longrein.steps.turn_work import TurnWork
 from longrein_context import State
 from longrein_context.events import (
@@ -232,7 +232,10 @@ class ViewModel:
 
     def _subagent(self, step: Step) -> list[Piece]:
         group: Group = "user" if isinstance(step, PromptStep) else "note"
-        return self.spaced(group, self.activity.apply(step))
+        rows = self.activity.apply(step)
+        if not self.draws_live_rows and (act := activity_text(step)):
+            rows.append(line(f"  {escape_line(step.agent.label)} {act}"))
+        return self.spaced(group, rows)
 
     def _enter(self, phase: Phase) -> None:
         if phase != self.phase:
@@ -283,6 +286,8 @@ class ViewModel:
             case NoticeStep(pause=pause) if pause:
                 self.pausing, self.pause_until_s = pause, self._now_s + pause.delay_s
                 self._enter("retrying")
+                if not self.draws_live_rows:
+                    return [line(event_lines.retry_text(pause, pause.delay_s))]
             case NoticeStep(reminder=told) if told and told.kind == "wake":
                 self.steps = 0
                 self._begin_turn()
