@@ -102,10 +102,29 @@ def test_steer_is_bounded_by_turns_and_time(cli: CliHarness) -> None:
     cli.clean_up()
 
 
+def test_a_run_ends_with_its_answer_and_says_which_command_it_ended(cli: CliHarness) -> None:
+    cli.plays(calls(bash("tail -f /dev/null", timeout=100)), says("it hangs"))
+    ran = cli.run("-p", "go", BYPASS)
+    assert (ran.code, ran.text) == (0, "it hangs\n")
+    assert ran.err == (
+        "longrein: b1 was not over when the answer was done, so it was ended (--wait-tasks S waits "
+        "for it): tail -f /dev/null\n"
+    )
+    assert [end.state for end in of(cli, TaskEnded)] == ["killed"]
+    assert not cli.wait_survivors()
+
+
+def test_a_run_waits_for_a_command_past_its_limit_where_it_is_asked_to(cli: CliHarness) -> None:
+    cli.plays(calls(bash(f"{UNTIL_GO}; echo late", timeout=100)), says("wait"), says("it is done"))
+    going = cli.start("-p", "go", BYPASS, "--wait-tasks", "60")
+    assert going.line() == b"wait\n"
+    cli.go()
+    assert going.end().told() == (0, "wait\nit is done\n", "")
+
+
 def test_a_run_that_stays_for_a_command_that_hangs_says_so(cli: CliHarness) -> None:
-    cli.settings("[tasks]\nbackground_s = 20")
     cli.plays(calls(bash("sleep 300", timeout=100)), says("it hangs"))
-    going = cli.start("-p", "go", BYPASS)
+    going = cli.start("-p", "go", BYPASS, "--wait-tasks", "20")
     assert going.line() == b"it hangs\n"
     assert going.process.stderr is not None
     assert going.process.stderr.readline() == b"longrein: waiting at most 20 s for b1 (sleep 300)\n"

@@ -190,6 +190,7 @@ def output_options(context: RunContext) -> OutputOptions:
         structured=bool(options.json_schema),
         hook_events=options.include_hook_events,
         replay=options.replay_user_messages,
+        waits_for_promoted=bool(options.background or options.wait_tasks),
     )
 
 

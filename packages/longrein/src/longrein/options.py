@@ -73,6 +73,16 @@ class Options(NamedTuple):
             BACKGROUND_MODES,
         ),
     ] = ""
+    wait_tasks: Annotated[
+        int,
+        _headless(
+            "--wait-tasks",
+            "wait S seconds at most, also for commands that went to the background by their time "
+            "limit, which are ended at the answer otherwise",
+            "count",
+            "S",
+        ),
+    ] = 0
     max_turns: Annotated[
         int, _headless("--max-turns", "stop before the request after N; exit code 4", "count", "N")
     ] = 0
@@ -390,6 +400,7 @@ def _contradictions(o: Options) -> tuple[tuple[bool, str], ...]:
         (o.print and o.resume == "", "-r needs an ID with -p: `longrein sessions` lists them"),
         (not o.print and o.output_format != "text", "--output-format goes with -p: add -p"),
         (not o.print and o.background != "", "--background goes with -p: add -p"),
+        (not o.print and o.wait_tasks != 0, "--wait-tasks goes with -p: add -p"),
         (not o.print and o.input_format != "text", "--input-format goes with -p: add -p"),
         (
             o.input_format == "stream-json" and o.output_format != "stream-json",

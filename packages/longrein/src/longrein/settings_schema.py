@@ -329,7 +329,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
         ),
     ] = "steer"
     background_s: Annotated[
-        float, Setting("longest wait for these tasks, in seconds", "nothing")
+        float, Setting("longest wait for these tasks, in seconds", "nothing", flag="--wait-tasks")
     ] = 600.0
     tail_bytes: int = 2_000
     """End of the output that goes with the notice."""

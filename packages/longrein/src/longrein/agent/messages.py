@@ -415,12 +415,13 @@ class SessionPort(Protocol):
         Ends at `close`. Without `streaming`, no `ReplyDelta` and no `Output` is produced.
         """
 
-    def stay(self, how: str, limit_s: float = 0.0) -> None:
+    def stay(self, how: str, limit_s: float = 0.0, *, promoted: bool = True) -> None:
         """Set how `run(once=True)` ends while background tasks or subagents still work.
 
         `exit`: it returns. `drain`: it waits for them and records their ends. `steer`: each end
         starts a turn; it waits only for what is started from now on. Both wait at most `limit_s`
-        seconds. A limit of turns counts all requests from this call on.
+        seconds, and for commands that went to the background by their time limit only if
+        `promoted`. A limit of turns counts all requests from this call on.
         """
 
     async def leave(self, policy: str) -> Sequence[TaskView]:

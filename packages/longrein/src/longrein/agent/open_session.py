@@ -100,8 +100,8 @@ class OpenSession(Session):
         tasks = self.find(BackgroundTasks)
         return await tasks.leave(policy) if tasks is not None else ()
 
-    def stay(self, how: str, limit_s: float = 0.0) -> None:
-        self.part(WakeSchedule).stay(how, limit_s)
+    def stay(self, how: str, limit_s: float = 0.0, *, promoted: bool = True) -> None:
+        self.part(WakeSchedule).stay(how, limit_s, promoted=promoted)
 
     async def run_command(self, command: str, call: str) -> CommandRun:
         """Run a command of the user at once; see `SessionPort.run_command`."""

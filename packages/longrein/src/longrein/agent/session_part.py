@@ -144,9 +144,9 @@ class BackgroundTasks(SessionPart):
         """Return the ends that the result of `call` reports, to append in the same transaction."""
 
     @abstractmethod
-    def unfinished(self, after: int) -> bool:
+    def unfinished(self, after: int, promoted: bool) -> bool:
         """Return True if a task started after entry `after` runs, waits, or has an unrecorded
-        end.
+        end. Commands that their time limit sent to the background count if `promoted`.
         """
 
     @abstractmethod

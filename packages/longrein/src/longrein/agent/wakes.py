@@ -48,6 +48,7 @@ class WakeSchedule(SessionPart):
         self._nap: asyncio.Task[None] | None = None
         self.in_a_row = 0
         """Wakes since the user's last message."""
+        self._promoted = True
         self._until_s: float | None = None
         """Monotonic end of a one-prompt run's wait; None when it does not wait."""
         self._asks = 0
@@ -118,8 +119,8 @@ class WakeSchedule(SessionPart):
 
     # --- staying ----------------------------------------------------------------------------------
 
-    def stay(self, how: str, limit_s: float) -> None:
-        self.wanted = how == "steer"
+    def stay(self, how: str, limit_s: float, *, promoted: bool) -> None:
+        self.wanted, self._promoted = how == "steer", promoted
         if self._end is not None:
             self._end.cancel()
         self._until_s = self._end = None
@@ -141,7 +142,7 @@ class WakeSchedule(SessionPart):
             return True
         tasks = host.find(BackgroundTasks)
         tellable = self._may_ask or not self.wanted  # do not wait for an end that cannot be told
-        return tellable and tasks is not None and tasks.unfinished(self._after)
+        return tellable and tasks is not None and tasks.unfinished(self._after, self._promoted)
 
     @property
     def _may_ask(self) -> bool:

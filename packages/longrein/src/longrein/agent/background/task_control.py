@@ -150,9 +150,12 @@ class BackgroundControl(BackgroundTasks):
         if old:
             self.session.part(WakeSchedule).since = self.session.state.seq
 
-    def unfinished(self, after: int) -> bool:
+    def unfinished(self, after: int, promoted: bool) -> bool:
         return any(
-            now.ended is None and now.seq > after for now in self.session.state.tasks.values()
+            now.ended is None
+            and now.seq > after
+            and (promoted or now.started.promoted != "timeout")
+            for now in self.session.state.tasks.values()
         )
 
     def of(self, call: str) -> "CallTasks":

@@ -160,7 +160,11 @@ class _Run:
 
     async def go(self, drive: Coroutine[Any, Any, None]) -> int:
         """Do the whole run, in which `drive` sends the messages; return the exit code."""
-        self.session.stay(self.options.background, self.options.background_s)
+        self.session.stay(
+            self.options.background,
+            self.options.background_s,
+            promoted=self.options.waits_for_promoted,
+        )
         self.reporter.begin()
         for note in self.opened.notes:
             self.reporter.notice(note)
@@ -195,7 +199,15 @@ class _Run:
         for agent in self.session.agents() if stored else ():
             if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
                 self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -p -c`")
-        for task in await self.session.leave("keep"):
+        going = [task for task in self.session.tasks() if task.state in ("queued", "running")]
+        kept = await self.session.leave("keep")
+        for task in going:
+            if task.id not in [one.id for one in kept]:
+                self.err(
+                    f"{task.id} was not over when the answer was done, so it was ended "
+                    f"(--wait-tasks S waits for it): {escape_line(task.command)}"
+                )
+        for task in kept:
             is_nested = nesting_depth(self.opened.app.context.environ) > 0
             most = ", at most until the longrein above this one is left" * is_nested
             how = (

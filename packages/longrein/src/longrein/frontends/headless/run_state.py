@@ -258,6 +258,7 @@ class OutputOptions(msgspec.Struct, frozen=True):
     lets each end begin a turn.
     """
     background_s: float = 600.0
+    """Longest wait for it."""
     verbose: bool = False
     structured: bool = False
     """True if the answer must be an object given by `StructuredOutput`."""
@@ -265,6 +266,10 @@ class OutputOptions(msgspec.Struct, frozen=True):
     """`stream-json`: whether runs of hooks are written too."""
     replay: bool = False
     """`stream-json`: whether messages of the user are written too."""
+    waits_for_promoted: bool = False
+    """True if commands that went to the background by their time limit are waited for, too; they
+    are ended otherwise.
+    """
 
 
 RETRIES_MAX = 5
