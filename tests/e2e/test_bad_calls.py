@@ -47,9 +47,7 @@ BAD_JSON = (
     "[bad-json] The arguments of Read are not a JSON object: Input data was truncated. "
     "Nothing was done; send"
 )
-BAD_ARGUMENT = (
-    '[bad-arguments] Read: unknown argument "file" (did you mean "file_path"?); it takes file_path'
-)
+BAD_ARGUMENT = '[bad-arguments] Glob: unknown argument "patern" (did you mean "pattern"?); it takes'
 NO_ENTRY = (
     "[unknown-handle] There is no entry r999; the newest is NEWEST. Take handles from "
     "markers or from "
@@ -57,12 +55,9 @@ NO_ENTRY = (
 TABLE = [
     (raw("Read", '{"file_path": "a'), f"{BAD_JSON} valid JSON."),
     (
-        call("Read", file="a"),
-        (
-            f"{BAD_ARGUMENT} (required), offset, limit. Nothing was done; correct the call and "
-            "send "
-            "it again."
-        ),
+        call("Glob", patern="a", path="b"),
+        f"{BAD_ARGUMENT} pattern (required), path. Nothing was done; correct the call and send it "
+        "again.",
     ),
     (call("Read", file_path="pipe"), "[not-a-file] pipe is a device, pipe or socket, not a file."),
     (
@@ -100,7 +95,8 @@ def test_bad_calls(cli: CliHarness) -> None:
     before = tree(cli.project)
     cli.plays(calls(*[made for made, _ in TABLE]), says("I see."))
     ran = cli.run("-p", "x", "--dangerously-skip-permissions", "--background", "exit")
-    assert ran.told() == (0, "I see.\n", "")
+    assert (ran.code, ran.text) == (0, "I see.\n")
+    assert ran.err.startswith("longrein: b1 was not over when the answer was done, so it was ended")
     for number, ((made, told), (status, text)) in enumerate(zip(TABLE, cli.results(), strict=True)):
         assert re.sub(r"newest is r\d+", "newest is NEWEST", text) == told.replace(
             "PROJECT", str(cli.project)

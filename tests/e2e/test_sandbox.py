@@ -100,7 +100,8 @@ def test_what_a_command_in_the_background_made_is_told_by_its_call_or_its_end(
             pytest.skip(LACKING)
         broken_program(cli)
     cli.plays(calls(bash(command, **more)), calls(bash("touch go")), says("so"), says("so"))
-    assert cli.run("-p", "x", "--permission-mode", "acceptEdits").code == 0
+    wait = ("--wait-tasks", "60")
+    assert cli.run("-p", "x", "--permission-mode", "acceptEdits", *wait).code == 0
     assert not (cli.project / ".envrc").exists()
     assert "".join(cli.reports()).count(f"{cli.project}/.envrc (now {cli.state}") == 1
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 
+import msgspec
+
 from longrein.agent.call_conflicts import Footprint, command_footprint, paths_footprint
 from longrein.agent.current_rules import LOOK_S, CurrentRules, git_folders, masks_reads
 from longrein.agent.git_metadata import find_armed_setting
@@ -124,7 +126,7 @@ def make_call(
     masked = confined and masks_reads(now.sandbox)
     facts = tuple(
         PartFacts(
-            _touched_by_part(now, part, effect, masked),
+            _touched_by_part(now, part, effect, masked, confined=confined),
             _foreign(now.workspace, now.cwd, part),
             _armed(now.workspace, rules, part, effect),
             effect.history and _is_history_clean(now, command, part, effect),
@@ -142,9 +144,10 @@ def _is_history_clean(
 
 
 def _touched_by_part(
-    now: CurrentRules, part: WordPart, effect: Effect, masked: bool
+    now: CurrentRules, part: WordPart, effect: Effect, masked: bool, *, confined: bool
 ) -> tuple[Touched, ...]:
     """Look up the files of one part, for each folder in which it may run."""
+    tmp = now.sandbox.shared_folders().tmp if confined and now.sandbox is not None else ""
     if effect.problem and part.words:
         return _other_names(now, part)
     workspace = now.workspace
@@ -158,6 +161,8 @@ def _touched_by_part(
                 found.append(Touched(word.text, name, name, False, writes))
             for folder in folders if word.kind != "open" else ():
                 place = workspace.resolve(path, folder)
+                if tmp and not place.inside and place.path.startswith("/tmp/"):
+                    place = msgspec.structs.replace(place, inside=True, is_scratch=True)
                 found.append(_touch(now, place, writes=writes))
                 if place.inside and (word.kind == "glob" or effect.follows):
                     pattern = word.text[len(path) :] if word.text.startswith(path) else word.text

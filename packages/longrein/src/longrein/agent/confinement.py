@@ -3,7 +3,10 @@ must not.
 """
 
 import errno
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,7 +15,8 @@ from longrein.agent.current_rules import current_rules
 from longrein.agent.network_questions import NetworkQuestions
 from longrein.workspace import Confinement
 from longrein.workspace.sandbox import SandboxReport, SessionSandbox
-from longrein_context.events import TaskStarted
+from longrein_context import State
+from longrein_context.events import TaskStarted, Text
 
 if TYPE_CHECKING:
     from longrein.agent.session import Session
@@ -72,6 +76,24 @@ def report_of_task(
     return "; ".join(sandbox.take_report().lines())
 
 
+_PATH = re.compile(r"""(?<![\w.~/-])(?:"(/[^"\n]+)"|'(/[^'\n]+)'|(/[^\s"'`,;:()<>|*?]+))""")
+"""An absolute path in the words of a user, in quotes where it holds a blank."""
+
+
+def named_paths(state: State) -> Iterator[str]:
+    """Yield the real paths that file tools have read or written, and those in the user's words."""
+    yield from state.files
+    for item in state.items:
+        if item.kind == "user" and isinstance(item.part, Text):
+            yield from _paths_in(item.part.text)
+
+
+@lru_cache(maxsize=64)
+def _paths_in(text: str) -> Sequence[str]:
+    named = ("".join(one.groups("")) for one in _PATH.finditer(text))
+    return [os.path.realpath(one.rstrip(".!")) for one in named if "\0" not in one]
+
+
 def confine(
     session: "Session",
     cwd: str,
@@ -89,6 +111,7 @@ def confine(
     sandbox = sandbox or session.deps.sandbox
     if sandbox is None or not sandbox.rung.confines:
         return None
+    sandbox.show_named(named_paths(session.state))
     if refusal := sandbox.missing.refusal():
         raise PermissionError(errno.EPERM, refusal)
     masks = current_rules(session).find_masks()

@@ -138,7 +138,7 @@ async def _plan_update(context: ToolContext, patch: "FilePatch") -> PatchPlan:
             raise
         return PatchPlan(patch.path, lambda: refuse_changed(context, place, base, (now,)), True)
     if not patch.moved_to:
-        edited = f"Edited {one_line(place.path)}."
+        edited = f"Edited {one_line(place.path)}{place.where}."
 
         def confirmation(shown: str, extra: str) -> str:
             return "\n".join(filter(None, (edited, shown, extra)))

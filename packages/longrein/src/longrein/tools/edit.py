@@ -140,7 +140,11 @@ def apply_edit(
                 "there.",
             )
         return "\n".join(
-            [f"Edited {one_line(place.path)}{times}.{kept}", *rows, *[extra] * bool(extra)]
+            [
+                f"Edited {one_line(place.path)}{place.where}{times}.{kept}",
+                *rows,
+                *[extra] * bool(extra),
+            ]
         )
 
     return data, confirmation

@@ -84,6 +84,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
 }
 """Tool -> arguments that change nothing here; `*` for all: what `Read` shows says what it is."""
 NO_EFFECT_VALUES: Sequence[object] = (None, False, "", "false", [], {})
+EVERYTHING = "**/*"
 FIRST_WORDS = 6
 """Words of a subagent's prompt that describe it."""
 SECONDS_MAX = 1_000
@@ -112,10 +113,10 @@ def own_calls(call: ToolCall, tools: Mapping[str, Tool]) -> Sequence[ToolCall]:
         name, given = "apply_patch", {"input": given["command"][1]}
     if name == "Bash" and call.name != name:
         given = _in_milliseconds(given)
-    return [
-        msgspec.structs.replace(call, name=name, arguments=own_arguments(tools[name], one))
-        for one in _single(name, given)
-    ]
+    found = [own_arguments(tools[name], one) for one in _single(name, given)]
+    if name == "Glob" and call.name.lower() != "glob":  # a list of a folder names no pattern
+        found = [{"pattern": EVERYTHING, **one} for one in found]
+    return [msgspec.structs.replace(call, name=name, arguments=one) for one in found]
 
 
 def _wrapped(call: ToolCall) -> ToolCall:
@@ -283,11 +284,6 @@ def _literal(text: str) -> str:
     return "".join(f"\\{one}" if one in r"\.^$*+?{}[]|()" else one for one in text)
 
 
-def _glob(found: Arguments) -> None:
-    if not found.get("pattern"):
-        found["pattern"] = "**/*"
-
-
 STATUSES = {
     "todo": "pending",
     "not_started": "pending",
@@ -339,7 +335,6 @@ _CONVERSIONS: Mapping[str, Callable[[Arguments], None]] = {
     "Write": _write,
     "Bash": _bash,
     "Grep": _grep,
-    "Glob": _glob,
     "TodoWrite": _todos,
     "TaskOutput": _task_output,
     "Agent": _agent,

@@ -170,6 +170,7 @@ async def Read(
     text, whole, last = await run_by_size(
         context, len(data), lambda: numbered_page(context, place, decoded, first, count)
     )
+    text += f"\n[{one_line(place.path)}{place.where}]" if place.where else ""
     digest, blob = await keep_content(context, data)
     if last and (handle := context.standing(place.real, digest, first, last)):
         told = (

@@ -293,6 +293,7 @@ def described_file(place: ResolvedPath, content: str) -> str:
     lines = counted(len(lines_of(content)), "line")
     return (
         f"{one_line(place.path)} ({lines}, {size_words(len(content.encode('utf-8', 'replace')))})"
+        f"{place.where}"
     )
 
 

@@ -67,8 +67,8 @@ class PlainWorkspace:
     def _in_shared(self, found: ResolvedPath) -> ResolvedPath:
         """Return the place of a path in a shared folder; other paths as they are.
 
-        What the user has in the machine's own `/tmp` is found where the session has nothing of
-        that name; a new file comes to the session unless its folder is the user's alone.
+        A path below `/tmp` is the machine's own, unless commands have made something there in
+        theirs. What is empty hides no file of the user's: it may be the place of a mount.
         """
         shared = self._shared()
         if shared.cache and is_inside(found.path, (shared.cache,)):
@@ -78,13 +78,12 @@ class PlainWorkspace:
             return found
         written = shared.tmp + found.path.removeprefix("/tmp")
         moved = resolve_path(written, "/", (shared.tmp,), "")
-        folder = os.path.dirname(found.path)
-        is_users_folder = (
-            folder not in ("/", "/tmp")
-            and os.path.isdir(folder)
-            and not os.path.isdir(os.path.dirname(written))
+        is_new = not moved.kind and (
+            os.path.isdir(os.path.dirname(found.path))
+            or not os.path.isdir(os.path.dirname(written))
         )
-        if not moved.kind and (found.kind or is_users_folder):
+        is_hidden = found.kind and found.kind == moved.kind and _is_empty(moved)
+        if is_new or is_hidden or is_inside(found.path, shared.named):
             return found
         return msgspec.structs.replace(
             moved, given=found.given, path=found.path, is_scratch=moved.inside
@@ -141,6 +140,13 @@ class PlainWorkspace:
     def environment(self, session: str, call_id: str = "") -> dict[str, str]:
         of_call = {CALL_ID: call_id} if call_id else {}
         return {**self._environment, SESSION_MARK: session, **of_call}
+
+
+def _is_empty(place: ResolvedPath) -> bool:
+    if place.kind != "folder":
+        return not place.size_bytes
+    with os.scandir(place.real) as entries:
+        return next(entries, None) is None
 
 
 def run_in_background(work: Callable[[], T]) -> "asyncio.Future[T]":

@@ -3,7 +3,7 @@
 Only this package opens the user's files and starts processes.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -31,9 +31,15 @@ class ResolvedPath(msgspec.Struct, frozen=True):
     identity: tuple[int, int] | None = None
     """Device and inode of a file that has further names (hard links); None for others."""
     is_scratch: bool = False
-    """True for the session's `/tmp` and the caches of tool chains: what changes there is nobody's
-    work.
+    """True for the commands' own `/tmp` and the caches of tool chains: what changes there is
+    nobody's work.
     """
+
+    @property
+    def where(self) -> str:
+        """Where a file of the commands' own `/tmp` lies for the user; '' for any other."""
+        is_private = self.is_scratch and self.path.startswith("/tmp/") and self.path != self.real
+        return f" (in the commands' own /tmp: {self.real})" if is_private else ""
 
 
 class SharedFolders(msgspec.Struct, frozen=True):
@@ -41,6 +47,8 @@ class SharedFolders(msgspec.Struct, frozen=True):
 
     tmp: str = ""
     """Folder that stands for `/tmp`; '' where `/tmp` is the machine's own."""
+    named: Collection[str] = ()
+    """Paths below `/tmp` that are the machine's own for commands, too."""
     cache: str = ""
     """Folder for the caches of tool chains; '' for none."""
 

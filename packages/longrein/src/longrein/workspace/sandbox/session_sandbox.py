@@ -3,7 +3,7 @@
 import copy
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -134,6 +134,7 @@ class SessionSandbox:
         self._roots = tuple(roots)
         self.home = os.path.realpath(home)
         """Home folder of the user."""
+        self._named: dict[str, None] = {}
         self._problems_told: set[str] = set()
         self._submodule_problem = ""
         self._proxies: dict[str, Proxy] = {}
@@ -171,14 +172,32 @@ class SessionSandbox:
         if not self.rung.confines:
             return SharedFolders()
         is_tmp = self.rung.name == "bubblewrap"
-        return SharedFolders(os.path.join(self._folder, "tmp") if is_tmp else "", self.cache)
+        tmp = os.path.join(self._folder, "tmp") if is_tmp else ""
+        return SharedFolders(tmp, self._named, self.cache)
+
+    def show_named(self, paths: Iterable[str]) -> None:
+        """Let commands read from now on what the user or a file tool has named, where they would
+        see an empty folder: a path means one file for all.
+
+        `paths`: real paths. Secrets, and what rules forbid to read, stay hidden.
+        """
+        absent = (*EMPTIED, self.home)
+        others = (*absent, self._state_dir, *self._roots)
+        for path in paths:
+            is_absent = path.startswith(absent) and is_inside(path, absent)
+            if is_absent and not any(is_inside(one, (path,)) for one in others):
+                self._named[path] = None
+
+    def _existing_named(self, policy: SandboxPolicy) -> tuple[str, ...]:
+        found = (one for one in self._named if not is_inside(one, policy.hidden))
+        return tuple(one for one in found if os.path.exists(one))
 
     def describe(self) -> str:
         """Return what commands can change and which network they have, for the model."""
         if not self.rung.confines:
             return "Commands run without a sandbox."
         shared = self.shared_folders()
-        tmp = "/tmp (kept with the session; file tools see the same files)"
+        tmp = "/tmp (their own; of the user's files in /tmp and home those named or Read are there)"
         places = tmp if shared.tmp else f"$TMPDIR ({os.path.join(self._folder, 'tmp')})"
         network = "none but loopback of their own"
         if self.network:
@@ -296,8 +315,8 @@ class SessionSandbox:
             return None
         self._trial.confirm()
         policy = self.policy(roots, hidden, locked)
-        if shown:
-            policy = _with_shown(policy, shown)
+        if shown or self._named:
+            policy = _with_shown(policy, (*shown, *self._existing_named(policy)))
         if self.rung.name == "landlock":
             return self._landlocked(policy)
         if proxy_socket:

@@ -184,9 +184,13 @@ def events_in(data: bytes) -> Iterator[tuple[int, int, str]]:
 
 
 def _is_inner(mount: Mount, plan: Sequence[Mount]) -> bool:
-    """Return True if the mount lies in a folder that the command may change."""
+    """Return True if the mount lies in a folder that the command may change, and hides a file of
+    that folder.
+    """
     around = [one for one in plan if mount.path.startswith(one.path.rstrip("/") + "/")]
-    return bool(around) and around[-1].kind not in (READ, EMPTY, IMAGE)
+    if not around or around[-1].kind in (READ, EMPTY, IMAGE):
+        return False
+    return bool(mount.kind != READ or around[-1].source == around[-1].path)
 
 
 def _is_at_or_below(path: str, places: set[str]) -> bool:
