@@ -49,9 +49,8 @@ seconds.
 """
 LOOSE_OBJECTS_MAX = 30
 """Objects that a look may leave in files of their own."""
-HASH_CHARS = 40
-FOLDER, SUBMODULE, GONE = b"040000", b"160000", b"000000"
-"""Modes of the lines of `git diff-tree`."""
+FOLDER = "040000"
+"""Mode of a folder in the lines of `git diff-tree`."""
 WRITTEN_MAX = 500
 """Written files above which all of the tree is looked at."""
 EMPTY_WALK_MAX = 5_000
@@ -276,8 +275,6 @@ class ShadowRepository:
             borrows = is_first and bool(self._user.objects)
             in_pack = len(found.present) > LOOSE_OBJECTS_MAX and not borrows
             self._feed([*IN_PACK * in_pack, *ADD], found.present, borrow=borrows)
-            if borrows:
-                self._own_unsafe()
         if not is_first:
             self.touched -= found.gone.keys()
             self.touched |= found.present.keys()
@@ -285,10 +282,10 @@ class ShadowRepository:
         tree = last.tree
         if found.gone or found.present:
             tree = self._write_tree()
-            self._own_trees(last.tree, tree)
-        if is_first:
-            with suppress(CheckpointError):  # what was kept is kept without a pack too
-                self._pack_loose()
+            if is_first:
+                self._own_first(tree)
+            else:
+                self._own(tree, last.tree)
         record = TreeRecord(tree, last.umask, modes, tuple(sorted(found.folders)), found.skipped)
         if record != self._last:
             self.keep(tree)
@@ -498,42 +495,27 @@ class ShadowRepository:
             modes[path] = stat.S_IMODE(seen.st_mode)
         self._racy[path] = seen.st_ctime_ns
 
-    def _own_unsafe(self) -> None:
-        """Copy borrowed contents that are not in the user's last commit: git may delete those."""
-        committed = self._user.ask("ls-tree", "-r", "-z", "--full-tree", "HEAD").split(b"\0")[:-1]
-        safe = {line.partition(b"\t")[0].rpartition(b" ")[2] for line in committed}
-        staged = self._run(["ls-files", "-s", "-z"]).split(b"\0")[:-1]
-        unsafe = {line.split(b" ", 2)[1] for line in staged} - safe
-        if unsafe:
-            self._store_pack(b"".join(blob + b"\n" for blob in unsafe), borrow=True)
-
-    def _own_trees(self, before: str, tree: str) -> None:
-        """Copy the borrowed trees that are new since `before`; of the first take those that are not
-        in the user's last commit, which are few.
-        """
-        if not self._user.objects or tree in (before, EMPTY_TREE):
+    def _own(self, tree: str, before: str) -> None:
+        """Copy the borrowed trees that are new since `before`: the user's git may delete them."""
+        if not self._user.objects or tree == before:
             return
-        is_first = before == EMPTY_TREE
-        found = self._new_objects(before, tree)
-        new = {name for name, mode in found.items() if mode == FOLDER}
-        borrowed = {name for name in new if not self._is_loose(name.decode())}
-        if borrowed and is_first:
-            words = ["ls-tree", "-r", "-t", "-d", "-z", "--full-tree", "HEAD"]
-            committed = self._user.ask(*words).split(b"\0")[:-1]
-            borrowed -= {line.partition(b"\t")[0].rpartition(b" ")[2] for line in committed}
-            borrowed.discard(self._user.ask("rev-parse", "-q", "--verify", "HEAD^{tree}").strip())
+        found = self._differing(before, tree, "-t")
+        new = {tree, *(head[3] for head, _ in found if head[1] == FOLDER)}
+        borrowed = [name for name in new if not self._is_loose(name)]
         if borrowed:
-            self._store_pack(b"".join(name + b"\n" for name in sorted(borrowed)), borrow=True)
+            self._store_pack(borrowed, borrow=True)
 
-    def _new_objects(self, before: str, tree: str) -> dict[bytes, bytes]:
-        """Return the objects that `tree` has, and `before` has not at that place -> mode."""
-        if EMPTY_TREE in (before, tree):
-            self._store_empty_tree()
-        words = ["diff-tree", "-r", "-t", "-z", "--raw", "--no-abbrev", "--no-renames"]
-        fields = self._run([*words, before, tree], plain=True, borrow=True).split(b"\0")
-        heads = [field.split(b" ") for field in fields[::2] if field.startswith(b":")]
-        found = {head[3]: head[1] for head in heads if head[1] not in (GONE, SUBMODULE)}
-        return found if tree == before else {tree.encode(): FOLDER, **found}
+    def _own_first(self, tree: str) -> None:
+        """Put what is not in the user's last commit into a pack: his git may delete borrowed
+        objects, and each loose object takes a block of the disk of its own.
+        """
+        if self._user.objects:
+            last = self._user.ask("rev-parse", "-q", "--verify", "HEAD^{tree}").decode()
+            known = [f"^{name}" for name in last.split()]
+            self._store_pack([tree, *known], "--revs", borrow=True)
+        else:
+            self._store_pack([tree], "--revs", "--incremental")
+        self._run(["prune-packed"], plain=True)
 
     def _is_loose(self, name: str) -> bool:
         """Return True for an object that was stored here since the last packing."""
@@ -633,20 +615,17 @@ class ShadowRepository:
             if one.modes.get(path) != other.modes.get(path)
         }
         if one.tree != other.tree:
-            words = [
-                "diff-tree",
-                "-r",
-                "-z",
-                "--raw",
-                "--no-abbrev",
-                "--no-renames",
-                *map(self._known, (one, other)),
-            ]
-            fields = self._run(words, plain=True, borrow=True).split(b"\0")
-            for head, raw in zip(fields[::2], fields[1::2], strict=False):
-                _, _, before, after, _ = head.decode().split(" ")
-                paths[os.fsdecode(raw)] = (before.strip("0") and before, after.strip("0") and after)
+            for head, path in self._differing(one.tree, other.tree):
+                before, after = (blob.strip("0") and blob for blob in head[2:4])
+                paths[path] = (before, after)
         return paths
+
+    def _differing(self, one: str, other: str, *options: str) -> Iterator[tuple[list[str], str]]:
+        """Yield (modes and objects as `git diff-tree` tells them, path) of what differs."""
+        words = ["diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", *options]
+        fields = self._run([*words, one, other], plain=True, borrow=True).split(b"\0")
+        for head, raw in zip(fields[::2], fields[1::2], strict=False):
+            yield head.decode().split(" "), os.fsdecode(raw)
 
     def store(self, data: bytes) -> str:
         """Store a content; return its blob."""
@@ -703,15 +682,6 @@ class ShadowRepository:
         for path, (_, data) in zip(blobs, contents, strict=True):
             yield path, data or b""
 
-    def _known(self, record: TreeRecord) -> str:
-        if record.tree == EMPTY_TREE:
-            self._store_empty_tree()
-        return record.tree
-
-    def _store_empty_tree(self) -> None:
-        """Store the empty tree, which git reads but does not have."""
-        self._feed(["hash-object", "-w", "-t", "tree", "--stdin"], ())
-
     def contents(self, blobs: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """Yield (blob, content) in the order given; None for one that no longer exists. Raises
         `CheckpointError`.
@@ -754,18 +724,12 @@ class ShadowRepository:
         """Write what `trees` have, and tree `known` has not, to a file; return its path, '' for
         nothing. The next call deletes the file. Raises `CheckpointError`, OSError.
         """
-        objects: dict[bytes, bytes] = {}
-        for tree in trees:
-            objects |= self._new_objects(known, tree)
-            known = tree
         folder = os.path.join(self.folder, OUTGOING)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
-        if not objects:
-            return ""
-        given = b"".join(name + b"\n" for name in objects)
-        return f"{folder}/pack-{self._store_pack(given, borrow=True, folder=OUTGOING)}.pack"
+        name = self._store_pack([*trees, f"^{known}"], "--revs", borrow=True, folder=OUTGOING)
+        return f"{folder}/pack-{name}.pack" if name else ""
 
     def read_pack(self, pack: bytes) -> None:
         """Store the objects of a pack, unless one is damaged or refers to an object that is
@@ -813,37 +777,17 @@ class ShadowRepository:
         rest.
         """
         folder = os.path.join(self.folder, "objects/pack")
-        words = [
-            "rev-list",
-            "--objects",
-            "--no-object-names",
-            "--missing=allow-any",
-            "--indexed-objects",
-            "--stdin",
-        ]
-        name = self._store_pack(self._run(words, plain=True, given=self._own_kept()))
+        words = ["rev-list", "--objects", "--no-object-names", "--missing=allow-any"]
+        words += ["--indexed-objects", "--stdin"]
+        needed = self._run(words, plain=True, given=self._own_kept()).decode().split()
+        name = self._store_pack(needed)
         for old in os.listdir(folder):
-            if name not in old:
+            if not name or name not in old:
                 os.unlink(os.path.join(folder, old))
         for at, _, names in walk_folders(os.path.join(self.folder, "objects")):
             if len(os.path.basename(at)) == 2:  # loose objects: what is needed is in the pack
                 for loose in names:
                     os.unlink(os.path.join(at, loose))
-
-    def _pack_loose(self) -> None:
-        """Put the loose objects into a pack: each takes a block of the disk of its own."""
-        top = os.path.join(self.folder, "objects")
-        loose = {
-            folder + name: os.path.join(top, folder, name)
-            for folder in os.listdir(top)
-            if len(folder) == 2
-            for name in os.listdir(os.path.join(top, folder))
-            if len(name) == HASH_CHARS - 2
-        }
-        if len(loose) > LOOSE_OBJECTS_MAX:
-            self._store_pack("".join(f"{name}\n" for name in loose).encode())
-            for path in loose.values():
-                os.unlink(path)
 
     def _own_kept(self) -> bytes:
         """Return the trees of checkpoints that are stored here, one on a line; others are the
@@ -856,11 +800,19 @@ class ShadowRepository:
         return b"".join(line[0] + b"\n" for line in lines if line[1:2] == [b"tree"])
 
     def _store_pack(
-        self, objects: bytes, *, borrow: bool = False, folder: str = "objects/pack"
+        self,
+        objects: Iterable[str],
+        *options: str,
+        borrow: bool = False,
+        folder: str = "objects/pack",
     ) -> str:
-        """Store objects, one on a line, as a pack; return its name."""
-        words = ["pack-objects", "-q", os.path.join(self.folder, folder, "pack")]
-        return self._run(words, plain=True, borrow=borrow, given=objects).decode().strip()
+        """Store objects as a pack; return its name, '' for none. With `--revs`, all that trees
+        have, and trees with `^` have not.
+        """
+        words = ["pack-objects", "-q", "--non-empty", *options]
+        given = "".join(f"{name}\n" for name in objects).encode()
+        words.append(os.path.join(self.folder, folder, "pack"))
+        return self._run(words, plain=True, borrow=borrow, given=given).decode().strip()
 
     # --- git --------------------------------------------------------------------------------------
 
