@@ -87,12 +87,17 @@ INNER = "a git repository of its own"
 ENDED = "git ended while it was read"
 LOOK = ["diff-files", "--raw", "-z", "--relative", "--no-renames", "--ignore-submodules=all"]
 OTHERS = ["ls-files", "-z", "-o", "--exclude-standard"]
+NEW = [*OTHERS, "--directory"]
+"""Lists a folder that holds no file of the index as one entry, also an empty one."""
 ADD = ["update-index", "--add", "--replace", "-z", "--stdin"]
 IN_PACK = ["-c", "core.bigFileThreshold=1"]
 """Makes git write what it adds into one pack: 300 files take it 30 ms, and 500 one by one. It
 compresses also what it has already, so that borrowed files are added without.
 """
 REMOVE = ["update-index", "--force-remove", "-z", "--stdin"]
+OWN = ["rev-list", "--objects", "--no-object-names", "--ignore-missing", "--missing=allow-any"]
+OWN += ["--all", "--indexed-objects"]
+"""Lists what checkpoints need and is stored here; the rest is the user's."""
 OUTGOING = "outgoing"
 """Folder of the pack that goes to a store."""
 LAST = "last.json"
@@ -318,8 +323,7 @@ class ShadowRepository:
         if written:
             _sort_changed(self._run([*LOOK, "--", *_literal(written)]), found)
         if beside is not None:
-            names = _finish(beside).split(b"\0")[:-1]
-            found.present.update(dict.fromkeys(map(os.fsdecode, names)))
+            found.present.update(dict.fromkeys(_paths(_finish(beside))))
         self._look_at_racy(found)
         self._keep_others(found)
         above = {os.path.dirname(path) for path in written} - {""}
@@ -329,25 +333,22 @@ class ShadowRepository:
     def _look(self) -> _Changes:
         """Compare the work tree with the index."""
         self._watch.begin(self._stamps.folders)
-        beside = (
-            self._start([*OTHERS, "--directory"]) if self._stamps.look(self._looked_ns()) else None
-        )
+        beside = self._start(NEW) if self._stamps.look(self._looked_ns()) else None
         changed = self._run(LOOK)
         untracked = None if beside is None else _finish(beside)
         found = _Changes()
         _sort_changed(changed, found)
-        hidden = [path for path in found.gone if os.path.isdir(os.path.join(self.root, path))]
-        if hidden:  # git lists no files below a folder that has the name of a file in the index
-            self._feed(REMOVE, hidden)
-        if hidden or (untracked is None and (self._last is None or _has_rules(found))):
-            untracked = self._run([*OTHERS, "--directory"])
+        has_rules = any(os.path.basename(path) == IGNORE for path in found.present)
+        if found.gone:  # git lists neither emptied folders of these nor what has taken their place
+            self._feed(REMOVE, found.gone)
+        if found.gone or (untracked is None and has_rules):
+            untracked = self._run(NEW)
         self._look_at_racy(found)
         found.present.update(dict.fromkeys(self._forced()))
         if untracked is None:
             self._keep_others(found)
         else:
-            self._look_at_others(untracked, found)
-        found.folders += self._emptied(found.gone) - set(found.folders)
+            self._look_at_others(_paths(untracked), found)
         found.skipped.update(dict.fromkeys(self._stamps.closed, CLOSED))
         self._stamps.add([*found.present, *(f"{folder}/." for folder in found.folders)])
         if len(found.present) > TRACKED_MAX:
@@ -366,22 +367,17 @@ class ShadowRepository:
             else:
                 found.present[path] = None  # it may be small or readable now
 
-    def _look_at_others(self, untracked: bytes, found: _Changes) -> None:
+    def _look_at_others(self, untracked: list[str], found: _Changes) -> None:
         """Sort files that are not in the index, and folders that hold none of it."""
-        folders = []
-        for raw in untracked.split(b"\0")[:-1]:
-            path = os.fsdecode(raw)
+        folders = [path[:-1] for path in untracked if path.endswith("/")]
+        self._look_into(folders, found)
+        if folders:
+            untracked = _paths(self._run(OTHERS))
+        for path in untracked:
             if path.endswith("/"):
-                folders.append(path[:-1])
+                found.skipped[path[:-1]] = INNER
             else:
                 found.present[path] = None
-        if self._look_into(folders, found):
-            for raw in self._run(OTHERS).split(b"\0")[:-1]:
-                path = os.fsdecode(raw)
-                if not path.endswith("/"):
-                    found.present[path] = None
-                else:
-                    found.skipped[path[:-1]] = INNER
 
     def _look_at_racy(self, found: _Changes) -> None:
         """Find files that changed twice within a second, which git may not see."""
@@ -394,34 +390,17 @@ class ShadowRepository:
                         None  # removed and added: its stamp may be the old one
                     )
 
-    def _emptied(self, gone: Iterable[str]) -> set[str]:
-        """Return the folders that are empty without these files: git lists none that the index
-        has files of.
-        """
-        found = set()
-        for folder in {os.path.dirname(path) for path in gone}:
-            above = folder
-            while above and not self._is_folder(above):
-                above = os.path.dirname(above)
-            if above and self._is_empty(above):
-                found.add(above)
-        return found
-
     def _is_empty(self, folder: str) -> bool:
         with suppress(OSError), os.scandir(os.path.join(self.root, folder)) as entries:
             return next(entries, None) is None
         return False
 
-    def _is_folder(self, path: str) -> bool:
-        full = os.path.join(self.root, path)
-        return os.path.isdir(full) and os.path.realpath(full) == full
-
-    def _look_into(self, folders: Iterable[str], found: _Changes) -> bool:
-        """Sort new folders into repositories and empty ones; return True if there are others.
+    def _look_into(self, folders: Iterable[str], found: _Changes) -> None:
+        """Find empty folders in new ones.
 
         The first look finds all folders new, and may stop before the last; later ones find few.
         """
-        more, left = False, EMPTY_WALK_MAX
+        left = EMPTY_WALK_MAX
         self._stamps.complete = True
 
         def skip(error: OSError) -> None:
@@ -436,15 +415,11 @@ class ShadowRepository:
                 self._stamps.add([f"{path}/."])
                 if left < 0:
                     below.clear()
-                    more, self._stamps.complete = True, False
+                    self._stamps.complete = False
                 elif ".git" in below or ".git" in names:
-                    found.skipped[path] = INNER
                     below.clear()
                 elif not below and not names:
                     found.folders.append(path)
-                links = [name for name in below if os.path.islink(os.path.join(at, name))]
-                more = more or bool(names or links)
-        return more
 
     def _forced(self) -> list[str]:
         """Return files that the user has put under version control although they are ignored; []
@@ -453,15 +428,9 @@ class ShadowRepository:
         stamp = _stamp(self._user.index)
         if not stamp or stamp == self._user_stamp:
             return []
-        listed = self._user.ask("ls-files", "-z", "-c", "-i", "--exclude-standard").split(b"\0")[
-            :-1
-        ]
+        listed = _paths(self._user.ask("ls-files", "-z", "-c", "-i", "--exclude-standard"))
         self._user_stamp = stamp
-        return [
-            os.fsdecode(raw)
-            for raw in listed
-            if os.path.lexists(os.path.join(os.fsencode(self.root), raw))
-        ]
+        return [path for path in listed if os.path.lexists(os.path.join(self.root, path))]
 
     def _usual_umask(self, paths: Iterable[str]) -> int:
         """Return the permission bits that most files do not have."""
@@ -552,9 +521,7 @@ class ShadowRepository:
             if stamp and stamp == _stamp(self._index):
                 self._last, self._racy = msgspec.convert(found, tuple[TreeRecord, dict[str, int]])
                 self._latest = self._last
-                self._stamps.add(
-                    os.fsdecode(raw) for raw in self._run(["ls-files", "-z"]).split(b"\0")
-                )
+                self._stamps.add(_paths(self._run(["ls-files", "-z"])))
                 return
         except (OSError, ValueError, msgspec.ValidationError):
             pass
@@ -660,7 +627,7 @@ class ShadowRepository:
             output = _finish(process, asked, codes=(0, 1))  # 1 for none
         finally:
             remove_tree(tree, ignore_errors=True)
-        return {given[os.fsdecode(raw)] for raw in output.split(b"\0")[:-1]}
+        return {given[path] for path in _paths(output)}
 
     def _rules(
         self,
@@ -777,10 +744,7 @@ class ShadowRepository:
         rest.
         """
         folder = os.path.join(self.folder, "objects/pack")
-        words = ["rev-list", "--objects", "--no-object-names", "--missing=allow-any"]
-        words += ["--indexed-objects", "--stdin"]
-        needed = self._run(words, plain=True, given=self._own_kept()).decode().split()
-        name = self._store_pack(needed)
+        name = self._store_pack(self._run(OWN, plain=True).decode().split())
         for old in os.listdir(folder):
             if not name or name not in old:
                 os.unlink(os.path.join(folder, old))
@@ -788,16 +752,6 @@ class ShadowRepository:
             if len(os.path.basename(at)) == 2:  # loose objects: what is needed is in the pack
                 for loose in names:
                     os.unlink(os.path.join(at, loose))
-
-    def _own_kept(self) -> bytes:
-        """Return the trees of checkpoints that are stored here, one on a line; others are the
-        user's.
-        """
-        kept = os.listdir(os.path.join(self.folder, "refs/kept"))
-        given = "".join(f"{name}\n" for name in kept).encode()
-        found = self._run(["cat-file", "--batch-check"], plain=True, given=given)
-        lines = [line.split() for line in found.splitlines()]
-        return b"".join(line[0] + b"\n" for line in lines if line[1:2] == [b"tree"])
 
     def _store_pack(
         self,
@@ -908,9 +862,9 @@ def _sort_changed(output: bytes, found: _Changes) -> None:
     found.tracked.update(found.present)
 
 
-def _has_rules(found: _Changes) -> bool:
-    """Return True if rules of ignored files have changed."""
-    return any(os.path.basename(path) == IGNORE for path in (*found.present, *found.gone))
+def _paths(output: bytes) -> list[str]:
+    """Return the paths that git lists."""
+    return [os.fsdecode(raw) for raw in output.split(b"\0")[:-1]]
 
 
 def _why_not(path: str, seen: os.stat_result) -> str:
