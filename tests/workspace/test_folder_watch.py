@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -45,6 +45,11 @@ ACTS: dict[str, Callable[[Path], object]] = {
     "the root is replaced": lambda tree: replace_folder(tree),  # noqa: PLW0108 - defined below
     "the folder above is replaced": lambda tree: replace_folder(tree.parent),
 }
+
+
+def is_quiet(watch: FolderWatch, folders: Collection[str]) -> bool:
+    """Return True if nothing has been written; False where nobody knows."""
+    return watch.take(folders) == {}
 
 
 def append(path: Path) -> None:
@@ -86,7 +91,7 @@ def tree(tmp_path: Path) -> Path:
     (tree / ".gitignore").write_text(IGNORED[0])
     watch = FolderWatch(str(tree))
     watch.begin(FOLDERS)
-    if not watch.is_quiet(FOLDERS):
+    if not is_quiet(watch, FOLDERS):
         pytest.skip("the kernel tells of no changes here")
     watch.close()
     return tree
@@ -96,19 +101,18 @@ def tree(tmp_path: Path) -> Path:
 def test_every_change_is_heard_once(tree: Path, act: str) -> None:
     watch = FolderWatch(str(tree))
     watch.begin(FOLDERS)
-    assert watch.is_quiet(FOLDERS)
+    assert is_quiet(watch, FOLDERS)
     (tree / "a").read_text()
     os.listdir(tree / "src")
-    assert watch.is_quiet(FOLDERS), "reading is no change"
+    assert is_quiet(watch, FOLDERS), "reading is no change"
     ACTS[act](tree)
-    assert not watch.is_quiet(FOLDERS)
-    assert not watch.is_quiet(FOLDERS), "it stays heard until somebody looks"
+    assert not is_quiet(watch, FOLDERS)
     if tree.is_dir():
         there = [name for name in FOLDERS if (tree / name).is_dir()]
         watch.begin(there)
-        assert watch.is_quiet(there)
+        assert is_quiet(watch, there)
         (tree / "later").write_text("")
-        assert not watch.is_quiet(there), "it goes on after the act"
+        assert not is_quiet(watch, there), "it goes on after the act"
     watch.close()
 
 
@@ -206,15 +210,15 @@ def test_nothing_is_trusted_where_nobody_can_know(
 ) -> None:
     def check(watch: FolderWatch, folders: list[str]) -> None:
         watch.begin(folders)
-        assert not watch.is_quiet(folders)
+        assert not is_quiet(watch, folders)
         watch.close()
 
     watch = FolderWatch(str(tree))
-    assert not watch.is_quiet([]), "it has not begun"
+    assert not is_quiet(watch, []), "it has not begun"
     watch.begin(["", "src"])
-    assert not watch.is_quiet(FOLDERS), "a folder is not watched"
+    assert not is_quiet(watch, FOLDERS), "a folder is not watched"
     watch.close()
-    assert not watch.is_quiet([""]), "it has ended"
+    assert not is_quiet(watch, [""]), "it has ended"
     check(FolderWatch(str(tree)), ["", "gone"])
     check(FolderWatch(str(tree / "gone")), [""])
     check(FolderWatch("/proc/self"), [""])
@@ -230,7 +234,7 @@ def test_a_file_that_was_open_before_is_heard(tree: Path) -> None:
         watch.begin(FOLDERS)
         file.write("more")
         file.flush()
-        assert not watch.is_quiet(FOLDERS)
+        assert not is_quiet(watch, FOLDERS)
     watch.close()
 
 
@@ -240,7 +244,7 @@ def test_what_was_written_before_it_begins_is_not_heard(tree: Path) -> None:
     (tree / "a").write_text("2")
     (tree / "new").mkdir()
     watch.begin((*FOLDERS, "new"))
-    assert watch.is_quiet((*FOLDERS, "new"))
+    assert is_quiet(watch, (*FOLDERS, "new"))
     (tree / "new/file").write_text("1")
     assert watch.take((*FOLDERS, "new")) == {"new/file": True}
     (tree / "a").write_text("3")
@@ -257,7 +261,7 @@ def test_what_overflows_is_a_change(tree: Path) -> None:
         pytest.skip("the queue is long here")
     for n in range(limit // 2 + 10):
         os.close(os.open(tree / f"f{n % 2}", os.O_WRONLY | os.O_CREAT, 0o600))
-    assert not watch.is_quiet([""])
+    assert not is_quiet(watch, [""])
     watch.begin([""])
-    assert watch.is_quiet([""])
+    assert is_quiet(watch, [""])
     watch.close()

@@ -218,8 +218,6 @@ class ShadowRepository:
         """
         if not os.path.isdir(self.root):
             return TreeRecord(EMPTY_TREE, self._last.umask if self._last is not None else 0o022)
-        if trusts_watch and self._last is not None and self._is_unchanged():
-            return self._last
         for again in (True, False):
             try:
                 return self._take(trusts_watch=trusts_watch and again)
@@ -231,20 +229,15 @@ class ShadowRepository:
                     raise
         raise AssertionError
 
-    def _is_unchanged(self) -> bool:
-        """Return True if the kernel has told of no change since the last look that succeeded; see
-        `FolderWatch` for what it does not tell.
-        """
-        return self._is_known() and self._watch.is_quiet(self._stamps.folders)
-
-    def _is_known(self) -> bool:
-        """Return True if what the watch tells is all that the next look can find."""
-        has_looked = self._last is not None and self._stamps.complete
-        return has_looked and _stamp(self._user.index) == self._user_stamp
-
     def _written(self) -> dict[str, bool] | None:
-        """Return the files that were written since the last look, as `FolderWatch.take`."""
-        written = self._watch.take(self._stamps.folders) if self._is_known() else None
+        """Return the files that were written since the last look that succeeded, as
+        `FolderWatch.take`; None where the next look may find others.
+        """
+        if self._last is None or not self._stamps.complete:
+            return None
+        if _stamp(self._user.index) != self._user_stamp:
+            return None
+        written = self._watch.take(self._stamps.folders)
         if written is None or len(written) > WRITTEN_MAX:
             return None
         return None if any(map(self._concerns_others, written)) else written
@@ -265,6 +258,8 @@ class ShadowRepository:
 
     def _take(self, *, trusts_watch: bool) -> TreeRecord:
         written = self._written() if trusts_watch else None
+        if written == {} and self._last is not None:
+            return self._last
         found = self._look() if written is None else self._look_at(written)
         is_first = self._last is None
         last = self._last or TreeRecord(EMPTY_TREE, self._usual_umask(found.present))
