@@ -508,6 +508,7 @@ def test_after_the_end_of_the_users_repository_the_tree_is_kept_anew(tmp_path: P
     found = one.repository.take()
     assert sorted(one.files(found)) == ["a=2", "d/b=1"]
     assert one.repository.touched == {"a", "d/b"}, "nobody knows what has changed"
+    assert one.repository.shrink(1 << 20) == 0
     assert one.repository.has(found.tree)
     assert not one.repository.has(borrowed.tree)
     assert one.repository.take() == found

@@ -80,12 +80,6 @@ class FolderWatch:
             self.close()
             self._is_off = True
 
-    def is_quiet(self, folders: Collection[str]) -> bool:
-        """Return True if nothing was written in `folders` since `begin` or `take`; False where
-        nobody knows.
-        """
-        return self._knows(folders) and not self._heard
-
     def take(self, folders: Collection[str]) -> dict[str, bool] | None:
         """Return once the files of `folders` that were written since `begin` or `take`, each with
         whether its name may be new; None where nobody knows, also where a folder came or went.

@@ -49,9 +49,8 @@ seconds.
 """
 LOOSE_OBJECTS_MAX = 30
 """Objects that a look may leave in files of their own."""
-HASH_CHARS = 40
-FOLDER, SUBMODULE, GONE = b"040000", b"160000", b"000000"
-"""Modes of the lines of `git diff-tree`."""
+FOLDER = "040000"
+"""Mode of a folder in the lines of `git diff-tree`."""
 WRITTEN_MAX = 500
 """Written files above which all of the tree is looked at."""
 EMPTY_WALK_MAX = 5_000
@@ -88,12 +87,17 @@ INNER = "a git repository of its own"
 ENDED = "git ended while it was read"
 LOOK = ["diff-files", "--raw", "-z", "--relative", "--no-renames", "--ignore-submodules=all"]
 OTHERS = ["ls-files", "-z", "-o", "--exclude-standard"]
+NEW = [*OTHERS, "--directory"]
+"""Lists a folder that holds no file of the index as one entry, also an empty one."""
 ADD = ["update-index", "--add", "--replace", "-z", "--stdin"]
 IN_PACK = ["-c", "core.bigFileThreshold=1"]
 """Makes git write what it adds into one pack: 300 files take it 30 ms, and 500 one by one. It
 compresses also what it has already, so that borrowed files are added without.
 """
 REMOVE = ["update-index", "--force-remove", "-z", "--stdin"]
+OWN = ["rev-list", "--objects", "--no-object-names", "--ignore-missing", "--missing=allow-any"]
+OWN += ["--all", "--indexed-objects"]
+"""Lists what checkpoints need and is stored here; the rest is the user's."""
 OUTGOING = "outgoing"
 """Folder of the pack that goes to a store."""
 LAST = "last.json"
@@ -214,8 +218,6 @@ class ShadowRepository:
         """
         if not os.path.isdir(self.root):
             return TreeRecord(EMPTY_TREE, self._last.umask if self._last is not None else 0o022)
-        if trusts_watch and self._last is not None and self._is_unchanged():
-            return self._last
         for again in (True, False):
             try:
                 return self._take(trusts_watch=trusts_watch and again)
@@ -227,20 +229,15 @@ class ShadowRepository:
                     raise
         raise AssertionError
 
-    def _is_unchanged(self) -> bool:
-        """Return True if the kernel has told of no change since the last look that succeeded; see
-        `FolderWatch` for what it does not tell.
-        """
-        return self._is_known() and self._watch.is_quiet(self._stamps.folders)
-
-    def _is_known(self) -> bool:
-        """Return True if what the watch tells is all that the next look can find."""
-        has_looked = self._last is not None and self._stamps.complete
-        return has_looked and _stamp(self._user.index) == self._user_stamp
-
     def _written(self) -> dict[str, bool] | None:
-        """Return the files that were written since the last look, as `FolderWatch.take`."""
-        written = self._watch.take(self._stamps.folders) if self._is_known() else None
+        """Return the files that were written since the last look that succeeded, as
+        `FolderWatch.take`; None where the next look may find others.
+        """
+        if self._last is None or not self._stamps.complete:
+            return None
+        if _stamp(self._user.index) != self._user_stamp:
+            return None
+        written = self._watch.take(self._stamps.folders)
         if written is None or len(written) > WRITTEN_MAX:
             return None
         return None if any(map(self._concerns_others, written)) else written
@@ -261,6 +258,8 @@ class ShadowRepository:
 
     def _take(self, *, trusts_watch: bool) -> TreeRecord:
         written = self._written() if trusts_watch else None
+        if written == {} and self._last is not None:
+            return self._last
         found = self._look() if written is None else self._look_at(written)
         is_first = self._last is None
         last = self._last or TreeRecord(EMPTY_TREE, self._usual_umask(found.present))
@@ -276,8 +275,6 @@ class ShadowRepository:
             borrows = is_first and bool(self._user.objects)
             in_pack = len(found.present) > LOOSE_OBJECTS_MAX and not borrows
             self._feed([*IN_PACK * in_pack, *ADD], found.present, borrow=borrows)
-            if borrows:
-                self._own_unsafe()
         if not is_first:
             self.touched -= found.gone.keys()
             self.touched |= found.present.keys()
@@ -285,10 +282,10 @@ class ShadowRepository:
         tree = last.tree
         if found.gone or found.present:
             tree = self._write_tree()
-            self._own_trees(last.tree, tree)
-        if is_first:
-            with suppress(CheckpointError):  # what was kept is kept without a pack too
-                self._pack_loose()
+            if is_first:
+                self._own_first(tree)
+            else:
+                self._own(tree, last.tree)
         record = TreeRecord(tree, last.umask, modes, tuple(sorted(found.folders)), found.skipped)
         if record != self._last:
             self.keep(tree)
@@ -321,8 +318,7 @@ class ShadowRepository:
         if written:
             _sort_changed(self._run([*LOOK, "--", *_literal(written)]), found)
         if beside is not None:
-            names = _finish(beside).split(b"\0")[:-1]
-            found.present.update(dict.fromkeys(map(os.fsdecode, names)))
+            found.present.update(dict.fromkeys(_paths(_finish(beside))))
         self._look_at_racy(found)
         self._keep_others(found)
         above = {os.path.dirname(path) for path in written} - {""}
@@ -332,25 +328,22 @@ class ShadowRepository:
     def _look(self) -> _Changes:
         """Compare the work tree with the index."""
         self._watch.begin(self._stamps.folders)
-        beside = (
-            self._start([*OTHERS, "--directory"]) if self._stamps.look(self._looked_ns()) else None
-        )
+        beside = self._start(NEW) if self._stamps.look(self._looked_ns()) else None
         changed = self._run(LOOK)
         untracked = None if beside is None else _finish(beside)
         found = _Changes()
         _sort_changed(changed, found)
-        hidden = [path for path in found.gone if os.path.isdir(os.path.join(self.root, path))]
-        if hidden:  # git lists no files below a folder that has the name of a file in the index
-            self._feed(REMOVE, hidden)
-        if hidden or (untracked is None and (self._last is None or _has_rules(found))):
-            untracked = self._run([*OTHERS, "--directory"])
+        has_rules = any(os.path.basename(path) == IGNORE for path in found.present)
+        if found.gone:  # git lists neither emptied folders of these nor what has taken their place
+            self._feed(REMOVE, found.gone)
+        if found.gone or (untracked is None and has_rules):
+            untracked = self._run(NEW)
         self._look_at_racy(found)
         found.present.update(dict.fromkeys(self._forced()))
         if untracked is None:
             self._keep_others(found)
         else:
-            self._look_at_others(untracked, found)
-        found.folders += self._emptied(found.gone) - set(found.folders)
+            self._look_at_others(_paths(untracked), found)
         found.skipped.update(dict.fromkeys(self._stamps.closed, CLOSED))
         self._stamps.add([*found.present, *(f"{folder}/." for folder in found.folders)])
         if len(found.present) > TRACKED_MAX:
@@ -369,22 +362,17 @@ class ShadowRepository:
             else:
                 found.present[path] = None  # it may be small or readable now
 
-    def _look_at_others(self, untracked: bytes, found: _Changes) -> None:
+    def _look_at_others(self, untracked: list[str], found: _Changes) -> None:
         """Sort files that are not in the index, and folders that hold none of it."""
-        folders = []
-        for raw in untracked.split(b"\0")[:-1]:
-            path = os.fsdecode(raw)
+        folders = [path[:-1] for path in untracked if path.endswith("/")]
+        self._look_into(folders, found)
+        if folders:
+            untracked = _paths(self._run(OTHERS))
+        for path in untracked:
             if path.endswith("/"):
-                folders.append(path[:-1])
+                found.skipped[path[:-1]] = INNER
             else:
                 found.present[path] = None
-        if self._look_into(folders, found):
-            for raw in self._run(OTHERS).split(b"\0")[:-1]:
-                path = os.fsdecode(raw)
-                if not path.endswith("/"):
-                    found.present[path] = None
-                else:
-                    found.skipped[path[:-1]] = INNER
 
     def _look_at_racy(self, found: _Changes) -> None:
         """Find files that changed twice within a second, which git may not see."""
@@ -397,34 +385,17 @@ class ShadowRepository:
                         None  # removed and added: its stamp may be the old one
                     )
 
-    def _emptied(self, gone: Iterable[str]) -> set[str]:
-        """Return the folders that are empty without these files: git lists none that the index
-        has files of.
-        """
-        found = set()
-        for folder in {os.path.dirname(path) for path in gone}:
-            above = folder
-            while above and not self._is_folder(above):
-                above = os.path.dirname(above)
-            if above and self._is_empty(above):
-                found.add(above)
-        return found
-
     def _is_empty(self, folder: str) -> bool:
         with suppress(OSError), os.scandir(os.path.join(self.root, folder)) as entries:
             return next(entries, None) is None
         return False
 
-    def _is_folder(self, path: str) -> bool:
-        full = os.path.join(self.root, path)
-        return os.path.isdir(full) and os.path.realpath(full) == full
-
-    def _look_into(self, folders: Iterable[str], found: _Changes) -> bool:
-        """Sort new folders into repositories and empty ones; return True if there are others.
+    def _look_into(self, folders: Iterable[str], found: _Changes) -> None:
+        """Find empty folders in new ones.
 
         The first look finds all folders new, and may stop before the last; later ones find few.
         """
-        more, left = False, EMPTY_WALK_MAX
+        left = EMPTY_WALK_MAX
         self._stamps.complete = True
 
         def skip(error: OSError) -> None:
@@ -439,15 +410,11 @@ class ShadowRepository:
                 self._stamps.add([f"{path}/."])
                 if left < 0:
                     below.clear()
-                    more, self._stamps.complete = True, False
+                    self._stamps.complete = False
                 elif ".git" in below or ".git" in names:
-                    found.skipped[path] = INNER
                     below.clear()
                 elif not below and not names:
                     found.folders.append(path)
-                links = [name for name in below if os.path.islink(os.path.join(at, name))]
-                more = more or bool(names or links)
-        return more
 
     def _forced(self) -> list[str]:
         """Return files that the user has put under version control although they are ignored; []
@@ -456,15 +423,9 @@ class ShadowRepository:
         stamp = _stamp(self._user.index)
         if not stamp or stamp == self._user_stamp:
             return []
-        listed = self._user.ask("ls-files", "-z", "-c", "-i", "--exclude-standard").split(b"\0")[
-            :-1
-        ]
+        listed = _paths(self._user.ask("ls-files", "-z", "-c", "-i", "--exclude-standard"))
         self._user_stamp = stamp
-        return [
-            os.fsdecode(raw)
-            for raw in listed
-            if os.path.lexists(os.path.join(os.fsencode(self.root), raw))
-        ]
+        return [path for path in listed if os.path.lexists(os.path.join(self.root, path))]
 
     def _usual_umask(self, paths: Iterable[str]) -> int:
         """Return the permission bits that most files do not have."""
@@ -498,42 +459,27 @@ class ShadowRepository:
             modes[path] = stat.S_IMODE(seen.st_mode)
         self._racy[path] = seen.st_ctime_ns
 
-    def _own_unsafe(self) -> None:
-        """Copy borrowed contents that are not in the user's last commit: git may delete those."""
-        committed = self._user.ask("ls-tree", "-r", "-z", "--full-tree", "HEAD").split(b"\0")[:-1]
-        safe = {line.partition(b"\t")[0].rpartition(b" ")[2] for line in committed}
-        staged = self._run(["ls-files", "-s", "-z"]).split(b"\0")[:-1]
-        unsafe = {line.split(b" ", 2)[1] for line in staged} - safe
-        if unsafe:
-            self._store_pack(b"".join(blob + b"\n" for blob in unsafe), borrow=True)
-
-    def _own_trees(self, before: str, tree: str) -> None:
-        """Copy the borrowed trees that are new since `before`; of the first take those that are not
-        in the user's last commit, which are few.
-        """
-        if not self._user.objects or tree in (before, EMPTY_TREE):
+    def _own(self, tree: str, before: str) -> None:
+        """Copy the borrowed trees that are new since `before`: the user's git may delete them."""
+        if not self._user.objects or tree == before:
             return
-        is_first = before == EMPTY_TREE
-        found = self._new_objects(before, tree)
-        new = {name for name, mode in found.items() if mode == FOLDER}
-        borrowed = {name for name in new if not self._is_loose(name.decode())}
-        if borrowed and is_first:
-            words = ["ls-tree", "-r", "-t", "-d", "-z", "--full-tree", "HEAD"]
-            committed = self._user.ask(*words).split(b"\0")[:-1]
-            borrowed -= {line.partition(b"\t")[0].rpartition(b" ")[2] for line in committed}
-            borrowed.discard(self._user.ask("rev-parse", "-q", "--verify", "HEAD^{tree}").strip())
+        found = self._differing(before, tree, "-t")
+        new = {tree, *(head[3] for head, _ in found if head[1] == FOLDER)}
+        borrowed = [name for name in new if not self._is_loose(name)]
         if borrowed:
-            self._store_pack(b"".join(name + b"\n" for name in sorted(borrowed)), borrow=True)
+            self._store_pack(borrowed, borrow=True)
 
-    def _new_objects(self, before: str, tree: str) -> dict[bytes, bytes]:
-        """Return the objects that `tree` has, and `before` has not at that place -> mode."""
-        if EMPTY_TREE in (before, tree):
-            self._store_empty_tree()
-        words = ["diff-tree", "-r", "-t", "-z", "--raw", "--no-abbrev", "--no-renames"]
-        fields = self._run([*words, before, tree], plain=True, borrow=True).split(b"\0")
-        heads = [field.split(b" ") for field in fields[::2] if field.startswith(b":")]
-        found = {head[3]: head[1] for head in heads if head[1] not in (GONE, SUBMODULE)}
-        return found if tree == before else {tree.encode(): FOLDER, **found}
+    def _own_first(self, tree: str) -> None:
+        """Put what is not in the user's last commit into a pack: his git may delete borrowed
+        objects, and each loose object takes a block of the disk of its own.
+        """
+        if self._user.objects:
+            last = self._user.ask("rev-parse", "-q", "--verify", "HEAD^{tree}").decode()
+            known = [f"^{name}" for name in last.split()]
+            self._store_pack([tree, *known], "--revs", borrow=True)
+        else:
+            self._store_pack([tree], "--revs", "--incremental")
+        self._run(["prune-packed"], plain=True)
 
     def _is_loose(self, name: str) -> bool:
         """Return True for an object that was stored here since the last packing."""
@@ -570,9 +516,7 @@ class ShadowRepository:
             if stamp and stamp == _stamp(self._index):
                 self._last, self._racy = msgspec.convert(found, tuple[TreeRecord, dict[str, int]])
                 self._latest = self._last
-                self._stamps.add(
-                    os.fsdecode(raw) for raw in self._run(["ls-files", "-z"]).split(b"\0")
-                )
+                self._stamps.add(_paths(self._run(["ls-files", "-z"])))
                 return
         except (OSError, ValueError, msgspec.ValidationError):
             pass
@@ -633,20 +577,17 @@ class ShadowRepository:
             if one.modes.get(path) != other.modes.get(path)
         }
         if one.tree != other.tree:
-            words = [
-                "diff-tree",
-                "-r",
-                "-z",
-                "--raw",
-                "--no-abbrev",
-                "--no-renames",
-                *map(self._known, (one, other)),
-            ]
-            fields = self._run(words, plain=True, borrow=True).split(b"\0")
-            for head, raw in zip(fields[::2], fields[1::2], strict=False):
-                _, _, before, after, _ = head.decode().split(" ")
-                paths[os.fsdecode(raw)] = (before.strip("0") and before, after.strip("0") and after)
+            for head, path in self._differing(one.tree, other.tree):
+                before, after = (blob.strip("0") and blob for blob in head[2:4])
+                paths[path] = (before, after)
         return paths
+
+    def _differing(self, one: str, other: str, *options: str) -> Iterator[tuple[list[str], str]]:
+        """Yield (modes and objects as `git diff-tree` tells them, path) of what differs."""
+        words = ["diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", *options]
+        fields = self._run([*words, one, other], plain=True, borrow=True).split(b"\0")
+        for head, raw in zip(fields[::2], fields[1::2], strict=False):
+            yield head.decode().split(" "), os.fsdecode(raw)
 
     def store(self, data: bytes) -> str:
         """Store a content; return its blob."""
@@ -681,7 +622,7 @@ class ShadowRepository:
             output = _finish(process, asked, codes=(0, 1))  # 1 for none
         finally:
             remove_tree(tree, ignore_errors=True)
-        return {given[os.fsdecode(raw)] for raw in output.split(b"\0")[:-1]}
+        return {given[path] for path in _paths(output)}
 
     def _rules(
         self,
@@ -702,15 +643,6 @@ class ShadowRepository:
         contents = self.contents(blobs.values())
         for path, (_, data) in zip(blobs, contents, strict=True):
             yield path, data or b""
-
-    def _known(self, record: TreeRecord) -> str:
-        if record.tree == EMPTY_TREE:
-            self._store_empty_tree()
-        return record.tree
-
-    def _store_empty_tree(self) -> None:
-        """Store the empty tree, which git reads but does not have."""
-        self._feed(["hash-object", "-w", "-t", "tree", "--stdin"], ())
 
     def contents(self, blobs: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """Yield (blob, content) in the order given; None for one that no longer exists. Raises
@@ -754,18 +686,12 @@ class ShadowRepository:
         """Write what `trees` have, and tree `known` has not, to a file; return its path, '' for
         nothing. The next call deletes the file. Raises `CheckpointError`, OSError.
         """
-        objects: dict[bytes, bytes] = {}
-        for tree in trees:
-            objects |= self._new_objects(known, tree)
-            known = tree
         folder = os.path.join(self.folder, OUTGOING)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
-        if not objects:
-            return ""
-        given = b"".join(name + b"\n" for name in objects)
-        return f"{folder}/pack-{self._store_pack(given, borrow=True, folder=OUTGOING)}.pack"
+        name = self._store_pack([*trees, f"^{known}"], "--revs", borrow=True, folder=OUTGOING)
+        return f"{folder}/pack-{name}.pack" if name else ""
 
     def read_pack(self, pack: bytes) -> None:
         """Store the objects of a pack, unless one is damaged or refers to an object that is
@@ -813,54 +739,29 @@ class ShadowRepository:
         rest.
         """
         folder = os.path.join(self.folder, "objects/pack")
-        words = [
-            "rev-list",
-            "--objects",
-            "--no-object-names",
-            "--missing=allow-any",
-            "--indexed-objects",
-            "--stdin",
-        ]
-        name = self._store_pack(self._run(words, plain=True, given=self._own_kept()))
+        name = self._store_pack(self._run(OWN, plain=True).decode().split())
         for old in os.listdir(folder):
-            if name not in old:
+            if not name or name not in old:
                 os.unlink(os.path.join(folder, old))
         for at, _, names in walk_folders(os.path.join(self.folder, "objects")):
             if len(os.path.basename(at)) == 2:  # loose objects: what is needed is in the pack
                 for loose in names:
                     os.unlink(os.path.join(at, loose))
 
-    def _pack_loose(self) -> None:
-        """Put the loose objects into a pack: each takes a block of the disk of its own."""
-        top = os.path.join(self.folder, "objects")
-        loose = {
-            folder + name: os.path.join(top, folder, name)
-            for folder in os.listdir(top)
-            if len(folder) == 2
-            for name in os.listdir(os.path.join(top, folder))
-            if len(name) == HASH_CHARS - 2
-        }
-        if len(loose) > LOOSE_OBJECTS_MAX:
-            self._store_pack("".join(f"{name}\n" for name in loose).encode())
-            for path in loose.values():
-                os.unlink(path)
-
-    def _own_kept(self) -> bytes:
-        """Return the trees of checkpoints that are stored here, one on a line; others are the
-        user's.
-        """
-        kept = os.listdir(os.path.join(self.folder, "refs/kept"))
-        given = "".join(f"{name}\n" for name in kept).encode()
-        found = self._run(["cat-file", "--batch-check"], plain=True, given=given)
-        lines = [line.split() for line in found.splitlines()]
-        return b"".join(line[0] + b"\n" for line in lines if line[1:2] == [b"tree"])
-
     def _store_pack(
-        self, objects: bytes, *, borrow: bool = False, folder: str = "objects/pack"
+        self,
+        objects: Iterable[str],
+        *options: str,
+        borrow: bool = False,
+        folder: str = "objects/pack",
     ) -> str:
-        """Store objects, one on a line, as a pack; return its name."""
-        words = ["pack-objects", "-q", os.path.join(self.folder, folder, "pack")]
-        return self._run(words, plain=True, borrow=borrow, given=objects).decode().strip()
+        """Store objects as a pack; return its name, '' for none. With `--revs`, all that trees
+        have, and trees with `^` have not.
+        """
+        words = ["pack-objects", "-q", "--non-empty", *options]
+        given = "".join(f"{name}\n" for name in objects).encode()
+        words.append(os.path.join(self.folder, folder, "pack"))
+        return self._run(words, plain=True, borrow=borrow, given=given).decode().strip()
 
     # --- git --------------------------------------------------------------------------------------
 
@@ -956,9 +857,9 @@ def _sort_changed(output: bytes, found: _Changes) -> None:
     found.tracked.update(found.present)
 
 
-def _has_rules(found: _Changes) -> bool:
-    """Return True if rules of ignored files have changed."""
-    return any(os.path.basename(path) == IGNORE for path in (*found.present, *found.gone))
+def _paths(output: bytes) -> list[str]:
+    """Return the paths that git lists."""
+    return [os.fsdecode(raw) for raw in output.split(b"\0")[:-1]]
 
 
 def _why_not(path: str, seen: os.stat_result) -> str:
