@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from longrein.agent import Answer, Clock, Dependencies, OpenSession, SessionPort, open_session
+from longrein.agent import Answer, Clock, Dependencies, OpenSession, open_session
 from longrein.agent.session_part import Subagents
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.models import Model
@@ -176,7 +176,7 @@ class Approver:
         self._answers: Answers = {} if answers is None else answers
 
     @asynccontextmanager
-    async def answering(self, session: SessionPort) -> AsyncIterator["Approver"]:
+    async def answering(self, session: OpenSession) -> AsyncIterator["Approver"]:
         """Answer the questions of `session` while the block runs."""
         task = asyncio.ensure_future(self.watch(session))
         try:
@@ -185,13 +185,13 @@ class Approver:
             task.cancel()
             await asyncio.wait([task])
 
-    async def watch(self, session: SessionPort) -> None:
+    async def watch(self, session: OpenSession) -> None:
         """Answer the questions of `session` until it closes, including open ones."""
         async for heard in session.follow(0, streaming=False):
             if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
                 await self._meet(session, heard.event)
 
-    async def _meet(self, session: SessionPort, question: PermissionAsked) -> None:
+    async def _meet(self, session: OpenSession, question: PermissionAsked) -> None:
         waiting = session.state.calls.get(question.call)
         if waiting is None or waiting.answer is not None:
             return
