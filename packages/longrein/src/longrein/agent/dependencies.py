@@ -15,8 +15,8 @@ from longrein.choices import MODES
 from longrein.models import Clock, Model
 from longrein.permissions import Rules
 from longrein.settings_schema import Limits, TaskOptions, ToolOptions
-from longrein.store import HistoryReader, HookFiles
-from longrein.tools import GoalPort, SubagentType, Tool
+from longrein.store import Goals, HistoryReader, HookFiles
+from longrein.tools import SubagentType, Tool
 from longrein.workspace import MemoryUse, Workspace
 from longrein.workspace.sandbox import SessionSandbox
 from longrein_context import Budget, Decision, decide
@@ -114,7 +114,7 @@ class Dependencies(msgspec.Struct):
     """True if a new session tells the model the git status and the tracked files."""
     policy: Callable[..., Decision] = decide
     """Context policy: decides before each request what to shorten."""
-    goals: GoalPort | None = None
+    goals: Goals | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None
     """Opens the workspace with other roots; None when there is only one."""

@@ -11,10 +11,10 @@ import msgspec
 
 from longrein.permissions import Hook
 from longrein.settings_schema import ToolOptions
-from longrein.store import BlobWriter, HistoryReader, SearchResult
+from longrein.store import BlobWriter, Goals, HistoryReader, SearchResult
 from longrein.workspace import CommandExit, Confinement, ReplayableSink, Workspace
 from longrein.workspace.sandbox import SandboxReport
-from longrein_context.events import AnyEvent, AnyPart, Entry, Goal, Text, Todo, ToolSpec, ToolTraits
+from longrein_context.events import AnyEvent, AnyPart, Entry, Text, Todo, ToolSpec, ToolTraits
 
 # --- Subagents: the port that `agent` implements --------------------------------------------------
 
@@ -303,62 +303,6 @@ class SandboxPort(Protocol):
         ...
 
 
-# --- Goals of the project: the port that `store` implements ---------------------------------------
-
-
-class GoalPort(Protocol):
-    """Goals of one project, shared by all its sessions. Methods raise `ToolError` that says what
-    to do.
-    """
-
-    @property
-    def owner(self) -> str:
-        """Owner of new claims: a session, `session/a398` for a subagent, or `user`."""
-        ...
-
-    def by(self, owner: str) -> "GoalPort":
-        """Return the same goals for another owner."""
-        ...
-
-    def unseen(self, goals: Sequence[Goal]) -> Sequence[Goal]:
-        """Return the `goals` whose present revision is new to this agent, and mark them as seen."""
-        ...
-
-    def beat(self) -> None:
-        """Renew the leases of this agent's claims. Called at each step; never blocks."""
-        ...
-
-    async def leave(self) -> None:
-        """Release this agent's claims. Never fails."""
-        ...
-
-    async def goals(self, *, every: bool = False) -> Sequence[Goal]:
-        """Return open goals ordered by id; with `every` also completed and deleted ones."""
-        ...
-
-    async def add(self, title: str, body: str, blocked_by: Sequence[int]) -> Goal:
-        """Add a goal. Ids increase and are never reused."""
-        ...
-
-    async def update(
-        self,
-        goal: int,
-        *,
-        status: str = "",
-        title: str = "",
-        body: str | None = None,
-        blocked_by: Sequence[int] | None = None,
-        claim: bool | None = None,
-    ) -> tuple[Goal, Sequence[Goal]]:
-        """Change a goal. Returns it, and the goals that the change unblocked. `claim` claims or
-        releases it.
-
-        Refuses to claim a goal that is blocked or claimed by another agent, to create a cycle, and
-        to overwrite text that this agent has not seen.
-        """
-        ...
-
-
 # --- Tools: context, outcome, options -------------------------------------------------------------
 
 
@@ -478,7 +422,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     """The sandbox of commands; None where they run as the user."""
     agents: SubagentPort | None = None
     """Subagents; None when none may be started."""
-    goals: GoalPort | None = None
+    goals: Goals | None = None
     """Goals of the project; None without a state folder."""
     skills: SkillPort | None = None
     """Skills that can be loaded; None when there are none."""
