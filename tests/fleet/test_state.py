@@ -31,7 +31,7 @@ CAUSES: tuple[Cause, ...] = (
 
 
 class ChanceExecutor:
-    """An `Executor` without processes: attempts end by chance, in any order."""
+    """A stand-in for `Executor` without processes: attempts end by chance, in any order."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance

@@ -35,7 +35,7 @@ from longrein_fleet.attempt_folder import (
     AttemptFolder,
     FolderCommand,
 )
-from longrein_fleet.executor import Attempt, TaskExecutor
+from longrein_fleet.executor import Attempt, Executor
 from longrein_fleet.fleet_log import wait_until
 from longrein_fleet.fleet_state import UNCOUNTED, Cause, TaskEnded
 from longrein_fleet.fleet_tasks import Task
@@ -89,7 +89,7 @@ class FileSink:
         self.tail = (self.tail + data)[-TAIL_BYTES:]
 
 
-class LocalExecutor(TaskExecutor):
+class LocalExecutor(Executor):
     """An `Executor` of processes on this machine."""
 
     def __init__(
@@ -128,7 +128,7 @@ class LocalExecutor(TaskExecutor):
         await self.spawner.drain()
 
     async def run_attempt(self, attempt: Attempt) -> TaskEnded:
-        """See `TaskExecutor.run_attempt`."""
+        """See `Executor.run_attempt`."""
         try:
             return await self._attempt(attempt)
         except LongreinError as error:  # of the store

@@ -26,7 +26,7 @@ from longrein.folder_trees import remove_tree
 from longrein.store.session_store import passwords_in, store_of
 from longrein_context.events import LongreinError, SessionError, UsageError
 from longrein_fleet.attempt_folder import SOURCES, AttemptFolder
-from longrein_fleet.executor import Attempt, TaskExecutor
+from longrein_fleet.executor import Attempt, Executor
 from longrein_fleet.fleet_state import Engine, TaskEnded
 from longrein_fleet.fleet_tasks import Task
 from longrein_fleet.local_executor import RATES, STORE, make_spawner
@@ -43,7 +43,7 @@ WORKER_ENVIRONMENT = {"RAY_kill_child_processes_on_worker_exit": "false"}
 """A worker that dies may not kill the supervisor, which is to end the processes of the attempt."""
 
 
-class RayExecutor(TaskExecutor):
+class RayExecutor(Executor):
     """An `Executor` of Ray tasks. See `open_ray`."""
 
     def __init__(
@@ -83,7 +83,7 @@ class RayExecutor(TaskExecutor):
             shared_rates(run_context.state_dir, rates)(lambda _: limits)
 
     async def run_attempt(self, attempt: Attempt) -> TaskEnded:
-        """See `TaskExecutor.run_attempt`."""
+        """See `Executor.run_attempt`."""
         state_dir = "" if self._store else self._place.state_dir
         work = Work(
             attempt,

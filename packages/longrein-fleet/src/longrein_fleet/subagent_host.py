@@ -28,7 +28,7 @@ from longrein.tools.tool_search import MCP_PREFIX
 from longrein.workspace import Worktree
 from longrein_context.events import Entry, LongreinError, SessionUnknown
 from longrein_fleet.attempt_folder import PATCH, READY, WORK
-from longrein_fleet.executor import Attempt, TaskExecutor
+from longrein_fleet.executor import Attempt, Executor
 from longrein_fleet.fleet_log import fleet_folder
 from longrein_fleet.fleet_state import (
     OUTAGES,
@@ -58,7 +58,7 @@ class FleetHost:
         environ = {**run_context.environ, STORE: store} if store else run_context.environ
         self._place = msgspec.structs.replace(run_context, environ=environ)
         self._folder = fleet_folder(run_context.state_dir, f"subagents-{session}")
-        self._executor: TaskExecutor | None = None
+        self._executor: Executor | None = None
         self._opening = asyncio.Lock()
 
     async def run(self, order: SubagentOrder, halt: asyncio.Event) -> SubagentOutcome:
@@ -159,13 +159,13 @@ class FleetHost:
             await asyncio.sleep(OUTAGE_S * 2**outages)
         return await executor.run_attempt(attempt)
 
-    async def _open(self) -> TaskExecutor:
+    async def _open(self) -> Executor:
         async with self._opening:
             if self._executor is None:
                 self._executor = await self._open_executor()
             return self._executor
 
-    async def _open_executor(self) -> TaskExecutor:
+    async def _open_executor(self) -> Executor:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         environ = self._place.environ
         rates = environ.get("LONGREIN_RATES", "")
