@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from lab.support.spawner import spawner_in
+from longrein.testing.store import MemoryArchive
 from longrein.tools import (
     FileVersion,
     Outcome,
@@ -103,7 +104,9 @@ class ToolHarness:
         self.entries: dict[int, Entry] = {}
         self.wrote: dict[tuple[str, str], str] = {}
         self.call_id = "c1.0"
-        self.archive: Any = None
+        self.archive: Any = MemoryArchive(
+            lambda _subagent: [*self.entries.values()], self.blobs.read_blob
+        )
         self.now_us = 0
         self.page_bytes = 30_000
         self.noted = bytearray()
@@ -115,7 +118,7 @@ class ToolHarness:
         return ToolContext(
             self.call_id, "s", NONCE, self.cwd, self.workspace, self.blobs, self.versions,
             self.todos, self.options,
-            self.entries.get, self.note, archive=self.archive, now_us=lambda: self.now_us,
+            self.archive, self.note, now_us=lambda: self.now_us,
             page_bytes=self.page_bytes,
             wrote=lambda path, digest: self.wrote.get((path, digest), ""),
         )  # fmt: skip

@@ -198,7 +198,7 @@ def resume_point(opened: AppSession, message: str) -> int:
     `UsageError`.
     """
     session = opened.session
-    entries = list(opened.deps.history(1, session.state.seq))
+    entries = list(opened.log.history(1, session.state.seq))
     first = entries[0].event if entries else None
     parent = first.parent.session if isinstance(first, Opened) and first.parent else session.id
     found = next(

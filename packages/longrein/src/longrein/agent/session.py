@@ -187,7 +187,7 @@ class Session:
         self.id, self.last_run_us = log.session, state.at
         self.blobs = RedactingBlobs(log, deps.redact, deps.secrets)
         self.inbox = Inbox(log, deps.redact)
-        self.subscribers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
+        self.subscribers = Subscribers(log.history, self.state.seq, deps.parent_policy)
         self.parts: list[SessionPart] = []
         """In the order in which they are told what happens."""
         self.paused = self.state.turn_open

@@ -394,7 +394,6 @@ def tool_context(
         versions=_Versions(state.files, state.asks),
         todos=state.todos,
         options=options,
-        entry=lambda seq: next(iter(deps.history(seq, seq)), None),
         standing=lambda *asked: find_visible_reading(session.state, *asked),
         note=_live_output(deps, session.subscribers, call),
         archive=deps.archive,

@@ -232,7 +232,6 @@ def _dependencies(  # noqa: PLR0913, PLR0917 - all parts of a session
         model=model,
         open_model=lambda name: _model(run_context, log, surroundings.state, None, additions, name),
         prefix=offer.prefix,
-        history=lambda first, last: log.reader.entries(first - 1, last),
         rules=Rules(allowed.allow, allowed.ask, allowed.deny, root, run_context.home),
         limits=settings.limits,
         options=settings.tools,

@@ -21,7 +21,7 @@ from longrein.agent.subagents.runner import SubagentRunner
 from longrein.models import Model
 from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock
-from longrein.testing.store import MemoryDisk
+from longrein.testing.store import MemoryArchive, MemoryDisk
 from longrein.testing.workspace import MemoryWorkspace
 from longrein.tools import Tool, builtin_tools, named_tools, offer_tools, tools_by_name
 from longrein.workspace import Workspace
@@ -74,7 +74,7 @@ def memory_dependencies(
         model=model,
         open_model=open_model,
         prefix=_prefix_of(every, space),
-        history=disk.history,
+        archive=MemoryArchive(disk.entries, lambda blob: disk.blobs()[blob]),
         rules=Rules(base=space.roots[0]) if rules is None else rules,
         parts={Subagents: SubagentRunner},
     )

@@ -28,7 +28,6 @@ from longrein.tools.tool_port import (
     LoadedText,
     Outcome,
     OutputSlice,
-    SessionHistory,
     ShellCommand,
     SkillPort,
     SubagentPort,
@@ -55,6 +54,7 @@ from longrein.tools.tool_search import (
 from longrein_context.lazy_names import names_at_first_use
 
 if TYPE_CHECKING:
+    from longrein.store import SessionHistory
     from longrein.tools.argument_substitution import Piece, substitute
     from longrein.tools.diff import change_of, hunks_of
 
@@ -63,6 +63,7 @@ __getattr__ = names_at_first_use(
     {
         "diff": "change_of hunks_of",
         "argument_substitution": "Piece substitute",
+        "recall_lookup": "SessionHistory",
     },
 )
 

@@ -4,17 +4,17 @@ packages.
 A tool never appends to the log. It returns events in `Outcome.facts`, and the loop appends them.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from longrein.permissions import Hook
 from longrein.settings_schema import ToolOptions
-from longrein.store import BlobWriter, Goals, HistoryReader, SearchResult
+from longrein.store import BlobWriter, Goals, HistoryReader
 from longrein.workspace import CommandExit, Confinement, ReplayableSink, Workspace
 from longrein.workspace.sandbox import SandboxReport
-from longrein_context.events import AnyEvent, AnyPart, Entry, Text, Todo, ToolSpec, ToolTraits
+from longrein_context.events import AnyEvent, AnyPart, Text, Todo, ToolSpec, ToolTraits
 
 # --- Subagents: the port that `agent` implements --------------------------------------------------
 
@@ -358,22 +358,6 @@ class Blobs(Protocol):
     def new_blob(self) -> BlobWriter: ...
 
 
-class SessionHistory(Protocol):
-    """Read-only access to the whole log of a session (see `store.SessionHistory`)."""
-
-    def tail(self) -> tuple[int, int]: ...
-    def entry(self, seq: int, /) -> Entry | None: ...
-    def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]: ...
-    def of_kind(self, *kinds: str) -> Iterator[Entry]: ...
-    def seq_at(self, at: int, /) -> int: ...
-    def seq_ago(self, ago_us: int, now_us: int, /) -> int: ...
-    def pieces(self, blob: str, /) -> Iterator[bytes]: ...
-    def search(self, query: str, limit: int, before: int = 0) -> SearchResult: ...
-    def search_tree(self, query: str, limit: int, before: int = 0) -> SearchResult: ...
-    def child(self, session: str, /) -> "SessionHistory | None": ...
-    def parent(self) -> "SessionHistory | None": ...
-
-
 class ToolContext(msgspec.Struct, frozen=True):
     """Context of one call: everything a tool may use."""
 
@@ -394,14 +378,10 @@ class ToolContext(msgspec.Struct, frozen=True):
     todos: tuple[Todo, ...]
     """Present todo list."""
     options: ToolOptions
-    entry: Callable[[int], Entry | None]
-    """An entry of this session by seq, from the log."""
+    archive: HistoryReader
+    """Reader of this session's history."""
     note: Callable[[bytes], None]
     """Shows output of a running tool on the screen; it is not stored."""
-    archive: HistoryReader | None = None
-    """Reader of this session's history; None when the log is not on disk. Then `entry` and
-    `blobs` are used.
-    """
     now_us: Callable[[], int] = lambda: 0
     """Present time in microseconds UTC; 0 when unknown."""
     page_bytes: int = 30_000
