@@ -22,6 +22,7 @@ from longrein.tools import (
     builtin_tools,
     fit_arguments,
 )
+from longrein.tools.tool_port import CommandSurroundings, SessionFiles, SessionServices
 from longrein.workspace import open_workspace
 from longrein_context.events import (
     CwdSet,
@@ -107,6 +108,9 @@ class ToolHarness:
         self.archive: Any = MemoryArchive(
             lambda _subagent: [*self.entries.values()], self.blobs.read_blob
         )
+        self.agents: Any = None
+        self.goals: Any = None
+        self.judged: dict[str, str] = {}
         self.now_us = 0
         self.page_bytes = 30_000
         self.noted = bytearray()
@@ -116,11 +120,16 @@ class ToolHarness:
 
     def context(self) -> ToolContext:
         return ToolContext(
-            self.call_id, "s", NONCE, self.cwd, self.workspace, self.blobs, self.versions,
-            self.todos, self.options,
-            self.archive, self.note, now_us=lambda: self.now_us,
+            self.call_id, NONCE, self.cwd, self.workspace, self.blobs, self.todos, self.options,
+            self.note,
+            SessionFiles(
+                self.versions,
+                wrote=lambda path, digest: self.wrote.get((path, digest), ""),
+                judged=self.judged,
+            ),
+            CommandSurroundings("s"),
+            SessionServices(self.archive, lambda: self.now_us, self.agents, self.goals),
             page_bytes=self.page_bytes,
-            wrote=lambda path, digest: self.wrote.get((path, digest), ""),
         )  # fmt: skip
 
     async def call(self, name: str, **arguments: Any) -> str:

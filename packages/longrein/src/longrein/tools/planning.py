@@ -87,7 +87,7 @@ async def ExitPlanMode(plan: str, mode: str = "default") -> Outcome:  # noqa: AR
 EXIT_PLAN_MODE = make_tool(
     ExitPlanMode,
     access="none",
-    unlisted=True,
+    listing="unlisted",
     user=UserAnswer("the plan is ready; yes ends plan mode", ("mode",)),
 )
 
@@ -164,7 +164,7 @@ def _goals(context: ToolContext, *written: str) -> Goals:
     """Return the goals of the project. Raises `ToolError` when there are none, or when a text
     contains a longrein marker.
     """
-    if context.goals is None:
+    if context.services.goals is None:
         raise ToolError(
             "[no-goals] There is no place here where goals could be kept; use TodoWrite."
         )
@@ -174,7 +174,7 @@ def _goals(context: ToolContext, *written: str) -> Goals:
             "content; write what is meant "
             "(Recall brings a cleared part back). Nothing was changed."
         )
-    return context.goals
+    return context.services.goals
 
 
 def _goal_row(goal: Goal, me: str, still: Mapping[int, Goal]) -> str:
@@ -212,9 +212,9 @@ def _short_body(goal: Goal) -> str:
     )
 
 
-GOAL_ADD = make_tool(GoalAdd, access="none", unlisted=True)
-GOAL_UPDATE = make_tool(GoalUpdate, access="none", unlisted=True)
-GOAL_LIST = make_tool(GoalList, access="none", unlisted=True, together=True, polls=True)
+GOAL_ADD = make_tool(GoalAdd, access="none", listing="unlisted")
+GOAL_UPDATE = make_tool(GoalUpdate, access="none", listing="unlisted")
+GOAL_LIST = make_tool(GoalList, access="none", listing="unlisted", together=True, polls=True)
 
 
 def goal_tools() -> tuple[Tool, ...]:

@@ -266,7 +266,7 @@ async def recall(context: ToolContext, given: Mapping[str, str], lines: str) -> 
             return _by_time(context, past, given["time"])
         return _by_path(context, past, given["path"], given["time"], wanted)
 
-    return _outcome(context, await context.archive.reading(work))
+    return _outcome(context, await context.services.archive.reading(work))
 
 
 def _by_handle(
@@ -314,7 +314,7 @@ def _by_query(
 
 
 def _by_time(context: ToolContext, past: SessionHistory, time: str) -> RecallResult:
-    text = entries_around(past, time, context.now_us())
+    text = entries_around(past, time, context.services.now_us())
     return RecallResult(
         text,
         None,
@@ -327,7 +327,9 @@ def _by_path(
 ) -> RecallResult:
     real = context.workspace.resolve(path, context.cwd).real if "\0" not in path else path
     files = file_history(past, path, real)
-    shown = version_at(files, find_moment(past, time, context.now_us())[0] if time.strip() else 0)
+    shown = version_at(
+        files, find_moment(past, time, context.services.now_us())[0] if time.strip() else 0
+    )
     handle, listed = f"r{shown.seq}", version_list(files, shown)
     fact = Recalled(context.call, handle, path=files.path, when=time)
     if not shown.hash or not shown.kept:

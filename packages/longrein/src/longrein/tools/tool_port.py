@@ -307,6 +307,7 @@ class SandboxPort(Protocol):
 
 
 Access = Literal["none", "read", "write", "command"]
+Listing = Literal["listed", "unlisted", "deferred", "always"]
 RuleName = Literal["", "Read", "Edit"]
 ToolKind = Literal["", "read", "search", "edit", "write", "shell", "agent", "other"]
 T = TypeVar("T")
@@ -358,54 +359,15 @@ class Blobs(Protocol):
     def new_blob(self) -> BlobWriter: ...
 
 
-class ToolContext(msgspec.Struct, frozen=True):
-    """Context of one call: everything a tool may use."""
+class SessionFiles(msgspec.Struct, frozen=True):
+    """What a session knows of files, and which of them a call may touch."""
 
-    call: str
-    """Call id."""
-    session: str
-    """Session id."""
-    nonce: str
-    """Session's nonce: text that contains `events.marker_sign(nonce)` must not be written
-    anywhere.
-    """
-    cwd: str
-    """Current folder."""
-    workspace: Workspace
-    blobs: Blobs
-    versions: Mapping[str, FileVersion]
+    versions: Mapping[str, FileVersion] = {}
     """Files that the model knows, by real path."""
-    todos: tuple[Todo, ...]
-    """Present todo list."""
-    options: ToolOptions
-    archive: HistoryReader
-    """Reader of this session's history."""
-    note: Callable[[bytes], None]
-    """Shows output of a running tool on the screen; it is not stored."""
-    now_us: Callable[[], int] = lambda: 0
-    """Present time in microseconds UTC; 0 when unknown."""
-    page_bytes: int = 30_000
-    """Size of text that the present window certainly shows whole."""
     standing: Callable[[str, str, int, int], str] = lambda *_asked: ""
     """(real path, hash, first line, last line) -> handle of a reading in the view that shows
     these lines, or ''.
     """
-    tasks: TaskPort | None = None
-    """Commands and background tasks; None without a supervisor: commands then run through the
-    spawner.
-    """
-    call_id: str = ""
-    """Session and call."""
-    variables: Mapping[str, str] = {}
-    """Variables of commands that hooks have set; not for commands that leave the sandbox."""
-    sandbox: SandboxPort | None = None
-    """The sandbox of commands; None where they run as the user."""
-    agents: SubagentPort | None = None
-    """Subagents; None when none may be started."""
-    goals: Goals | None = None
-    """Goals of the project; None without a state folder."""
-    skills: SkillPort | None = None
-    """Skills that can be loaded; None when there are none."""
     wrote: Callable[[str, str], str] = lambda *_asked: ""
     """(real path, hash) -> agent or command of this tree that wrote that content; '' for any
     other writer.
@@ -416,6 +378,70 @@ class ToolContext(msgspec.Struct, frozen=True):
     """
     judged: Mapping[str, str] = {}
     """Path as given -> real path for which the call was allowed. Another one now is refused."""
+
+
+class CommandSurroundings(msgspec.Struct, frozen=True):
+    """Surroundings of the commands of one call."""
+
+    session: str
+    """Session id."""
+    call_id: str = ""
+    """Session and call."""
+    variables: Mapping[str, str] = {}
+    """Variables of commands that hooks have set; not for commands that leave the sandbox."""
+    sandbox: SandboxPort | None = None
+    """The sandbox of commands; None where they run as the user."""
+    tasks: TaskPort | None = None
+    """Commands and background tasks; None without a supervisor: commands then run through the
+    spawner.
+    """
+    run: Callable[[ShellCommand], Awaitable[CommandExit | BackgroundedCommand]] | None = None
+    """Runs a command in place of `tasks.run`; None for `tasks.run`."""
+
+    def environment(self, workspace: Workspace, *, outside: bool) -> dict[str, str]:
+        """Return the variables of a command, in the sandbox or `outside`."""
+        own = {} if outside and self.sandbox is not None else self.variables
+        return {**workspace.environment(self.session, self.call_id), **own}
+
+
+class SessionServices(msgspec.Struct, frozen=True):
+    """What else a session offers its tools."""
+
+    archive: HistoryReader
+    """Reader of this session's history."""
+    now_us: Callable[[], int] = lambda: 0
+    """Present time in microseconds UTC; 0 when unknown."""
+    agents: SubagentPort | None = None
+    """Subagents; None when none may be started."""
+    goals: Goals | None = None
+    """Goals of the project; None without a state folder."""
+    skills: SkillPort | None = None
+    """Skills that can be loaded; None when there are none."""
+
+
+class ToolContext(msgspec.Struct, frozen=True):
+    """Context of one call: everything a tool may use."""
+
+    call: str
+    """Call id."""
+    nonce: str
+    """Session's nonce: text that contains `events.marker_sign(nonce)` must not be written
+    anywhere.
+    """
+    cwd: str
+    """Current folder."""
+    workspace: Workspace
+    blobs: Blobs
+    todos: tuple[Todo, ...]
+    """Present todo list."""
+    options: ToolOptions
+    note: Callable[[bytes], None]
+    """Shows output of a running tool on the screen; it is not stored."""
+    files: SessionFiles
+    commands: CommandSurroundings
+    services: SessionServices
+    page_bytes: int = 30_000
+    """Size of text that the present window certainly shows whole."""
 
 
 class UserAnswer(msgspec.Struct, frozen=True):
@@ -438,14 +464,11 @@ class Tool(msgspec.Struct, frozen=True):
     """True if a call with these arguments may run in parallel with other such calls."""
     paths: Callable[[Mapping[str, Any]], tuple[tuple[str, bool], ...]]
     """(path, writes) pairs that a call touches, for permission."""
-    deferred: bool = False
-    """True if `ToolSearch` may list the tool instead of the prefix; always true for names that
-    begin with `mcp__`.
+    listing: Listing = "listed"
+    """`listed`: in the prefix. `unlisted`: a tool of longrein that requests only name, whose schema
+    `ToolSearch` shows. `deferred`: `ToolSearch` may list it instead of the prefix, which is so of
+    every tool whose name begins with `mcp__`, but for one that is `always` in the prefix.
     """
-    always_listed: bool = False
-    """True if the tool is in the prefix even where other foreign tools are deferred."""
-    unlisted: bool = False
-    """True for a tool of longrein that requests only name: `ToolSearch` shows its schema."""
     rule_name: RuleName = ""
     """Permission rules of this name cover the paths of the tool too."""
     aliases: tuple[str, ...] = ()
