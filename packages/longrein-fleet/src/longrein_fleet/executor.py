@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from longrein_fleet.fleet_state import TaskEnded
+from longrein_fleet.fleet_state import AttemptEnded
 from longrein_fleet.fleet_tasks import Task
 
 
@@ -35,11 +35,11 @@ class Executor(ABC):
     """Runs attempts, each in a task of one event loop."""
 
     def __init__(self) -> None:
-        self._ends = asyncio.Queue[TaskEnded]()
+        self._ends = asyncio.Queue[AttemptEnded]()
         self._running = dict[str, asyncio.Task[None]]()
 
     @abstractmethod
-    async def run_attempt(self, attempt: Attempt) -> TaskEnded:
+    async def run_attempt(self, attempt: Attempt) -> AttemptEnded:
         """Run an attempt to its end; cancelled, end what it runs."""
 
     def submit(self, attempt: Attempt) -> None:
@@ -50,7 +50,7 @@ class Executor(ABC):
         """End the attempt of a task; no event comes of it, and it can go on later."""
         self._running[task].cancel()
 
-    async def events(self) -> AsyncGenerator[TaskEnded, None]:
+    async def events(self) -> AsyncGenerator[AttemptEnded, None]:
         """Iterate the ends of attempts, without an end."""
         while True:
             yield await self._ends.get()

@@ -21,13 +21,13 @@ from longrein_fleet.fleet_state import (
     LOCAL,
     OUTAGES_MAX,
     UNLIMITED,
+    AttemptEnded,
     Cause,
     Engine,
     FleetOpened,
     FleetPaused,
     FleetResumed,
     FleetState,
-    TaskEnded,
     TaskResult,
     TaskStarted,
     TaskState,
@@ -167,7 +167,9 @@ class Fleet:
                 f"`longrein fleet retry {self.state.opened.name}`"
             )
             self.log.append(
-                TaskEnded(task.task.id, "budget", message, task.session, cost_usd=task.session_usd)
+                AttemptEnded(
+                    task.task.id, "budget", message, task.session, cost_usd=task.session_usd
+                )
             )
             ended.append(self.state.tasks[task.task.id])
         return ended
@@ -180,7 +182,7 @@ class Fleet:
         delay_s = min(OUTAGE_S * 2 ** (task.outages - 1), OUTAGE_S_MAX) if task.outages else 0.0
         self._executor.submit(Attempt(task.task, number, session, delay_s))
 
-    def _record(self, end: TaskEnded) -> None:
+    def _record(self, end: AttemptEnded) -> None:
         self.log.append(end)
         outages = self.state.tasks[end.id].outages
         if self.state.paused:

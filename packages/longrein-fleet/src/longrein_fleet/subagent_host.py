@@ -34,9 +34,9 @@ from longrein_fleet.fleet_state import (
     OUTAGES,
     OUTAGES_MAX,
     UNCOUNTED,
+    AttemptEnded,
     Cause,
     Engine,
-    TaskEnded,
 )
 from longrein_fleet.fleet_tasks import PROMPT_BYTES_MAX, Task, TaskLimits
 from longrein_fleet.local_executor import RATES, STORE, LocalExecutor
@@ -138,7 +138,7 @@ class FleetHost:
         finally:
             await log.close()
 
-    async def _run_until(self, attempt: Attempt, halt: asyncio.Event) -> TaskEnded | None:
+    async def _run_until(self, attempt: Attempt, halt: asyncio.Event) -> AttemptEnded | None:
         """Run an attempt; return its end, None if it was stopped."""
         running = asyncio.ensure_future(self._run(attempt))
         halted = asyncio.ensure_future(halt.wait())
@@ -150,7 +150,7 @@ class FleetHost:
             if running.cancel():
                 await asyncio.wait((running,))
 
-    async def _run(self, attempt: Attempt) -> TaskEnded:
+    async def _run(self, attempt: Attempt) -> AttemptEnded:
         executor = await self._open()
         for outages in range(OUTAGES_MAX):
             end = await executor.run_attempt(attempt)
