@@ -306,7 +306,7 @@ def _absence_note(run_context: RunContext, additions: Additions) -> str:
     """Return the line about servers that are named for this run and that nothing can use; else
     ''.
     """
-    is_asked = additions.mcp_servers or run_context.options.mcp_config
+    is_asked = additions.servers.entries or run_context.options.mcp_config
     if not is_asked or "mcp" not in absent_extensions():
         return ""
     return "MCP servers are not used: the extension mcp is not installed here"
