@@ -224,8 +224,8 @@ async def _open_executor(run_context: RunContext, log: FleetLog) -> Executor:
     return executor
 
 
-def _store_name(run_context: RunContext) -> str:
-    store = store_of(run_context.state_dir)
+def _store_name(state_dir: str) -> str:
+    store = store_of(state_dir)
     return store.name if store else ""
 
 
@@ -250,7 +250,7 @@ async def open_fleet(
             )
         loaded = await load_tasks(run_context, tasks, max_budget_usd)
         at = CLOCK.wall_us()
-        store = _store_name(run_context)
+        store = _store_name(run_context.state_dir)
         limits = (concurrency, attempts, max_budget_usd)
         log.append(FleetOpened(name, at, loaded, *limits, store, engine, rates))
     except BaseException:
@@ -264,7 +264,7 @@ async def resume_fleet(
 ) -> FleetLog:
     """Open the log of a stored fleet to go on with it. Raises `UsageError`."""
     state = read_fleet(run_context.state_dir, name)
-    if state.opened.store != _store_name(run_context):
+    if state.opened.store != _store_name(run_context.state_dir):
         where = state.opened.store or "files, not in a store"
         raise UsageError(f"the sessions of the fleet {name} are in {where}: see --store")
     tasks = state.tasks.values()

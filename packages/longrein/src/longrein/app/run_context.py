@@ -537,15 +537,15 @@ async def discard_unused(run_context: RunContext, session: str, *, said: bool) -
         await discard_empty(run_context.state_dir, session, wall_us=CLOCK.wall_us)
 
 
-def sweep_orphans(run_context: RunContext) -> list[str]:
+def sweep_orphans(state_dir: str) -> list[str]:
     """End processes that a killed longrein left behind. Those of other state folders are left
     alone.
     """
-    sessions = os.path.join(run_context.state_dir, "sessions")
+    sessions = os.path.join(state_dir, "sessions")
     if not os.path.isdir(sessions):
         return []
     return end_orphans(
-        lambda one: _is_held_or_foreign(run_context.state_dir, one),
+        lambda one: _is_held_or_foreign(state_dir, one),
         lambda one: os.path.join(sessions, one),
     )
 
