@@ -14,7 +14,6 @@ import pytest
 from longrein.extensions.mcp.server_config import McpServer
 from longrein.extensions.mcp.servers import McpToolset
 from longrein.extensions.mcp.settings import McpOptions
-from longrein.tools.tool_port import CommandSurroundings
 from longrein.workspace import CommandExit
 from longrein_context.events import PrefixSet, UsageError, text_of
 from tests.mcp_servers.scripted_server import (
@@ -79,7 +78,7 @@ async def call(place: SimpleNamespace, name: str, **arguments: Any) -> tuple[str
     """Call a tool of the registry; return (status, text), and keep its notes."""
     place.notes = []
     context = SimpleNamespace(
-        note=place.notes.append, blobs=Blobs(), commands=CommandSurroundings("s")
+        note=place.notes.append, blobs=Blobs(), commands=SimpleNamespace(tasks=None)
     )
     outcome = await place.registry[name].run(context, **arguments)
     return outcome.status, text_of(outcome.parts)

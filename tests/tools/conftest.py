@@ -15,14 +15,16 @@ import pytest
 from lab.support.spawner import spawner_in
 from longrein.testing.store import MemoryArchive
 from longrein.tools import (
+    CommandSurroundings,
     FileVersion,
     Outcome,
+    SessionFiles,
+    SessionServices,
     ToolContext,
     ToolOptions,
     builtin_tools,
     fit_arguments,
 )
-from longrein.tools.tool_port import CommandSurroundings, SessionFiles, SessionServices
 from longrein.workspace import open_workspace
 from longrein_context.events import (
     CwdSet,
@@ -108,8 +110,7 @@ class ToolHarness:
         self.archive: Any = MemoryArchive(
             lambda _subagent: [*self.entries.values()], self.blobs.read_blob
         )
-        self.agents: Any = None
-        self.goals: Any = None
+        self.services: dict[str, Any] = {}
         self.judged: dict[str, str] = {}
         self.now_us = 0
         self.page_bytes = 30_000
@@ -128,7 +129,7 @@ class ToolHarness:
                 judged=self.judged,
             ),
             CommandSurroundings("s"),
-            SessionServices(self.archive, lambda: self.now_us, self.agents, self.goals),
+            SessionServices(self.archive, lambda: self.now_us, **self.services),
             page_bytes=self.page_bytes,
         )  # fmt: skip
 

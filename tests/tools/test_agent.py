@@ -68,7 +68,7 @@ async def call(harness: ToolHarness, port: Port | None, **arguments: Any) -> Out
     """As the loop does it."""
     fitted, problem = fit_arguments(AGENT, {"description": "Look into it", **arguments})
     assert problem is None, problem
-    harness.agents = port
+    harness.services["agents"] = port
     return await AGENT.run(harness.context(), **fitted)
 
 

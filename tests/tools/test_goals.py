@@ -25,7 +25,7 @@ class Agent:
         self.last = Outcome(())
 
     async def __call__(self, tool: Tool, **arguments: object) -> str:
-        self.harness.goals = self.goals
+        self.harness.services["goals"] = self.goals
         fitted, error = fit_arguments(tool, arguments)
         assert error is None, error
         self.last = await tool.run(self.harness.context(), **fitted)

@@ -36,8 +36,17 @@ from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Su
 from longrein.agent.shared_files import HeldPaths
 from longrein.agent.subscribers import Subscribers
 from longrein.store import owner_of
-from longrein.tools import FileVersion, Outcome, Tool, ToolContext, clean, fit_arguments
-from longrein.tools.tool_port import CommandSurroundings, SessionFiles, SessionServices
+from longrein.tools import (
+    CommandSurroundings,
+    FileVersion,
+    Outcome,
+    SessionFiles,
+    SessionServices,
+    Tool,
+    ToolContext,
+    clean,
+    fit_arguments,
+)
 from longrein.tools.tool_search import is_foreign
 from longrein_context import KnownFile, find_visible_reading, window_of
 from longrein_context.events import (
