@@ -329,7 +329,7 @@ def fold_us(count: int) -> float:
         if not running:
             return (time.process_time() - begun) / events * 1e6
         name = running.pop(0)
-        fleet_state.fold(state, fleet_state.TaskEnded(name, "done", "", name, 0.5))
+        fleet_state.fold(state, fleet_state.AttemptEnded(name, "done", "", name, 0.5))
         events += 2
 
 

@@ -27,7 +27,7 @@ from longrein.agent import Dependencies, Limits, OpenSession, UserMessage, open_
 from longrein.app.run_context import CLOCK
 from longrein.models import Delta, Reply
 from longrein.permissions import Rules
-from longrein.store import Reader, open_log
+from longrein.store import HistoryReader, Reader, open_log
 from longrein.tools import builtin_tools
 from longrein.workspace import open_workspace
 from longrein_context import Budget, Request
@@ -86,7 +86,7 @@ class RacedModel:
     def has_enough(self) -> bool:
         """Tell whether enough calls were allowed. Looks into the log now and then."""
         if self.number % 200 == 0:
-            history = self.session.deps.history(self.counted + 1, self.session.state.seq)
+            history = self.session.log.history(self.counted + 1, self.session.state.seq)
             self.allowed += sum(isinstance(entry.event, ToolStarted) for entry in history)
             self.counted = self.session.state.seq
         return self.allowed >= self.calls
@@ -145,7 +145,7 @@ async def run_agent(folder: Path, calls: int, seed: int) -> None:
         model=model,
         open_model=lambda _name: model,
         prefix=lambda m, reason: PrefixSet(reason, m.provider, m.model, m.wire, "Edit."),
-        history=lambda first, last: Reader(str(folder / "state"), SESSION).entries(first - 1, last),
+        archive=HistoryReader(str(folder / "state"), SESSION),
         rules=Rules(allow=("Write", "Edit"), base=root),
         limits=Limits(barren_steps_max=1_000_000),
     )

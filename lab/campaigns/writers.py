@@ -28,7 +28,7 @@ from longrein.agent import Dependencies, Limits, OpenSession, UserMessage, open_
 from longrein.app.run_context import CLOCK
 from longrein.models import Delta, Reply
 from longrein.permissions import Rules
-from longrein.store import Reader, open_log
+from longrein.store import HistoryReader, Reader, open_log
 from longrein.tools import builtin_tools
 from longrein.workspace import open_workspace, recover_temp_files
 from longrein_context import Budget, Request
@@ -146,7 +146,7 @@ async def run_agent(
         model=model,
         open_model=lambda _name: model,
         prefix=lambda m, reason: PrefixSet(reason, m.provider, m.model, m.wire, "Edit."),
-        history=lambda first, last: Reader(state, session).entries(first - 1, last),
+        archive=HistoryReader(state, session),
         rules=Rules(allow=("Write", "Edit"), base=tree),
         limits=Limits(barren_steps_max=1_000_000),
     )

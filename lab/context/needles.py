@@ -222,7 +222,7 @@ class NeedleSession:
         self.session.tell(Compact(self.new("Asked.focus", lines=False)))
         await self.session.run(once=True)
         self.model.prose.clear()
-        after = [entry.event for entry in self.built.deps.history(last + 1, self.session.state.seq)]
+        after = [entry.event for entry in self.session.entries_from(last + 1)]
         if n % 2 and not any(
             isinstance(event, Summarized) and last_needle.text in event.prose for event in after
         ):
@@ -399,7 +399,7 @@ class RecallModel:
         session.tell(UserMessage((Text("find it"),)))
         await session.run(once=True)
         self.asked += len(calls)
-        after = [entry.event for entry in self.built.deps.history(before + 1, session.state.seq)]
+        after = [entry.event for entry in session.entries_from(before + 1)]
         order = next(
             e.parts for e in after if isinstance(e, Replied) and isinstance(e.parts[0], ToolCall)
         )

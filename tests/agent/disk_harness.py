@@ -40,7 +40,7 @@ from longrein.config.hook_files import HookFile, expanded_headers, parse_hooks
 from longrein.models import Delta, Model
 from longrein.permissions import Rules
 from longrein.settings_schema import SandboxOptions
-from longrein.store import Log, Reader, open_log
+from longrein.store import HistoryReader, Log, Reader, open_log
 from longrein.testing.harness import Approver, results, said, story
 from longrein.testing.scripted_model import BUDGET, ScriptedModel, call, says
 from longrein.tools import builtin_tools
@@ -186,7 +186,7 @@ class DiskHarness:
                 tuple(t.spec for t in tools.values()),
                 ("# here",),
             ),
-            history=lambda first, last: Reader(str(self.state), SESSION).entries(first - 1, last),
+            archive=HistoryReader(str(self.state), SESSION),
             rules=more.pop("rules", Rules(allow=("Bash(*)", "Write", "Edit"), base=str(self.tree))),  # type: ignore[arg-type]
             parts=parts,
             **more,  # type: ignore[arg-type]

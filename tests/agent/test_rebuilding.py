@@ -149,7 +149,7 @@ async def test_what_was_cleared_meanwhile_still_proves_the_prose(harness: DiskHa
         result = next(e.seq for e in harness.entries() if isinstance(e.event, ToolEnded))
         asked = session.state.seq
         span = (3, asked)
-        assert texts_cleared_since(session.state, session.deps.history, span, asked) == []
+        assert texts_cleared_since(session.state, session.log.history, span, asked) == []
         session.append(
             Cleared(
                 (Form(f"r{result}", "placeholder", "[longrein:n0nce cleared: x]"),), "watermark"
@@ -162,7 +162,7 @@ async def test_what_was_cleared_meanwhile_still_proves_the_prose(harness: DiskHa
         seen = claim_lookup(
             session.state,
             span,
-            texts_cleared_since(session.state, session.deps.history, span, asked),
+            texts_cleared_since(session.state, session.log.history, span, asked),
         )
         fair = build_summary(
             session.state, move_context(session).budget, span, "watermark", prose, (), (), seen

@@ -97,7 +97,7 @@ class Opened:
 
     async def events(self, kind: type) -> list[object]:
         await self.session.commit(flush=True)
-        return events_of(self.session.deps.history(1, self.session.state.seq), kind)
+        return events_of(self.session.log.history(1, self.session.state.seq), kind)
 
     async def last_result(self) -> str:
         ended = (await self.events(ToolEnded))[-1]

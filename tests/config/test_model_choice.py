@@ -318,13 +318,13 @@ def test_which_key_is_used_and_where_it_comes_from(
     ignored: str,
 ) -> None:
     settings = folders.load(environ)
-    kept = StoredKeys({}, str(folders.home), settings)
+    kept = StoredKeys({}, str(folders.home), settings.providers)
     if is_kept:
-        keep_key(kept, "gemini", settings, "kept-key-0123456789")
+        keep_key(kept, "gemini", settings.providers, "kept-key-0123456789")
     if is_preferred:
         kept.preferred.add("gemini")
     given = KeyEnvironment(environ, kept)
-    key = provider_key("gemini", settings, given)
+    key = provider_key("gemini", settings.providers, given)
     shown = source.replace("FILE", kept.file)
     assert key.source == shown
     assert key.key == {"none": "", kept.file: "kept-key-0123456789"}.get(shown, KEY)

@@ -56,8 +56,10 @@ TABLE = [
     (raw("Read", '{"file_path": "a'), f"{BAD_JSON} valid JSON."),
     (
         call("Glob", patern="a", path="b"),
-        f"{BAD_ARGUMENT} pattern (required), path. Nothing was done; correct the call and send it "
-        "again.",
+        (
+            f"{BAD_ARGUMENT} pattern (required), path. Nothing was done; correct the call and send "
+            "it again."
+        ),
     ),
     (call("Read", file_path="pipe"), "[not-a-file] pipe is a device, pipe or socket, not a file."),
     (

@@ -12,7 +12,7 @@ from .harness import CliHarness, bash, call, calls, needs_bubblewrap, says
 BYPASS = "--dangerously-skip-permissions"
 
 
-@pytest.fixture()
+@pytest.fixture
 def tmp() -> Iterator[Path]:
     """A folder of the user's in the machine's own /tmp."""
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="lr-") as folder:

@@ -14,8 +14,8 @@ from longrein.extensions.inspector.page_data import FleetInspection, FleetTask
 from longrein_fleet.fleet_inspection import fleet_inspection
 from longrein_fleet.fleet_state import (
     AnyEvent,
+    AttemptEnded,
     FleetOpened,
-    TaskEnded,
     TaskRetried,
     TaskStarted,
     state_of,
@@ -28,9 +28,9 @@ from tests.timeouts import HANG_S
 
 HOSTILE = "</script><script>alert(1)</script>\u202e"
 STARTED = TaskStarted("t", 1, "s1")
-FAILED = TaskEnded("t", "check failed", HOSTILE, "s1", 0.5, 100, 20, 3.5, 80, check_code=1)
-DONE = TaskEnded("t", "done", "", "s2", 0.25, 50, 10, 1.5, 40, reward=1.0)
-NO_ANSWER = TaskEnded("t", "agent failed", "x" * 9_000)
+FAILED = AttemptEnded("t", "check failed", HOSTILE, "s1", 0.5, 100, 20, 3.5, 80, check_code=1)
+DONE = AttemptEnded("t", "done", "", "s2", 0.25, 50, 10, 1.5, 40, reward=1.0)
+NO_ANSWER = AttemptEnded("t", "agent failed", "x" * 9_000)
 
 
 def figures(outcome: str, **more: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ CUT_MESSAGE = figures("failed", cause="agent failed", message="x" * 499 + "…",
     ([STARTED, FAILED], 1, {**FAILED_ONCE, **FAILED_FIGURES}),
     ([STARTED, FAILED, TaskStarted("t", 2, "s2"), DONE], 2, {**DONE_SECOND, **DONE_FIGURES}),
     ([STARTED, FAILED, TaskRetried("t")], 1, figures("waiting", attempts=1, usd=0.5)),
-    ([TaskEnded("t", "budget")], 1, figures("failed", cause="budget")),
+    ([AttemptEnded("t", "budget")], 1, figures("failed", cause="budget")),
     ([STARTED, NO_ANSWER], 1, CUT_MESSAGE),
 ])  # fmt: skip
 def test_the_page_has_the_figures_of_the_results(

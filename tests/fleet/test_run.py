@@ -8,7 +8,7 @@ import pytest
 from longrein.models.failures import ATTEMPTS_MAX
 from longrein.testing.loopback import Fault
 from longrein.testing.loopback import Turn as Loopback
-from longrein_fleet.fleet_state import TaskEnded
+from longrein_fleet.fleet_state import AttemptEnded
 from tests.e2e.harness import Provider, bash, call, calls, fails, needs_sandbox, says
 from tests.fleet.harness import FleetHarness
 
@@ -162,7 +162,7 @@ def test_an_outage_of_the_provider_does_not_count_as_an_attempt(fleet: FleetHarn
         assert len(provider.requests) == ATTEMPTS_MAX + 1
         assert not provider.refused
     assert done.code == 0, done.err
-    ends = [event.cause for event in fleet.events() if isinstance(event, TaskEnded)]
+    ends = [event.cause for event in fleet.events() if isinstance(event, AttemptEnded)]
     assert ends == ["outage", "done"]
     assert fleet.results()["one"]["attempts"] == 1
     assert len(fleet.cli.sessions) == 1

@@ -13,10 +13,10 @@ from longrein_fleet.executor import Attempt
 from longrein_fleet.fleet_log import open_fleet_log
 from longrein_fleet.fleet_state import (
     AnyEvent,
+    AttemptEnded,
     Cause,
     FleetOpened,
     FleetResumed,
-    TaskEnded,
     TaskStarted,
     decode_events,
     encode_event,
@@ -31,7 +31,7 @@ CAUSES: tuple[Cause, ...] = (
 
 
 class ChanceExecutor:
-    """An `Executor` without processes: attempts end by chance, in any order."""
+    """A stand-in for `Executor` without processes: attempts end by chance, in any order."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -46,14 +46,14 @@ class ChanceExecutor:
     def cancel(self, task: str) -> None:
         self._running = [one for one in self._running if one.task.id != task]
 
-    async def events(self) -> AsyncGenerator[TaskEnded, None]:
+    async def events(self) -> AsyncGenerator[AttemptEnded, None]:
         while True:
             attempt = self._running.pop(self.chance.randrange(len(self._running)))
             before, limit = self.costs.get(attempt.session, 0.0), attempt.task.limits.usd or 0.0
             cost = self.chance.uniform(before, limit)
             self.costs[attempt.session] = cost
             cause = self.chance.choice(CAUSES)
-            yield TaskEnded(attempt.task.id, cause, "why", attempt.session, cost)
+            yield AttemptEnded(attempt.task.id, cause, "why", attempt.session, cost)
 
     async def close(self) -> None:
         self._running.clear()
@@ -99,7 +99,7 @@ def test_any_prefix_of_the_events_is_a_valid_state_that_keeps_the_cap(
         running = {one.task.id for one in state.running}
         assert set(state.budget.reserved) == running
         assert len(running) <= state.opened.concurrency
-    ends = [event.id for event in events if isinstance(event, TaskEnded)]
+    ends = [event.id for event in events if isinstance(event, AttemptEnded)]
     starts = [event.id for event in events if isinstance(event, TaskStarted)]
     assert set(starts) <= set(ends)
 

@@ -77,7 +77,9 @@ async def session(
 async def call(place: SimpleNamespace, name: str, **arguments: Any) -> tuple[str, str]:
     """Call a tool of the registry; return (status, text), and keep its notes."""
     place.notes = []
-    context = SimpleNamespace(note=place.notes.append, blobs=Blobs(), tasks=None)
+    context = SimpleNamespace(
+        note=place.notes.append, blobs=Blobs(), commands=SimpleNamespace(tasks=None)
+    )
     outcome = await place.registry[name].run(context, **arguments)
     return outcome.status, text_of(outcome.parts)
 

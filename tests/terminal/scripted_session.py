@@ -85,7 +85,7 @@ async def endless() -> None:
 
 
 class ScriptedSession:
-    """A `SessionPort` whose turns are coroutines."""
+    """A session whose turns are coroutines."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn

@@ -233,7 +233,7 @@ TURNS = {
 
 
 class Goals:
-    """Goals in memory. See `GoalPort`."""
+    """Goals in memory. See `store.Goals`."""
 
     def __init__(self) -> None:
         self.all = [

@@ -13,9 +13,13 @@ import msgspec
 import pytest
 
 from lab.support.spawner import spawner_in
+from longrein.testing.store import MemoryArchive
 from longrein.tools import (
+    CommandSurroundings,
     FileVersion,
     Outcome,
+    SessionFiles,
+    SessionServices,
     ToolContext,
     ToolOptions,
     builtin_tools,
@@ -103,7 +107,11 @@ class ToolHarness:
         self.entries: dict[int, Entry] = {}
         self.wrote: dict[tuple[str, str], str] = {}
         self.call_id = "c1.0"
-        self.archive: Any = None
+        self.archive: Any = MemoryArchive(
+            lambda _subagent: [*self.entries.values()], self.blobs.read_blob
+        )
+        self.services: dict[str, Any] = {}
+        self.judged: dict[str, str] = {}
         self.now_us = 0
         self.page_bytes = 30_000
         self.noted = bytearray()
@@ -113,11 +121,16 @@ class ToolHarness:
 
     def context(self) -> ToolContext:
         return ToolContext(
-            self.call_id, "s", NONCE, self.cwd, self.workspace, self.blobs, self.versions,
-            self.todos, self.options,
-            self.entries.get, self.note, archive=self.archive, now_us=lambda: self.now_us,
+            self.call_id, NONCE, self.cwd, self.workspace, self.blobs, self.todos, self.options,
+            self.note,
+            SessionFiles(
+                self.versions,
+                wrote=lambda path, digest: self.wrote.get((path, digest), ""),
+                judged=self.judged,
+            ),
+            CommandSurroundings("s"),
+            SessionServices(self.archive, lambda: self.now_us, **self.services),
             page_bytes=self.page_bytes,
-            wrote=lambda path, digest: self.wrote.get((path, digest), ""),
         )  # fmt: skip
 
     async def call(self, name: str, **arguments: Any) -> str:

@@ -10,7 +10,6 @@ from longrein.agent import builtin_kinds, fork_task, subagent_system
 from longrein.permissions import Call, Rules, judge
 from longrein.tools import (
     Outcome,
-    SubagentPort,
     SubagentReport,
     SubagentTask,
     SubagentType,
@@ -69,8 +68,8 @@ async def call(harness: ToolHarness, port: Port | None, **arguments: Any) -> Out
     """As the loop does it."""
     fitted, problem = fit_arguments(AGENT, {"description": "Look into it", **arguments})
     assert problem is None, problem
-    agents: SubagentPort | None = port
-    return await AGENT.run(msgspec.structs.replace(harness.context(), agents=agents), **fitted)
+    harness.services["agents"] = port
+    return await AGENT.run(harness.context(), **fitted)
 
 
 # --- what the model is told -----------------------------------------------------------------------

@@ -89,7 +89,9 @@ def test_E5_a_tool_may_ask_to_be_deferred_whatever_its_name() -> None:
         return text
 
     told = offer_tools(
-        (*LISTED, make_tool(Convert, access="none", deferred=True)), 4_000, DeferralPolicy(0, 0)
+        (*LISTED, make_tool(Convert, access="none", listing="deferred")),
+        4_000,
+        DeferralPolicy(0, 0),
     )
     assert [spec.name for spec in told.deferred] == ["Convert"]
     assert "- others (full names): Convert" in told.listed[-2].description

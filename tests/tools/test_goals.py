@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from longrein.store import Goals, owner_of
-from longrein.tools import Outcome, Tool, ToolContext, fit_arguments
+from longrein.tools import Outcome, Tool, fit_arguments
 from longrein.tools.planning import GOAL_ADD, GOAL_LIST, GOAL_UPDATE, goal_tools
 from longrein_context.events import GoalChanged, marker, text_of
 from tests.tools.conftest import NONCE, ToolHarness
@@ -25,10 +25,10 @@ class Agent:
         self.last = Outcome(())
 
     async def __call__(self, tool: Tool, **arguments: object) -> str:
-        context: ToolContext = msgspec.structs.replace(self.harness.context(), goals=self.goals)
+        self.harness.services["goals"] = self.goals
         fitted, error = fit_arguments(tool, arguments)
         assert error is None, error
-        self.last = await tool.run(context, **fitted)
+        self.last = await tool.run(self.harness.context(), **fitted)
         return text_of(self.last.parts)
 
     def facts(self) -> list[tuple[int, str]]:

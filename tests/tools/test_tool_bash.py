@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.tools.bash import CommandOutput
-from longrein.tools.recall_lookup import InMemoryHistory, search_words
 from longrein_context.events import CwdSet, Document, Text
 from tests.timeouts import growing_limits
 from tests.tools.conftest import ToolHarness
@@ -146,7 +145,8 @@ async def test_what_cleaning_takes_is_named_and_found_by_query_page_and_lines(
     await harness.call("Bash", command=command)
     whole = await harness.call("Recall", handle="r1")
     assert '(byte for byte: Recall(handle="r1.2"))' in whole
-    found = search_words(InMemoryHistory(harness.context()), words, 0)
+    harness.call_id = "c9.0"
+    found = await harness.call("Recall", query=words)
     assert 'Recall(handle="r1.2", lines="1-11")' in found
     assert (await harness.call("Recall", handle="r1.2", lines="1")).endswith(f"\n{shown}")
     assert (await harness.call("Recall", handle="r1.2", lines="1:1-4")).endswith(f"\n{shown[:4]}")

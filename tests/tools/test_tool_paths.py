@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from longrein.workspace import walk as walk_module
@@ -15,11 +14,9 @@ from longrein.workspace.supervisor.openat import open_folder
 pytestmark = pytest.mark.anyio
 
 
-def bind(harness: Any, monkeypatch: pytest.MonkeyPatch, *paths: str) -> None:
+def bind(harness: Any, *paths: str) -> None:
     """Bind the next calls to where `paths` lead now, as the permission check does."""
-    judged = {path: harness.workspace.resolve(path, harness.cwd).real for path in paths}
-    real = harness.context
-    monkeypatch.setattr(harness, "context", lambda: msgspec.structs.replace(real(), judged=judged))
+    harness.judged = {path: harness.workspace.resolve(path, harness.cwd).real for path in paths}
 
 
 CALLS = [
@@ -36,14 +33,14 @@ CALLS = [
 
 @pytest.mark.parametrize(("name", "arguments"), CALLS)
 async def test_S033_a_path_that_leads_elsewhere_since_it_was_judged_is_refused(
-    harness: Any, monkeypatch: pytest.MonkeyPatch, name: str, arguments: dict[str, Any]
+    harness: Any, name: str, arguments: dict[str, Any]
 ) -> None:
     harness.file("sub/a.txt", "text\n")
     outside = harness.root.parent / "outside"
     outside.mkdir()
     (outside / "a.txt").write_text("text\nsecret\n")
     await harness.call("Read", file_path="sub/a.txt")
-    bind(harness, monkeypatch, "sub", "sub/a.txt", "sub/new.txt")
+    bind(harness, "sub", "sub/a.txt", "sub/new.txt")
     (harness.root / "sub").rename(harness.root / "kept")
     (harness.root / "sub").symlink_to(outside)
     text = await harness.call(name, **arguments)
@@ -64,7 +61,7 @@ async def test_the_swap_of_a_folder_in_the_last_moment_is_an_error_of_one_line(
     (outside / "a.txt").write_text("text\n")
     harness.file("sub/a.txt", "text\n")
     await harness.call("Read", file_path="sub/a.txt")
-    bind(harness, monkeypatch, "sub/a.txt", "sub/new.txt")
+    bind(harness, "sub/a.txt", "sub/new.txt")
     for name, arguments in CALLS[:4]:
         real = harness.workspace.resolve
 

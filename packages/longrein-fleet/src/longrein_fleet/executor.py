@@ -1,13 +1,12 @@
-"""Protocol of the engines that run the attempts of a fleet, and what they share."""
+"""Base of the engines that run the attempts of a fleet, and what they share."""
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
-from typing import Protocol
 
 import msgspec
 
-from longrein_fleet.fleet_state import TaskEnded
+from longrein_fleet.fleet_state import AttemptEnded
 from longrein_fleet.fleet_tasks import Task
 
 
@@ -32,52 +31,32 @@ class Attempt(msgspec.Struct, frozen=True):
         return f"tasks/{self.task.id}/{self.number}"
 
 
-class Executor(Protocol):
-    """Runs attempts. Belongs to one event loop."""
-
-    def submit(self, attempt: Attempt) -> None:
-        """Start an attempt; its end comes with `events`."""
-        ...
-
-    def cancel(self, task: str) -> None:
-        """End the attempt of a task; no event comes of it, and it can go on later."""
-        ...
-
-    def events(self) -> AsyncGenerator[TaskEnded, None]:
-        """Iterate the ends of attempts, without an end."""
-        ...
-
-    async def close(self) -> None:
-        """Cancel what runs and wait until its processes are gone."""
-        ...
-
-
-class TaskExecutor(ABC):
-    """An `Executor` that runs each attempt in a task of the event loop."""
+class Executor(ABC):
+    """Runs attempts, each in a task of one event loop."""
 
     def __init__(self) -> None:
-        self._ends = asyncio.Queue[TaskEnded]()
+        self._ends = asyncio.Queue[AttemptEnded]()
         self._running = dict[str, asyncio.Task[None]]()
 
     @abstractmethod
-    async def run_attempt(self, attempt: Attempt) -> TaskEnded:
+    async def run_attempt(self, attempt: Attempt) -> AttemptEnded:
         """Run an attempt to its end; cancelled, end what it runs."""
 
     def submit(self, attempt: Attempt) -> None:
-        """See `Executor.submit`."""
+        """Start an attempt; its end comes with `events`."""
         self._running[attempt.task.id] = asyncio.ensure_future(self._run(attempt))
 
     def cancel(self, task: str) -> None:
-        """See `Executor.cancel`."""
+        """End the attempt of a task; no event comes of it, and it can go on later."""
         self._running[task].cancel()
 
-    async def events(self) -> AsyncGenerator[TaskEnded, None]:
-        """See `Executor.events`."""
+    async def events(self) -> AsyncGenerator[AttemptEnded, None]:
+        """Iterate the ends of attempts, without an end."""
         while True:
             yield await self._ends.get()
 
     async def close(self) -> None:
-        """See `Executor.close`."""
+        """Cancel what runs and wait until its processes are gone."""
         for running in self._running.values():
             running.cancel()
         await asyncio.gather(*self._running.values(), return_exceptions=True)

@@ -176,18 +176,18 @@ async def _show_ends(ends: AsyncGenerator[TaskState, None]) -> None:
 def _status(run_context: RunContext, words: list[str], flags: dict[str, Any]) -> int:
     read_fleet(run_context.state_dir, words[0])
     if flags.get("watch") and os.isatty(1):
-        return asyncio.run(_watch(run_context, words[0]))
-    state, lines, _ = _summary(run_context, words[0])
+        return asyncio.run(_watch(run_context.state_dir, words[0]))
+    state, lines, _ = _summary(run_context.state_dir, words[0])
     lines = [*map(_line, state.tasks.values()), *lines]
     show("".join(f"{line}\n" for line in lines))
     return 0
 
 
-async def _watch(run_context: RunContext, name: str) -> int:
+async def _watch(state_dir: str, name: str) -> int:
     """Draw the state of a fleet over the last drawing, until nobody runs it."""
     drawn = 0
     while True:
-        _, lines, holder = _summary(run_context, name)
+        _, lines, holder = _summary(state_dir, name)
         columns = os.get_terminal_size(1).columns or 80
         text = "".join(f"{line[: columns - 1]}\n" for line in lines)
         os.write(1, f"\x1b[{drawn}F\x1b[J".encode() if drawn else b"")
@@ -198,10 +198,10 @@ async def _watch(run_context: RunContext, name: str) -> int:
         await asyncio.sleep(WATCH_S)
 
 
-def _summary(run_context: RunContext, name: str) -> tuple[FleetState, list[str], int]:
+def _summary(state_dir: str, name: str) -> tuple[FleetState, list[str], int]:
     """Return the state, lines about it, and the process that runs the fleet, 0 for none."""
-    holder = holder_of(fleet_folder(run_context.state_dir, name))  # before what it may still write
-    state = read_fleet(run_context.state_dir, name)
+    holder = holder_of(fleet_folder(state_dir, name))  # before what it may still write
+    state = read_fleet(state_dir, name)
     ends = [task.end for task in state.tasks.values() if task.end]
     read = sum(end.input_tokens for end in ends)
     cached = sum(end.cached_tokens for end in ends)

@@ -85,7 +85,7 @@ class TaskStarted(Event, frozen=True):
     reserved_usd: float = 0.0
 
 
-class TaskEnded(Event, frozen=True):
+class AttemptEnded(Event, frozen=True, tag="TaskEnded"):
     """A process of an attempt has ended."""
 
     id: str
@@ -128,7 +128,7 @@ class TaskRetried(Event, frozen=True):
     id: str
 
 
-AnyEvent = FleetOpened | TaskStarted | TaskEnded | FleetPaused | FleetResumed | TaskRetried
+AnyEvent = FleetOpened | TaskStarted | AttemptEnded | FleetPaused | FleetResumed | TaskRetried
 
 
 class TaskState(msgspec.Struct, frozen=True):
@@ -147,7 +147,7 @@ class TaskState(msgspec.Struct, frozen=True):
     """Known cost of that session."""
     cost_usd: float = 0.0
     """Cost of all attempts."""
-    end: TaskEnded | None = None
+    end: AttemptEnded | None = None
     """The last end."""
 
     @property
@@ -245,7 +245,7 @@ def fold(state: FleetState, event: AnyEvent) -> None:
             )
             state.budget.reserve(event.id, event.reserved_usd)
             state.put(task)
-        case TaskEnded():
+        case AttemptEnded():
             _ended(state, event)
         case TaskRetried():
             state.put(
@@ -272,7 +272,7 @@ def fold(state: FleetState, event: AnyEvent) -> None:
             assert_never(event)
 
 
-def _ended(state: FleetState, event: TaskEnded) -> None:
+def _ended(state: FleetState, event: AttemptEnded) -> None:
     before = state.tasks[event.id]
     spent_usd = max(0.0, event.cost_usd - before.session_usd)
     failures = before.failures + (event.cause in FAILURES)
@@ -316,7 +316,7 @@ def next_choice(state: FleetState) -> FleetChoice | None:
 
 def result_of(state: TaskState, patch: str) -> TaskResult:
     """Return the result of a task; `patch` is the text of its patch."""
-    end = state.end or TaskEnded(state.task.id, "done")
+    end = state.end or AttemptEnded(state.task.id, "done")
     outcome: Literal["done", "failed", "running", "waiting"] = "failed"
     if state.status != "ended":
         outcome = state.status

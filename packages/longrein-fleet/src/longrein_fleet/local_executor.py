@@ -35,9 +35,9 @@ from longrein_fleet.attempt_folder import (
     AttemptFolder,
     FolderCommand,
 )
-from longrein_fleet.executor import Attempt, TaskExecutor
+from longrein_fleet.executor import Attempt, Executor
 from longrein_fleet.fleet_log import wait_until
-from longrein_fleet.fleet_state import UNCOUNTED, Cause, TaskEnded
+from longrein_fleet.fleet_state import UNCOUNTED, AttemptEnded, Cause
 from longrein_fleet.fleet_tasks import Task
 from longrein_fleet.harbor_check import SOLVED, prepare_tests, read_reward, remove_tests
 from longrein_fleet.session_outcome import SessionOutcome, session_outcome
@@ -89,7 +89,7 @@ class FileSink:
         self.tail = (self.tail + data)[-TAIL_BYTES:]
 
 
-class LocalExecutor(TaskExecutor):
+class LocalExecutor(Executor):
     """An `Executor` of processes on this machine."""
 
     def __init__(
@@ -127,19 +127,19 @@ class LocalExecutor(TaskExecutor):
         await super().close()
         await self.spawner.drain()
 
-    async def run_attempt(self, attempt: Attempt) -> TaskEnded:
-        """See `TaskExecutor.run_attempt`."""
+    async def run_attempt(self, attempt: Attempt) -> AttemptEnded:
+        """See `Executor.run_attempt`."""
         try:
             return await self._attempt(attempt)
         except LongreinError as error:  # of the store
-            return TaskEnded(attempt.task.id, "node", str(error), attempt.session)
+            return AttemptEnded(attempt.task.id, "node", str(error), attempt.session)
         except OSError as error:
             problem = f"{error.strerror}: {error.filename}"
         except Exception as error:
             problem = f"a fault of longrein: {error!r}"
-        return TaskEnded(attempt.task.id, "setup failed", problem)
+        return AttemptEnded(attempt.task.id, "setup failed", problem)
 
-    async def _attempt(self, attempt: Attempt) -> TaskEnded:
+    async def _attempt(self, attempt: Attempt) -> AttemptEnded:
         task = attempt.task
         path = os.path.join(self._folder, attempt.path)
         sandbox = sandbox_in(self._place, path, [path])
@@ -153,9 +153,9 @@ class LocalExecutor(TaskExecutor):
                 self._bring_tree(attempt.session, folder, is_new=True, first=True)
             problem = problem or await folder.finish(task.base)
             if problem:
-                return TaskEnded(task.id, "setup failed", problem, attempt.session)
+                return AttemptEnded(task.id, "setup failed", problem, attempt.session)
         outcome, cause, message = await self._agent(attempt, folder, is_new=is_new)
-        end = TaskEnded(
+        end = AttemptEnded(
             task.id,
             cause,
             message,
@@ -177,7 +177,9 @@ class LocalExecutor(TaskExecutor):
             return await folder.unpack_work(self._sources)
         return await folder.copy(task.folder, task.base)
 
-    async def _judge(self, attempt: Attempt, folder: AttemptFolder, end: TaskEnded) -> TaskEnded:
+    async def _judge(
+        self, attempt: Attempt, folder: AttemptFolder, end: AttemptEnded
+    ) -> AttemptEnded:
         """Write the patch and run the check of an attempt whose agent has ended."""
         has_changes, problem = await folder.write_patch()
         patch = f"{attempt.path}/{PATCH}" if has_changes else ""
@@ -191,7 +193,7 @@ class LocalExecutor(TaskExecutor):
             return await self._check(attempt.task, folder, end)
         return end
 
-    async def _check(self, task: Task, folder: AttemptFolder, end: TaskEnded) -> TaskEnded:
+    async def _check(self, task: Task, folder: AttemptFolder, end: AttemptEnded) -> AttemptEnded:
         """Run the check of a task, confined, because it runs what the agent has written."""
         confinement = folder.confine(folder.work)
         limit_s = task.limits.check_seconds or COMMAND_S
@@ -201,7 +203,7 @@ class LocalExecutor(TaskExecutor):
             return end
         return msgspec.structs.replace(end, cause="check failed", message=result.problem)
 
-    async def _test(self, task: Task, folder: AttemptFolder, end: TaskEnded) -> TaskEnded:
+    async def _test(self, task: Task, folder: AttemptFolder, end: AttemptEnded) -> AttemptEnded:
         """Run the tests of a task, which decide by their reward, also after a limit."""
         tests, given = os.path.join(folder.path, "harbor"), task.tests
         if self._sources:

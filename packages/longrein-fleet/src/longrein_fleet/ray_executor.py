@@ -26,8 +26,8 @@ from longrein.folder_trees import remove_tree
 from longrein.store.session_store import passwords_in, store_of
 from longrein_context.events import LongreinError, SessionError, UsageError
 from longrein_fleet.attempt_folder import SOURCES, AttemptFolder
-from longrein_fleet.executor import Attempt, TaskExecutor
-from longrein_fleet.fleet_state import Engine, TaskEnded
+from longrein_fleet.executor import Attempt, Executor
+from longrein_fleet.fleet_state import AttemptEnded, Engine
 from longrein_fleet.fleet_tasks import Task
 from longrein_fleet.local_executor import RATES, STORE, make_spawner
 from longrein_fleet.ray_worker import Done, Work, run_work
@@ -43,7 +43,7 @@ WORKER_ENVIRONMENT = {"RAY_kill_child_processes_on_worker_exit": "false"}
 """A worker that dies may not kill the supervisor, which is to end the processes of the attempt."""
 
 
-class RayExecutor(TaskExecutor):
+class RayExecutor(Executor):
     """An `Executor` of Ray tasks. See `open_ray`."""
 
     def __init__(
@@ -82,8 +82,8 @@ class RayExecutor(TaskExecutor):
                 limits = file.read()
             shared_rates(run_context.state_dir, rates)(lambda _: limits)
 
-    async def run_attempt(self, attempt: Attempt) -> TaskEnded:
-        """See `TaskExecutor.run_attempt`."""
+    async def run_attempt(self, attempt: Attempt) -> AttemptEnded:
+        """See `Executor.run_attempt`."""
         state_dir = "" if self._store else self._place.state_dir
         work = Work(
             attempt,
@@ -98,7 +98,7 @@ class RayExecutor(TaskExecutor):
             async with self._packing:
                 sources, problem = await self._pack(attempt.task)
             if problem:
-                return TaskEnded(attempt.task.id, "setup failed", problem, attempt.session)
+                return AttemptEnded(attempt.task.id, "setup failed", problem, attempt.session)
         ref = self._work.remote(msgspec.json.encode(work), sources)
         self._refs[attempt.task.id] = ref
         try:
@@ -113,10 +113,10 @@ class RayExecutor(TaskExecutor):
             raise
         except self._ray.exceptions.RayTaskError as error:
             problem = f"a fault of longrein: {str(error).strip().rpartition(chr(10))[2]}"
-            return TaskEnded(attempt.task.id, "setup failed", problem, attempt.session)
+            return AttemptEnded(attempt.task.id, "setup failed", problem, attempt.session)
         except self._ray.exceptions.RayError as error:
             problem = str(error).strip().partition("\n")[0]
-            return TaskEnded(attempt.task.id, "node", problem, attempt.session)
+            return AttemptEnded(attempt.task.id, "node", problem, attempt.session)
 
     async def _pack(self, task: Task) -> tuple[Any, str]:
         """Return Ray's reference to the sources of a task, and the problem."""

@@ -23,7 +23,7 @@ from longrein_context.events import LongreinError, UsageError
 from longrein_fleet.attempt_folder import PATCH
 from longrein_fleet.executor import Attempt
 from longrein_fleet.fleet_log import fleet_folder
-from longrein_fleet.fleet_state import UNCOUNTED, TaskEnded
+from longrein_fleet.fleet_state import UNCOUNTED, AttemptEnded
 from longrein_fleet.local_executor import (
     CHECK_LOG,
     OUTPUT,
@@ -60,7 +60,7 @@ class Work(msgspec.Struct, frozen=True):
 class Done(msgspec.Struct, frozen=True):
     """Answer of a worker."""
 
-    end: TaskEnded
+    end: AttemptEnded
     files: dict[str, bytes] = {}
     """Files of the attempt's folder that the fleet keeps, where it does not see that folder."""
 
@@ -75,7 +75,7 @@ def run_work(data: bytes, sources: bytes = b"") -> bytes:
         return msgspec.json.encode(asyncio.run(_run(work, sources)))
     except LongreinError as error:
         message = f"{os.uname().nodename}: {error}"
-        return msgspec.json.encode(Done(TaskEnded(work.attempt.task.id, "node", message)))
+        return msgspec.json.encode(Done(AttemptEnded(work.attempt.task.id, "node", message)))
 
 
 async def _run(work: Work, sources: bytes) -> Done:

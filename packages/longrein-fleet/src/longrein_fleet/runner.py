@@ -21,13 +21,13 @@ from longrein_fleet.fleet_state import (
     LOCAL,
     OUTAGES_MAX,
     UNLIMITED,
+    AttemptEnded,
     Cause,
     Engine,
     FleetOpened,
     FleetPaused,
     FleetResumed,
     FleetState,
-    TaskEnded,
     TaskResult,
     TaskStarted,
     TaskState,
@@ -167,7 +167,9 @@ class Fleet:
                 f"`longrein fleet retry {self.state.opened.name}`"
             )
             self.log.append(
-                TaskEnded(task.task.id, "budget", message, task.session, cost_usd=task.session_usd)
+                AttemptEnded(
+                    task.task.id, "budget", message, task.session, cost_usd=task.session_usd
+                )
             )
             ended.append(self.state.tasks[task.task.id])
         return ended
@@ -180,7 +182,7 @@ class Fleet:
         delay_s = min(OUTAGE_S * 2 ** (task.outages - 1), OUTAGE_S_MAX) if task.outages else 0.0
         self._executor.submit(Attempt(task.task, number, session, delay_s))
 
-    def _record(self, end: TaskEnded) -> None:
+    def _record(self, end: AttemptEnded) -> None:
         self.log.append(end)
         outages = self.state.tasks[end.id].outages
         if self.state.paused:
@@ -222,8 +224,8 @@ async def _open_executor(run_context: RunContext, log: FleetLog) -> Executor:
     return executor
 
 
-def _store_name(run_context: RunContext) -> str:
-    store = store_of(run_context.state_dir)
+def _store_name(state_dir: str) -> str:
+    store = store_of(state_dir)
     return store.name if store else ""
 
 
@@ -248,7 +250,7 @@ async def open_fleet(
             )
         loaded = await load_tasks(run_context, tasks, max_budget_usd)
         at = CLOCK.wall_us()
-        store = _store_name(run_context)
+        store = _store_name(run_context.state_dir)
         limits = (concurrency, attempts, max_budget_usd)
         log.append(FleetOpened(name, at, loaded, *limits, store, engine, rates))
     except BaseException:
@@ -262,7 +264,7 @@ async def resume_fleet(
 ) -> FleetLog:
     """Open the log of a stored fleet to go on with it. Raises `UsageError`."""
     state = read_fleet(run_context.state_dir, name)
-    if state.opened.store != _store_name(run_context):
+    if state.opened.store != _store_name(run_context.state_dir):
         where = state.opened.store or "files, not in a store"
         raise UsageError(f"the sessions of the fleet {name} are in {where}: see --store")
     tasks = state.tasks.values()

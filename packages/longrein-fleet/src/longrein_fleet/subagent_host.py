@@ -28,15 +28,15 @@ from longrein.tools.tool_search import MCP_PREFIX
 from longrein.workspace import Worktree
 from longrein_context.events import Entry, LongreinError, SessionUnknown
 from longrein_fleet.attempt_folder import PATCH, READY, WORK
-from longrein_fleet.executor import Attempt, TaskExecutor
+from longrein_fleet.executor import Attempt, Executor
 from longrein_fleet.fleet_log import fleet_folder
 from longrein_fleet.fleet_state import (
     OUTAGES,
     OUTAGES_MAX,
     UNCOUNTED,
+    AttemptEnded,
     Cause,
     Engine,
-    TaskEnded,
 )
 from longrein_fleet.fleet_tasks import PROMPT_BYTES_MAX, Task, TaskLimits
 from longrein_fleet.local_executor import RATES, STORE, LocalExecutor
@@ -58,7 +58,7 @@ class FleetHost:
         environ = {**run_context.environ, STORE: store} if store else run_context.environ
         self._place = msgspec.structs.replace(run_context, environ=environ)
         self._folder = fleet_folder(run_context.state_dir, f"subagents-{session}")
-        self._executor: TaskExecutor | None = None
+        self._executor: Executor | None = None
         self._opening = asyncio.Lock()
 
     async def run(self, order: SubagentOrder, halt: asyncio.Event) -> SubagentOutcome:
@@ -138,7 +138,7 @@ class FleetHost:
         finally:
             await log.close()
 
-    async def _run_until(self, attempt: Attempt, halt: asyncio.Event) -> TaskEnded | None:
+    async def _run_until(self, attempt: Attempt, halt: asyncio.Event) -> AttemptEnded | None:
         """Run an attempt; return its end, None if it was stopped."""
         running = asyncio.ensure_future(self._run(attempt))
         halted = asyncio.ensure_future(halt.wait())
@@ -150,7 +150,7 @@ class FleetHost:
             if running.cancel():
                 await asyncio.wait((running,))
 
-    async def _run(self, attempt: Attempt) -> TaskEnded:
+    async def _run(self, attempt: Attempt) -> AttemptEnded:
         executor = await self._open()
         for outages in range(OUTAGES_MAX):
             end = await executor.run_attempt(attempt)
@@ -159,13 +159,13 @@ class FleetHost:
             await asyncio.sleep(OUTAGE_S * 2**outages)
         return await executor.run_attempt(attempt)
 
-    async def _open(self) -> TaskExecutor:
+    async def _open(self) -> Executor:
         async with self._opening:
             if self._executor is None:
                 self._executor = await self._open_executor()
             return self._executor
 
-    async def _open_executor(self) -> TaskExecutor:
+    async def _open_executor(self) -> Executor:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         environ = self._place.environ
         rates = environ.get("LONGREIN_RATES", "")

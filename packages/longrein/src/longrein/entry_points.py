@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from longrein.agent import Rewind
-from longrein.app import Additions, App, AppSession
+from longrein.app import Additions, App, AppSession, ProgramServers
 from longrein.app.run_context import (
     RunContext,
     read_run_context,
@@ -160,7 +160,7 @@ def _with_program(
     adds: hooks and servers.
     """
     if given is None:
-        return options, Additions(channel=channel)
+        return options, Additions(servers=ProgramServers(ask=channel.request))
     from longrein.frontends.headless.hook_callbacks import callback_handlers
     from longrein.frontends.headless.initialize import with_initialize
 
@@ -169,9 +169,9 @@ def _with_program(
     listed = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     more = Additions(
         hooks=hooks,
-        mcp_servers={name: {"type": "sdk"} for name in listed},
-        servers_source="initialize",
-        channel=channel,
+        servers=ProgramServers(
+            {name: {"type": "sdk"} for name in listed}, "initialize", ask=channel.request
+        ),
         skills=given.skills,
     )
     return with_initialize(options, given), more
@@ -199,7 +199,7 @@ def resume_point(opened: AppSession, message: str) -> int:
     `UsageError`.
     """
     session = opened.session
-    entries = list(opened.deps.history(1, session.state.seq))
+    entries = list(opened.log.history(1, session.state.seq))
     first = entries[0].event if entries else None
     parent = first.parent.session if isinstance(first, Opened) and first.parent else session.id
     found = next(

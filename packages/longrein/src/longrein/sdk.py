@@ -32,7 +32,7 @@ from longrein.agent import (
     retrieve_error,
     session_usd,
 )
-from longrein.app import Additions, App, AppSession
+from longrein.app import Additions, App, AppSession, ProgramServers
 from longrein.app.run_context import read_run_context
 from longrein.app.user_requests import without_blanks
 from longrein.choices import MODES, PermissionMode
@@ -253,9 +253,11 @@ class Session:
             None if offered is None else tuple(offered),
             given.get("window", 0),
             given.get("max_output", 0),
-            mcp_servers={n: dict(one) for n, one in (given.get("mcp_servers") or {}).items()},
-            servers_source="mcp_servers",
-            refuses_wrong_servers=True,
+            servers=ProgramServers(
+                {n: dict(one) for n, one in (given.get("mcp_servers") or {}).items()},
+                "mcp_servers",
+                refuses_wrong=True,
+            ),
         )
         with _in_library_words():
             app = App(read_run_context(options, folder=folder), say)

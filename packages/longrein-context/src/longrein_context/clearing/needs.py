@@ -22,7 +22,6 @@ from longrein_context.clearing.text_features import (
     features,
     is_partial_read,
     is_shortened,
-    marker_line,
     tool_class,
     touched_paths,
 )
@@ -95,7 +94,7 @@ class NeedsMemory(msgspec.Struct, array_like=True):
         )
         record.arguments = arguments
         if is_shortened(piece):
-            record.form, record.again, record.header = "trimmed", True, marker_line(piece)
+            record.form, record.again = "trimmed", True
         record.shown = self.text_indexes.features(record)
         self.items.append(record)
         self.by_handle[piece.handle] = n
@@ -122,7 +121,6 @@ class NeedsMemory(msgspec.Struct, array_like=True):
         record.piece = piece
         record.tokens = piece.tokens
         record.rows = None
-        record.header = marker_line(piece) if record.again else ""
         self.text_indexes.forget(n)
         self._replace_shown(record, self.text_indexes.features(record))
         self.dirty[n] = None

@@ -379,13 +379,17 @@ class ItemRecord(DisplayState):
     partner: int = -1  # Position of the call of a result, or of the result of a call
     gain: float = 0.0  # Tokens that the ideal form would save; kept by `timing`
     again: bool = False  # True if the item arrived already shortened, from a resumed view
-    header: str = ""  # Marker of an item that arrived already shortened
     outcome: str = ""  # What the label of a result tells; made at first use
 
     @property
     def born(self) -> int:
         """First request that can carry the item."""
         return self.piece.request + self.piece.output
+
+    @property
+    def header(self) -> str:
+        """Marker of an item that arrived already shortened; '' without one."""
+        return marker_line(self.piece) if self.again else ""
 
 
 def display_state_of(record: ItemRecord) -> DisplayState:

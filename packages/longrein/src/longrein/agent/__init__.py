@@ -23,7 +23,6 @@ from longrein.agent.messages import (
     RetryPause,
     Rewind,
     RewindPreview,
-    SessionPort,
     SessionUpdate,
     SetMode,
     SetModel,
@@ -56,6 +55,9 @@ from longrein.agent.session import Session, retrieve_error
 from longrein.agent.task_slots import TaskPool
 from longrein.models import Clock
 from longrein.settings_schema import Limits, TaskOptions
+
+SessionPort = OpenSession
+"""Name of `OpenSession` in the terminal."""
 
 __all__ = [
     "BYPASS",

@@ -408,7 +408,7 @@ def _swap(session: Session, ready: Swap) -> None:
     span = (ready.first, ready.last)
     rebuilt = rebuild(state, session.deps, session.blobs, ready.last)
     seen = claim_lookup(
-        state, span, texts_cleared_since(state, session.deps.history, span, ready.asked)
+        state, span, texts_cleared_since(state, session.log.history, span, ready.asked)
     )
     made = partial(build_summary, state, budget, span, ready.reason, ready.prose, (ready.asked,))
     event = made(rebuilt.blocks, seen)

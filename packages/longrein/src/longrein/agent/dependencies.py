@@ -15,12 +15,12 @@ from longrein.choices import MODES
 from longrein.models import Clock, Model
 from longrein.permissions import Rules
 from longrein.settings_schema import Limits, TaskOptions, ToolOptions
-from longrein.store import HistoryReader, HookFiles
-from longrein.tools import GoalPort, SubagentType, Tool
+from longrein.store import Goals, HistoryReader, HookFiles
+from longrein.tools import SubagentType, Tool
 from longrein.workspace import MemoryUse, Workspace
 from longrein.workspace.sandbox import SessionSandbox
 from longrein_context import Budget, Decision, decide
-from longrein_context.events import Entry, PrefixSet
+from longrein_context.events import PrefixSet
 
 LEAVING = "longrein on leaving"
 """The `by` in the cause of tasks that were ended because the session was left."""
@@ -56,8 +56,8 @@ class Dependencies(msgspec.Struct):
     """Opens the model `provider/model`. Raises `ModelUnknown`."""
     prefix: Callable[[Model, str], PrefixSet]
     """(model, reason) -> the prefix of the conversation."""
-    history: Callable[[int, int], Iterable[Entry]]
-    """Reads entries from seq a to seq b of this session from disk."""
+    archive: HistoryReader
+    """The session's past, for `Recall`."""
     rules: Rules = Rules()
     limits: Limits = Limits()
     options: ToolOptions = ToolOptions()
@@ -81,8 +81,6 @@ class Dependencies(msgspec.Struct):
     """Model that writes summaries; '' for the session's own, which reads the conversation from
     the cache.
     """
-    archive: HistoryReader | None = None
-    """The session's past, for `Recall`; None where the log is not on disk."""
     kinds: tuple[SubagentType, ...] = ()
     """Subagent types that may be started, in the order in which the model sees them."""
     subagent_model: Callable[[str], tuple[str, str]] = lambda asked: (asked, "")
@@ -114,7 +112,7 @@ class Dependencies(msgspec.Struct):
     """True if a new session tells the model the git status and the tracked files."""
     policy: Callable[..., Decision] = decide
     """Context policy: decides before each request what to shorten."""
-    goals: GoalPort | None = None
+    goals: Goals | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None
     """Opens the workspace with other roots; None when there is only one."""

@@ -6,14 +6,13 @@ the tag of their class, so a stored tag never changes (`Said`, `GoOn`, `Happened
 are older names).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
-from longrein.tools import TaskView
 from longrein_context import PROGRAM_KINDS, State, settled_usd
 from longrein_context.events import AnyPart, Entry, FilePut, PermissionAsked, TaskEnded, UsageError
 
@@ -342,106 +341,6 @@ class RewindPreview(msgspec.Struct, frozen=True):
     """What else the user should know, a line each."""
     missing: tuple[str, ...] = ()
     """Those of the notes that tell what commands changed and no checkpoint holds."""
-
-
-class SessionPort(Protocol):
-    """Interface of one open session. All methods belong to the loop's thread.
-
-    `longrein.agent.Session` is the one implementation; `app` builds it.
-    """
-
-    id: str
-    state: State
-    """The log folded so far. Read only."""
-
-    @property
-    def pending(self) -> Sequence[PendingMessage]:
-        """Queued and steering messages still in the inbox, in order."""
-
-    @property
-    def busy(self) -> bool:
-        """True while a turn is in progress."""
-
-    def tell(self, message: InboxMessage) -> Awaitable[None]:
-        """Put a message into the inbox. `/name` of a skill or command is replaced by its text.
-
-        The awaitable is done when the message is on disk; it need not be awaited. It raises
-        `UsageError` for a command that cannot be used, such as one whose file runs what is not
-        allowed.
-        """
-
-    async def preview_rewind(
-        self, to: int, *, overwrite: bool = False, conversation: bool = True
-    ) -> RewindPreview:
-        """Return what `Rewind(to, files=True)` would do to the files. Changes nothing."""
-
-    def restored(self, message: Rewind) -> Awaitable[Sequence[FilePut]]:
-        """Return the outcome of each file once the session has carried out this rewind of the
-        files alone.
-        """
-
-    def interrupt(self) -> None:
-        """Stop what is running. Queued messages stay. No effect when idle."""
-
-    def unqueue(self, number: int = 0) -> str:
-        """Take a pending message (the newest for 0) back for editing; '' when there is none."""
-
-    def agents(self) -> Sequence[SubagentView]:
-        """Return the subagents below this session, each followed by its own, finished ones
-        included.
-        """
-
-    def tasks(self) -> Sequence[TaskView]:
-        """Return the background tasks of this session and its subagents."""
-
-    def background(self) -> bool:
-        """Send the command in the foreground to the background (Ctrl-B); False when none can be."""
-
-    async def run_command(self, command: str, call: str) -> CommandRun:
-        """Run a command of the user at once, in the session's folder and sandbox, also while a turn
-        is in progress.
-
-        Its outcome enters the log, and the model reads it with its next request. `call` names it in
-        `Output`. Cancelling stops the command. Raises `UsageError` where none can run.
-        """
-
-    def cancel(self, call: str) -> None:
-        """Cancel one running call; the others continue. No effect on a call that is not running."""
-
-    def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
-        """Yield entries after `seq`, then live ones as they are committed, with provisional
-        updates.
-
-        Ends at `close`. Without `streaming`, no `ReplyDelta` and no `Output` is produced.
-        """
-
-    def stay(self, how: str, limit_s: float = 0.0, *, promoted: bool = True) -> None:
-        """Set how `run(once=True)` ends while background tasks or subagents still work.
-
-        `exit`: it returns. `drain`: it waits for them and records their ends. `steer`: each end
-        starts a turn; it waits only for what is started from now on. Both wait at most `limit_s`
-        seconds, and for commands that went to the background by their time limit only if
-        `promoted`. A limit of turns counts all requests from this call on.
-        """
-
-    async def leave(self, policy: str) -> Sequence[TaskView]:
-        """Stop background tasks before `close`, while nothing runs; return those that continue.
-
-        `stop` ends every task, `keep` only those that cannot outlive longrein. Their ends are
-        recorded.
-        """
-
-    async def run(self, *, once: bool) -> None:
-        """Run the main loop until `close`; with `once`, until the turn has ended and nothing is
-        queued.
-
-        Raises only longrein's own errors (`StoreFull` …).
-        """
-
-    async def close(self, reason: str = "other") -> None:
-        """Stop running tools, flush the log, release the lock. `reason`: for hooks of the
-        session's end.
-        """
 
 
 def session_usd(state: State, agents: Sequence[SubagentView]) -> float:

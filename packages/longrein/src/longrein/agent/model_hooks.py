@@ -85,7 +85,7 @@ def _reading_tools(tools: Mapping[str, Tool]) -> dict[str, Tool]:
     return {
         name: one
         for name, one in tools.items()
-        if one.access == "read" and one.traits.kind in kinds and not one.deferred
+        if one.access == "read" and one.traits.kind in kinds and one.listing != "deferred"
     }
 
 

@@ -85,26 +85,48 @@ class OpenSession(Session):
         return text_of(typed(taken[1]))
 
     def agents(self) -> Sequence[SubagentView]:
+        """Return the subagents below this session, each followed by its own, finished ones
+        included.
+        """
         subagents = self.find(Subagents)
         return subagents.views() if subagents is not None else ()
 
     def tasks(self) -> Sequence[TaskView]:
+        """Return the background tasks of this session and its subagents."""
         tasks = self.find(BackgroundTasks)
         return tasks.views() if tasks is not None else ()
 
     def background(self) -> bool:
+        """Send the command in the foreground to the background (Ctrl-B); False when none can be."""
         tasks = self.find(BackgroundTasks)
         return tasks is not None and tasks.background()
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
+        """Stop background tasks before `close`, while nothing runs; return those that continue.
+
+        `stop` ends every task, `keep` only those that cannot outlive longrein. Their ends are
+        recorded.
+        """
         tasks = self.find(BackgroundTasks)
         return await tasks.leave(policy) if tasks is not None else ()
 
     def stay(self, how: str, limit_s: float = 0.0, *, promoted: bool = True) -> None:
+        """Set how `run(once=True)` ends while background tasks or subagents still work.
+
+        `exit`: it returns. `drain`: it waits for them and records their ends. `steer`: each end
+        starts a turn; it waits only for what is started from now on. Both wait at most `limit_s`
+        seconds, and for commands that went to the background by their time limit only if
+        `promoted`. A limit of turns counts all requests from this call on.
+        """
         self.part(WakeSchedule).stay(how, limit_s, promoted=promoted)
 
     async def run_command(self, command: str, call: str) -> CommandRun:
-        """Run a command of the user at once; see `SessionPort.run_command`."""
+        """Run a command of the user at once, in the session's folder and sandbox, also while a turn
+        is in progress.
+
+        Its outcome enters the log, and the model reads it with its next request. `call` names it in
+        `Output`. Cancelling stops the command. Raises `UsageError` where none can run.
+        """
         from longrein.agent.user_command_runner import run_user_command
 
         task = asyncio.ensure_future(run_user_command(self, command, call))
@@ -125,12 +147,17 @@ class OpenSession(Session):
     async def preview_rewind(
         self, to: int, *, overwrite: bool = False, conversation: bool = True
     ) -> RewindPreview:
+        """Return what `Rewind(to, files=True)` would do to the files. Changes nothing."""
         from longrein.agent.rewind_trees import preview_rewind
 
         return await preview_rewind(self, to, overwrite=overwrite, conversation=conversation)
 
     async def run(self, *, once: bool) -> None:
-        """Run the main loop; see `loop.run`."""
+        """Run the main loop until `close`; with `once`, until the turn has ended and nothing is
+        queued.
+
+        Raises only longrein's own errors (`StoreFull` …).
+        """
         self.loop_task = asyncio.current_task()
         unfinished = any(child.ended is None for child in self.state.children.values())
         is_subagent = self.deps.parent_policy is not None  # accounts for the budget of the tree

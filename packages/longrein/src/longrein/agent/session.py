@@ -177,7 +177,7 @@ class ElapsedTimes:
 
 
 class Session:
-    """State and log of one session. See `SessionPort` for the frontend's methods."""
+    """State and log of one session. All methods belong to the loop's thread."""
 
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
         self.log = log
@@ -187,7 +187,7 @@ class Session:
         self.id, self.last_run_us = log.session, state.at
         self.blobs = RedactingBlobs(log, deps.redact, deps.secrets)
         self.inbox = Inbox(log, deps.redact)
-        self.subscribers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
+        self.subscribers = Subscribers(log.history, self.state.seq, deps.parent_policy)
         self.parts: list[SessionPart] = []
         """In the order in which they are told what happens."""
         self.paused = self.state.turn_open
@@ -381,9 +381,12 @@ class Session:
         return self._act is not None or (self.state.turn_open and not self.paused)
 
     def tell(self, message: InboxMessage) -> Awaitable[None]:
-        """Put a message into the inbox of this session or of the subagent it is for.
+        """Put a message into the inbox of this session or of the subagent it is for. `/name` of a
+        skill or command is replaced by its text.
 
-        The awaitable is done when the message is on disk.
+        The awaitable is done when the message is on disk; it need not be awaited. It raises
+        `UsageError` for a command that cannot be used, such as one whose file runs what is not
+        allowed.
         """
         for part in self.parts:
             told = part.tell(message)
@@ -433,7 +436,9 @@ class Session:
             self.running[call].cancel()
 
     def restored(self, message: Rewind) -> "asyncio.Future[Sequence[FilePut]]":
-        """See `SessionPort.restored`."""
+        """Return the outcome of each file once the session has carried out this rewind of the
+        files alone.
+        """
         return self._restoring.setdefault(message, asyncio.get_running_loop().create_future())
 
     def tell_restored(self, message: Rewind, puts: Sequence[FilePut]) -> None:
@@ -447,7 +452,7 @@ class Session:
         return self.interrupting or call in self.cancelled
 
     def interrupt(self) -> None:
-        """Stop what is running."""
+        """Stop what is running. Queued messages stay. No effect when idle."""
         if not self.busy or self.interrupting:
             return
         self.interrupting = True
@@ -456,6 +461,11 @@ class Session:
         self.inbox.poke()
 
     def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
+        """Yield entries after `seq`, then live ones as they are committed, with provisional
+        updates.
+
+        Ends at `close`. Without `streaming`, no `ReplyDelta` and no `Output` is produced.
+        """
         return self.subscribers.follow(seq, streaming=streaming)
 
     def notice(self, text: str) -> None:

@@ -36,7 +36,17 @@ from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Su
 from longrein.agent.shared_files import HeldPaths
 from longrein.agent.subscribers import Subscribers
 from longrein.store import owner_of
-from longrein.tools import FileVersion, Outcome, Tool, ToolContext, clean, fit_arguments
+from longrein.tools import (
+    CommandSurroundings,
+    FileVersion,
+    Outcome,
+    SessionFiles,
+    SessionServices,
+    Tool,
+    ToolContext,
+    clean,
+    fit_arguments,
+)
 from longrein.tools.tool_search import is_foreign
 from longrein_context import KnownFile, find_visible_reading, window_of
 from longrein_context.events import (
@@ -385,31 +395,36 @@ def tool_context(
     may_start_agents = bool(deps.kinds) and tool.traits.kind in AGENT_KINDS
     return ToolContext(
         call=call,
-        session=session.process_session,
-        call_id=session.call_id(call),
         nonce=state.nonce,
         cwd=state.cwd,
         workspace=deps.workspace,
         blobs=session.blobs,
-        versions=_Versions(state.files, state.asks),
         todos=state.todos,
         options=options,
-        entry=lambda seq: next(iter(deps.history(seq, seq)), None),
-        standing=lambda *asked: find_visible_reading(session.state, *asked),
         note=_live_output(deps, session.subscribers, call),
-        archive=deps.archive,
-        now_us=deps.clock.wall_us,
-        tasks=tasks.of(call) if tasks is not None and not in_foreground else None,
-        variables=session.part(SessionHooks).all_variables,
-        sandbox=SessionConfinement(session)
-        if tool.access == "command" and confines(session.deps.sandbox)
-        else None,
-        agents=session.open(Subagents) if may_start_agents else None,
-        goals=goals,
-        skills=session.find(Skills),
-        wrote=partial(describe_writer, deps.writers, session.state.label),
-        hidden=current_rules(session).hidden_files(),
-        judged=session.judged_paths.get(call, {}),
+        files=SessionFiles(
+            _Versions(state.files, state.asks),
+            standing=lambda *asked: find_visible_reading(session.state, *asked),
+            wrote=partial(describe_writer, deps.writers, session.state.label),
+            hidden=current_rules(session).hidden_files(),
+            judged=session.judged_paths.get(call, {}),
+        ),
+        commands=CommandSurroundings(
+            session.process_session,
+            session.call_id(call),
+            session.part(SessionHooks).all_variables,
+            sandbox=SessionConfinement(session)
+            if tool.access == "command" and confines(session.deps.sandbox)
+            else None,
+            tasks=tasks.of(call) if tasks is not None and not in_foreground else None,
+        ),
+        services=SessionServices(
+            deps.archive,
+            deps.clock.wall_us,
+            agents=session.open(Subagents) if may_start_agents else None,
+            goals=goals,
+            skills=session.find(Skills),
+        ),
         page_bytes=max(
             PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, round(usable_tokens * PAGE_BYTES_PER_TOKEN))
         ),

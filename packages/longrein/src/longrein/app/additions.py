@@ -1,7 +1,7 @@
 """Parts that a program adds to those of options and settings."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,12 +14,19 @@ if TYPE_CHECKING:
     from longrein.tools.editor_services import Editor
 
 
-class ProgramChannel(Protocol):
-    """Requests to the program that runs longrein."""
+class ProgramServers(msgspec.Struct, frozen=True):
+    """MCP servers that a program names or has inside."""
 
-    async def request(self, subtype: str, fields: Mapping[str, Any]) -> Any:
-        """Send a request and return its answer."""
-        ...
+    entries: Mapping[str, dict[str, Any]] = {}
+    """Servers in addition to the configured ones: name -> entry as in `.mcp.json`."""
+    source: str = ""
+    """Place that names them, for messages."""
+    refuses_wrong: bool = False
+    """True if a wrong entry is an error; else a line tells of it."""
+    ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]] | None = None
+    """(subtype, fields) -> answer: sends a request to the program; None where it has no servers
+    inside.
+    """
 
 
 class Additions(msgspec.Struct, frozen=True):
@@ -47,14 +54,7 @@ class Additions(msgspec.Struct, frozen=True):
     """True if a program or an editor answers permission questions, and so is asked about confined
     commands too.
     """
-    mcp_servers: Mapping[str, dict[str, Any]] = {}
-    """MCP servers in addition to the configured ones: name -> entry as in `.mcp.json`."""
-    servers_source: str = ""
-    """Place that names them, for messages."""
-    refuses_wrong_servers: bool = False
-    """True if a wrong entry is an error; else a line tells of it."""
-    channel: ProgramChannel | None = None
-    """Channel to the program that runs longrein, which may have MCP servers inside."""
+    servers: ProgramServers = ProgramServers()
     skills: tuple[str, ...] | None = None
     """Names of the skills and commands that the model may load; None for all."""
     plugins: Plugins = msgspec.field(default_factory=Plugins)

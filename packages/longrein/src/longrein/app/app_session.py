@@ -18,7 +18,7 @@ from longrein.models import Model, ModelOptions, key_source, open_model
 from longrein.permissions.hook_protocol import Hook
 from longrein.settings_schema import Settings
 from longrein.store import USER, Goals, HistoryReader, SessionLog, project_key
-from longrein.tools import GoalPort, SkillInfo, SubagentType
+from longrein.tools import SkillInfo, SubagentType
 from longrein.workspace.sandbox import network_problem
 from longrein_context import Budget, Report, next_compacted, report
 from longrein_context.events import Document, Image, LongreinError, UsageError
@@ -245,7 +245,7 @@ class AppSession:
         await self.app.export(self.session.id, path)
 
     @property
-    def goals(self) -> GoalPort:
+    def goals(self) -> Goals:
         """Goals of the project, as the user changes them."""
         return Goals(
             self.app.context.state_dir,

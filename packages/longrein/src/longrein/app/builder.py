@@ -120,7 +120,7 @@ async def build(app: "App", session: str, *, fresh: bool, additions: Additions) 
         given = additions.plugins.open_model(run_context.settings.model) or chosen_model(
             run_context
         )
-    ended = sweep_orphans(run_context)
+    ended = sweep_orphans(run_context.state_dir)
     log = await _open_log(run_context, session, create=fresh)
     try:
         opened = _around(app, log, ended, given, additions, parts)
@@ -232,7 +232,6 @@ def _dependencies(  # noqa: PLR0913, PLR0917 - all parts of a session
         model=model,
         open_model=lambda name: _model(run_context, log, surroundings.state, None, additions, name),
         prefix=offer.prefix,
-        history=lambda first, last: log.reader.entries(first - 1, last),
         rules=Rules(allowed.allow, allowed.ask, allowed.deny, root, run_context.home),
         limits=settings.limits,
         options=settings.tools,
@@ -246,7 +245,7 @@ def _dependencies(  # noqa: PLR0913, PLR0917 - all parts of a session
         archive=HistoryReader(run_context.state_dir, log.session),
         hook_files=HookFiles(log.folder),
         extension_parts=extension_parts,
-        goals=_goals(run_context, log.session, root, clean),
+        goals=_goals(run_context.state_dir, log.session, root, clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=offer.kinds,
         subagent_model=lambda asked: subagent_model(
@@ -307,7 +306,7 @@ def _absence_note(run_context: RunContext, additions: Additions) -> str:
     """Return the line about servers that are named for this run and that nothing can use; else
     ''.
     """
-    is_asked = additions.mcp_servers or run_context.options.mcp_config
+    is_asked = additions.servers.entries or run_context.options.mcp_config
     if not is_asked or "mcp" not in absent_extensions():
         return ""
     return "MCP servers are not used: the extension mcp is not installed here"
@@ -509,9 +508,9 @@ def _opened(run_context: RunContext, session: str, state: State) -> tuple[Opened
     ), nonce
 
 
-def _goals(run_context: RunContext, session: str, root: str, redact: Callable[[str], str]) -> Goals:
+def _goals(state_dir: str, session: str, root: str, redact: Callable[[str], str]) -> Goals:
     project = project_key(project_root(root))
-    return Goals(run_context.state_dir, project, owner_of(session), CLOCK.wall_us, redact=redact)
+    return Goals(state_dir, project, owner_of(session), CLOCK.wall_us, redact=redact)
 
 
 def _with_branch(opened: Opened, workspace: Workspace) -> Opened:

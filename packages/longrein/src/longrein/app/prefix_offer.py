@@ -141,7 +141,7 @@ def _document_tools(tools: Iterable[Tool], added: Collection[Tool]) -> list[Tool
         msgspec.structs.replace(
             tool,
             spec=msgspec.structs.replace(tool.spec, name=DOCUMENT_NAMES[tool.spec.name]),
-            unlisted=False,
+            listing="listed",
         )
         if tool.spec.name in DOCUMENT_NAMES
         else tool

@@ -163,7 +163,7 @@ def read_run_context(
         else left_out_files(cwd, home, environ, settings)
     )
     hooks = _hooks(options, settings, cwd, home, environ, trusted, table)
-    keys = StoredKeys(environ, home, settings)
+    keys = StoredKeys(environ, home, settings.providers)
     return RunContext(
         options, settings, environ, home, cwd, state, roots, trusted, left_out, hooks, keys
     )
@@ -282,7 +282,9 @@ def _settings(
 
     settings = load() if any(name and "/" not in name for name in named.values()) else None
     keyed = (
-        with_keys(environ, StoredKeys(environ, home, settings)) if settings is not None else environ
+        with_keys(environ, StoredKeys(environ, home, settings.providers))
+        if settings is not None
+        else environ
     )
     flags |= {
         field: full_model_name(name, settings, keyed) if settings is not None else name
@@ -403,7 +405,7 @@ def model_names(run_context: RunContext, present: str) -> Sequence[str]:
     with_key = [
         known.name
         for known in known_providers()
-        if provider_key(known.name, run_context.settings, environ).key
+        if provider_key(known.name, run_context.settings.providers, environ).key
     ]
     offered = [
         f"{name}/{model}"
@@ -537,15 +539,15 @@ async def discard_unused(run_context: RunContext, session: str, *, said: bool) -
         await discard_empty(run_context.state_dir, session, wall_us=CLOCK.wall_us)
 
 
-def sweep_orphans(run_context: RunContext) -> list[str]:
+def sweep_orphans(state_dir: str) -> list[str]:
     """End processes that a killed longrein left behind. Those of other state folders are left
     alone.
     """
-    sessions = os.path.join(run_context.state_dir, "sessions")
+    sessions = os.path.join(state_dir, "sessions")
     if not os.path.isdir(sessions):
         return []
     return end_orphans(
-        lambda one: _is_held_or_foreign(run_context.state_dir, one),
+        lambda one: _is_held_or_foreign(state_dir, one),
         lambda one: os.path.join(sessions, one),
     )
 

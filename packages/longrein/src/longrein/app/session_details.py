@@ -123,24 +123,24 @@ def instruction_files(opened: "AppSession") -> Sequence[MemoryFile]:
     place = opened.app.context
     state = opened.session.state
     read = [*(source.path for source in state.prefix.sources), *state.told] if state.prefix else []
-    files = [_memory_file(place, path, "read") for path in dict.fromkeys(read)]
+    files = [_memory_file(place.home, path, "read") for path in dict.fromkeys(read)]
     skipped = [path for path in place.left_out if path.endswith(".md")]
     files += [
-        _memory_file(place, os.path.join(place.cwd, path), "not read: not trusted")
+        _memory_file(place.home, os.path.join(place.cwd, path), "not read: not trusted")
         for path in skipped
     ]
     usual = os.path.join(place.cwd, "AGENTS.md")
     if all(file.path != os.path.realpath(usual) for file in files) and not os.path.lexists(usual):
-        files.append(_memory_file(place, usual, ""))
+        files.append(_memory_file(place.home, usual, ""))
     return files
 
 
-def _memory_file(run_context: RunContext, path: str, use: str) -> MemoryFile:
+def _memory_file(home: str, path: str, use: str) -> MemoryFile:
     try:
         found = os.stat(path).st_size
     except OSError:
         found = -1
-    return MemoryFile(path, shorten_home(path, run_context.home), found, use)
+    return MemoryFile(path, shorten_home(path, home), found, use)
 
 
 # --- Instruction files that notes are added to ----------------------------------------------------

@@ -4,7 +4,7 @@ one-shot runs.
 
 import os
 
-from longrein.agent import SessionPort, SetTitle
+from longrein.agent import OpenSession, SetTitle
 from longrein.app import App, AppSession
 from longrein.frontends.terminal import Outcome
 from longrein.store import session_info
@@ -27,7 +27,7 @@ def adopt_one_shot(opened: AppSession) -> None:
 
 
 async def next_session(
-    app: App, left: SessionPort, outcome: Outcome, *, copies: bool = False
+    app: App, left: OpenSession, outcome: Outcome, *, copies: bool = False
 ) -> tuple[str, bool]:
     """Return (session to open, whether it is new) after `outcome`. A session to watch is shown
     first.

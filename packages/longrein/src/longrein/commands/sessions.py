@@ -118,7 +118,7 @@ def export(
     known = exporters(run_context.settings.plugins)
     session = find_session(run_context.state_dir, words[0])
     if whole:
-        return _export_whole(run_context, session, format, output)
+        return _export_whole(run_context.state_dir, session, format, output)
     with closing(Reader(run_context.state_dir, session)) as reader:
         if format == "transcript":
             say(f"written to {write_transcript(output or '.transcripts', reader.entries())}")
@@ -130,16 +130,14 @@ def export(
     return 0
 
 
-def _export_whole(run_context: RunContext, session: str, form: str, output: str) -> int:
+def _export_whole(state_dir: str, session: str, form: str, output: str) -> int:
     if form:
         raise UsageError("--whole has a format of its own: leave out --format")
     if not output and os.isatty(1):
         raise UsageError("--whole writes a file: name it with -o, such as -o session.zip")
     reports: list[BundleReport] = []
     _export(
-        lambda file: reports.append(
-            write_bundle(run_context.state_dir, session, file, __version__)
-        ),
+        lambda file: reports.append(write_bundle(state_dir, session, file, __version__)),
         output,
     )
     for done in reports:

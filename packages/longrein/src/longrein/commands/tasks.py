@@ -38,17 +38,17 @@ def tasks(
     """Run `longrein tasks WORDS`; return the exit code."""
     if len(words) == 2 and words[0] != "stop":
         raise UsageError(f"what is to be done with {words[1]!r}? {USAGE}")
-    if ended := sweep_orphans(run_context):  # so that every running process is listed
+    if ended := sweep_orphans(run_context.state_dir):  # so that every running process is listed
         say(f"ended what a crash had left running: {', '.join(ended)}")
     if words[:1] == ["stop"]:
-        return _stop(run_context, words[1] if len(words) == 2 else "")
+        return _stop(run_context.state_dir, words[1] if len(words) == 2 else "")
     if words and _is_session(words[0]):
-        rows = _of_session(run_context, find_session(run_context.state_dir, words[0]))
+        rows = _of_session(run_context.state_dir, find_session(run_context.state_dir, words[0]))
         show(tasks_page.as_json(rows) if json else tasks_page.as_table(rows))
     elif words:
-        _show(run_context, words[0], tail or TAIL_LINES, json=json)
+        _show(run_context.state_dir, words[0], tail or TAIL_LINES, json=json)
     else:
-        rows = _spooled(run_context)
+        rows = _spooled(run_context.state_dir)
         show(tasks_page.as_json(rows) if json else tasks_page.as_table(rows))
     return 0
 
@@ -62,49 +62,46 @@ def _is_session(word: str) -> bool:
     return not (task and last[:1] == "b" and last[1:].isdecimal() and (above or len(word) < 8))
 
 
-def _names(run_context: RunContext) -> list[str]:
+def _names(state_dir: str) -> list[str]:
     try:
-        names = os.listdir(os.path.join(run_context.state_dir, "sessions"))
+        names = os.listdir(os.path.join(state_dir, "sessions"))
     except OSError:
         return []
     return sorted(name for name in names if len(name) == ID_CHARS and name.count("-") == ID_DASHES)
 
 
-def _spooled(run_context: RunContext) -> list[TaskRow]:
+def _spooled(state_dir: str) -> list[TaskRow]:
     """Return all tasks in the spools. Sessions without a spool are skipped."""
-    folders = (
-        (name, os.path.join(run_context.state_dir, "sessions", name))
-        for name in _names(run_context)
-    )
+    folders = ((name, os.path.join(state_dir, "sessions", name)) for name in _names(state_dir))
     return [
         row
         for name, folder in folders
         if os.path.isdir(os.path.join(folder, SPOOL))
-        for row in _rows(run_context, name)
+        for row in _rows(state_dir, name)
     ]
 
 
-def _rows(run_context: RunContext, session: str) -> Iterator[TaskRow]:
-    folder = os.path.join(run_context.state_dir, "sessions", session)
+def _rows(state_dir: str, session: str) -> Iterator[TaskRow]:
+    folder = os.path.join(state_dir, "sessions", session)
     found = spooled_tasks(folder)
     for path in unreadable_tasks(folder):
         say(
             f"{path} cannot be read, so its task is not listed; remove the file if nothing of "
             "that task runs any more"
         )
-    info = _info(run_context, session) if found else None
+    info = _info(state_dir, session) if found else None
     for task in found:
         yield _row(session, info, task, supervised=is_supervised(folder))
     if info is not None and info.open:
         yield from (
-            _row(session, info, task, supervised=True) for task in _queued(run_context, session)
+            _row(session, info, task, supervised=True) for task in _queued(state_dir, session)
         )
 
 
-def _queued(run_context: RunContext, session: str) -> list[SpooledTask]:
+def _queued(state_dir: str, session: str) -> list[SpooledTask]:
     """Return the queued tasks of a session, which only its log knows."""
     try:
-        with closing(SessionHistory(run_context.state_dir, session)) as past:
+        with closing(SessionHistory(state_dir, session)) as past:
             logged = tasks_in_log(past)
     except SessionError:
         return []  # unreadable log: list the spool only
@@ -120,19 +117,19 @@ def _row(session: str, info: SessionInfo | None, task: SpooledTask, *, supervise
     return TaskRow(session, info.cwd if info else "", bool(info and info.open), supervised, task)
 
 
-def _info(run_context: RunContext, session: str) -> SessionInfo | None:
+def _info(state_dir: str, session: str) -> SessionInfo | None:
     try:
-        return session_info(run_context.state_dir, session)
+        return session_info(state_dir, session)
     except SessionError:
         return None  # unreadable log: its tasks can still be listed and stopped
 
 
-def _of_session(run_context: RunContext, session: str) -> list[TaskRow]:
+def _of_session(state_dir: str, session: str) -> list[TaskRow]:
     """Return all tasks of a session: those in the spool, then the ended ones of the log."""
-    spooled = {row.task.task: row for row in _rows(run_context, session)}
-    with closing(SessionHistory(run_context.state_dir, session)) as past:
+    spooled = {row.task.task: row for row in _rows(state_dir, session)}
+    with closing(SessionHistory(state_dir, session)) as past:
         logged = tasks_in_log(past)
-    info = _info(run_context, session)
+    info = _info(state_dir, session)
     over = [
         _row(session, info, tasks_page.spooled_from_log(entry, ended), supervised=False)
         for task, (entry, ended) in logged.items()
@@ -141,28 +138,26 @@ def _of_session(run_context: RunContext, session: str) -> list[TaskRow]:
     return [*spooled.values(), *over]
 
 
-def _show(run_context: RunContext, wanted: str, tail: int, *, json: bool) -> None:
+def _show(state_dir: str, wanted: str, tail: int, *, json: bool) -> None:
     session, slash, name = wanted.rpartition("/")
     rows = (
-        _of_session(run_context, find_session(run_context.state_dir, session))
-        if slash
-        else _spooled(run_context)
+        _of_session(state_dir, find_session(state_dir, session)) if slash else _spooled(state_dir)
     )
     row = tasks_page.find_task(rows, name if slash else wanted)
     if json:
         show(tasks_page.as_json([row]))
         return
-    folder = os.path.join(run_context.state_dir, "sessions", row.session)
-    with closing(SessionHistory(run_context.state_dir, row.session)) as past:
+    folder = os.path.join(state_dir, "sessions", row.session)
+    with closing(SessionHistory(state_dir, row.session)) as past:
         shown = output_tail(past, folder, row.task.task, tail)
     show(tasks_page.as_page(row, shown))
 
 
-def _stop(run_context: RunContext, wanted: str) -> int:
+def _stop(state_dir: str, wanted: str) -> int:
     if not wanted:
         raise UsageError("which one? longrein tasks stop SESSION/TASK; `longrein tasks` lists them")
-    row = tasks_page.find_task(_spooled(run_context), wanted)
-    folder = os.path.join(run_context.state_dir, "sessions", row.session)
+    row = tasks_page.find_task(_spooled(state_dir), wanted)
+    folder = os.path.join(state_dir, "sessions", row.session)
     ended = asyncio.run(stop_background_task(folder, row.task.task, "stopped by the user"))
     if ended is None or ended.state == "running":
         say(f"{wanted} could not be ended: its processes do not go away")
@@ -182,12 +177,12 @@ def agents(run_context: RunContext, words: Sequence[str], *, json: bool = False)
     """Run `longrein agents [SESSION]`; return the exit code."""
     if words:
         info = session_info(run_context.state_dir, find_session(run_context.state_dir, words[0]))
-        every = [_agents(run_context, info)] if info is not None else []
+        every = [_agents(run_context.state_dir, info)] if info is not None else []
     else:
         opened = [info for info in list_sessions(run_context.state_dir) if info.open]
         working = [
             agents_page.SessionSubagents(
-                info, agents_page.unfinished(_agents(run_context, info).agents)
+                info, agents_page.unfinished(_agents(run_context.state_dir, info).agents)
             )
             for info in opened
         ]
@@ -201,8 +196,8 @@ def agents(run_context: RunContext, words: Sequence[str], *, json: bool = False)
     return 0
 
 
-def _agents(run_context: RunContext, info: SessionInfo) -> agents_page.SessionSubagents:
-    with closing(SessionHistory(run_context.state_dir, info.session)) as past:
+def _agents(state_dir: str, info: SessionInfo) -> agents_page.SessionSubagents:
+    with closing(SessionHistory(state_dir, info.session)) as past:
         return agents_page.SessionSubagents(
             info, agents_page.tree(past, CLOCK.wall_us(), open=info.open)
         )

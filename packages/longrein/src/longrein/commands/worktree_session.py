@@ -1,7 +1,7 @@
 """`longrein -w NAME`: work in a git worktree of the folder's repository."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from longrein.app.run_context import RunContext, new_nonce, read_run_context
@@ -34,7 +34,7 @@ async def run_in_worktree(
     Raises `UsageError` where there can be none.
     """
     tree = await _with_workspace(
-        run_context, run_context.cwd, lambda space: _enter(run_context, space)
+        run_context.environ, run_context.cwd, lambda space: _enter(run_context, space)
     )
     os.chdir(tree.cwd)
     inner = read_run_context(
@@ -45,7 +45,7 @@ async def run_in_worktree(
     finally:
         os.chdir(tree.root)
         await _with_workspace(
-            run_context, tree.root, lambda space: _leave(run_context, space, tree)
+            run_context.environ, tree.root, lambda space: _leave(run_context, space, tree)
         )
 
 
@@ -95,7 +95,7 @@ async def _leave(run_context: RunContext, space: Workspace, tree: Worktree) -> N
     changed = len({*committed, *uncommitted})
     if not changed:
         if (
-            _was_used(run_context, tree)
+            _was_used(run_context.state_dir, tree)
             and _asks(run_context)
             and ask(_question(name), ANSWERS) == "no"
         ):
@@ -103,7 +103,7 @@ async def _leave(run_context: RunContext, space: Workspace, tree: Worktree) -> N
             return
         why = await remove_worktree(space, tree)
         again = f"; `longrein -w {name} -c` goes on with its conversation" * _was_used(
-            run_context, tree
+            run_context.state_dir, tree
         )
         say(
             f"worktree {name} was unchanged and is removed{again}"
@@ -122,8 +122,8 @@ def _question(name: str) -> str:
     return f"worktree {name} is unchanged: remove it? Its conversation is kept. [Y/n] "
 
 
-def _was_used(run_context: RunContext, tree: Worktree) -> bool:
-    return bool(latest_session(run_context.state_dir, tree.cwd))
+def _was_used(state_dir: str, tree: Worktree) -> bool:
+    return bool(latest_session(state_dir, tree.cwd))
 
 
 def _asks(run_context: RunContext) -> bool:
@@ -131,10 +131,8 @@ def _asks(run_context: RunContext) -> bool:
 
 
 async def _with_workspace(
-    run_context: RunContext, folder: str, work: Callable[[Workspace], Awaitable[T]]
+    environ: Mapping[str, str], folder: str, work: Callable[[Workspace], Awaitable[T]]
 ) -> T:
     """Run `work` with a workspace around `folder`."""
-    async with temporary_spawner(run_context.environ, (folder,)) as spawner:
-        return await work(
-            open_workspace((folder,), spawner=spawner, environment=run_context.environ)
-        )
+    async with temporary_spawner(environ, (folder,)) as spawner:
+        return await work(open_workspace((folder,), spawner=spawner, environment=environ))

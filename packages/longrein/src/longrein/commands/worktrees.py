@@ -1,7 +1,7 @@
 """`longrein worktrees`: list, merge and remove the worktrees of subagents."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -47,21 +47,21 @@ def worktrees(
     """
     every = list_worktrees(f"{run_context.state_dir}/worktrees")
     if not words:
-        rows = [_run(run_context, tree, _row_work(tree)) for tree in every]
+        rows = [_run(run_context.environ, tree, _row_work(tree)) for tree in every]
         show(msgspec.json.format(msgspec.json.encode(rows)) + b"\n" if json else _table(rows))
         return 0
     if len(words) != 2 or words[0] not in ("merge", "remove"):
         raise UsageError(f"what is to be done with {visible(' '.join(words))}? {USAGE}")
     tree = _named(every, words[1])
     return (
-        _merge(run_context, tree)
+        _merge(run_context.environ, tree)
         if words[0] == "merge"
-        else _remove(run_context, tree, unmerged=unmerged)
+        else _remove(run_context.environ, tree, unmerged=unmerged)
     )
 
 
-def _merge(run_context: RunContext, tree: Worktree) -> int:
-    merged = _run(run_context, tree, lambda space: merge_worktree(space, tree))
+def _merge(environ: Mapping[str, str], tree: Worktree) -> int:
+    merged = _run(environ, tree, lambda space: merge_worktree(space, tree))
     if not merged.done:
         say(visible(merged.text))
         return 1
@@ -69,8 +69,8 @@ def _merge(run_context: RunContext, tree: Worktree) -> int:
     return 0
 
 
-def _remove(run_context: RunContext, tree: Worktree, *, unmerged: bool) -> int:
-    why = _run(run_context, tree, lambda space: remove_worktree(space, tree, unmerged=unmerged))
+def _remove(environ: Mapping[str, str], tree: Worktree, *, unmerged: bool) -> int:
+    why = _run(environ, tree, lambda space: remove_worktree(space, tree, unmerged=unmerged))
     if why:
         say(visible(why) + "; --unmerged removes it all the same" * why.endswith("not merged"))
         return 1
@@ -97,15 +97,13 @@ def _named(every: Sequence[Worktree], word: str) -> Worktree:
 
 
 def _run(
-    run_context: RunContext, tree: Worktree, work: Callable[[Workspace], Coroutine[Any, Any, T]]
+    environ: Mapping[str, str], tree: Worktree, work: Callable[[Workspace], Coroutine[Any, Any, T]]
 ) -> T:
     """Run `work` with a workspace around the worktree's repository."""
 
     async def walk() -> T:
-        async with temporary_spawner(run_context.environ, (tree.root,)) as spawner:
-            return await work(
-                open_workspace((tree.root,), spawner=spawner, environment=run_context.environ)
-            )
+        async with temporary_spawner(environ, (tree.root,)) as spawner:
+            return await work(open_workspace((tree.root,), spawner=spawner, environment=environ))
 
     return asyncio.run(walk())
 

@@ -15,7 +15,7 @@ from longrein.config.stored_keys import (
     read_stored,
 )
 from longrein.models import known_provider, known_providers
-from longrein.settings_schema import Settings
+from longrein.settings_schema import Provider
 from longrein_context.events import SettingsError, UsageError
 
 KEY_CHARS_MAX = 4_096
@@ -38,12 +38,12 @@ def write_stored(path: str, stored: Mapping[str, StoredKey]) -> None:
         raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def key_variable(provider: str, settings: Settings) -> str:
+def key_variable(provider: str, providers: Mapping[str, Provider]) -> str:
     """Return the environment variable under which a provider's key is kept. Raises `UsageError`
     for a provider that needs or has none.
     """
-    given, known = settings.providers.get(provider), known_provider(provider)
-    if names := key_variables(provider, settings):
+    given, known = providers.get(provider), known_provider(provider)
+    if names := key_variables(provider, providers):
         return names[0]
     if known is not None:
         raise UsageError(f"{provider} is a server on this machine, which needs no key")
@@ -73,11 +73,11 @@ def checked_key(text: str) -> str:
     return key
 
 
-def keep_key(keys: StoredKeys, provider: str, settings: Settings, text: str) -> str:
+def keep_key(keys: StoredKeys, provider: str, providers: Mapping[str, Provider], text: str) -> str:
     """Keep the key of a provider; return where. Raises `UsageError` and `SettingsError`."""
     from longrein.workspace.system_keyring import store_secret
 
-    variable, key = key_variable(provider, settings), checked_key(text)
+    variable, key = key_variable(provider, providers), checked_key(text)
     stored = read_stored(keys.path)
     kept = store_secret(provider, key, keys.environ)
     stored[provider] = StoredKey(kept) if kept else StoredKey(IN_FILE, key)

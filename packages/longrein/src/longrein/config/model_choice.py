@@ -63,7 +63,7 @@ def choose_model(
     if name:
         return _named(name, settings, environ)
     for known in known_providers():
-        if known.model and provider_key(known.name, settings, environ).key:
+        if known.model and provider_key(known.name, settings.providers, environ).key:
             return _options(known.name, known.model, settings, environ)
     for known in known_providers():
         if known.local:
@@ -137,7 +137,7 @@ def _options(
             f"{where}: the base_url of {provider} must start with http:// or https://, not {url!r}"
         )
     figures = settings.models.get(f"{provider}/{model}")
-    key = _needed_key(provider_key(provider, settings, environ), given, url)
+    key = _needed_key(provider_key(provider, settings.providers, environ), given, url)
     return ModelOptions(
         provider=provider,
         model=model,
@@ -315,7 +315,9 @@ def full_model_name(name: str, settings: Settings, environ: Mapping[str, str]) -
     if not name or "/" in name:
         return name
     keyed = (
-        k.name for k in known_providers() if k.model and provider_key(k.name, settings, environ).key
+        k.name
+        for k in known_providers()
+        if k.model and provider_key(k.name, settings.providers, environ).key
     )
     provider = next(
         (one for one in (settings.model.partition("/")[0], *keyed) if known_provider(one)), ""

@@ -12,7 +12,7 @@ import msgspec
 from longrein.config.settings_file import shorten_home
 from longrein.config.user_environment import config_dir
 from longrein.models import known_provider
-from longrein.settings_schema import Settings
+from longrein.settings_schema import Provider
 from longrein_context.events import SettingsError
 
 IN_FILE = "file"
@@ -52,9 +52,12 @@ def read_stored(path: str) -> dict[str, StoredKey]:
         ) from None
 
 
-def key_variables(provider: str, settings: Settings) -> tuple[str, ...]:
-    """Return the environment variables of a provider's key, the first that is set wins."""
-    given, known = settings.providers.get(provider), known_provider(provider)
+def key_variables(provider: str, providers: Mapping[str, Provider]) -> tuple[str, ...]:
+    """Return the environment variables of a provider's key, the first that is set wins.
+
+    `providers`: those of the settings.
+    """
+    given, known = providers.get(provider), known_provider(provider)
     if given is not None and given.api_key_env:
         return (given.api_key_env,)
     return known.keys if known is not None else ()
@@ -63,8 +66,10 @@ def key_variables(provider: str, settings: Settings) -> tuple[str, ...]:
 class StoredKeys(Mapping[str, str]):
     """Variable -> key of the stored keys, each fetched when it is asked for."""
 
-    def __init__(self, environ: Mapping[str, str], home: str, settings: Settings) -> None:
-        self.environ, self._settings = environ, settings
+    def __init__(
+        self, environ: Mapping[str, str], home: str, providers: Mapping[str, Provider]
+    ) -> None:
+        self.environ, self._known = environ, providers
         self.path = credentials_file(environ, home)
         self.file = shorten_home(self.path, home)
         self.problem = ""
@@ -83,7 +88,7 @@ class StoredKeys(Mapping[str, str]):
         """Read the file again. Raises `SettingsError`."""
         self._stored = read_stored(self.path)
         self._fetched.clear()
-        known = ((key_variables(one, self._settings)[:1], one) for one in self._stored)
+        known = ((key_variables(one, self._known)[:1], one) for one in self._stored)
         self._providers = {name: provider for names, provider in known for name in names}
 
     @property
@@ -189,11 +194,13 @@ class ProviderKey(msgspec.Struct, frozen=True):
         )
 
 
-def provider_key(provider: str, settings: Settings, environ: Mapping[str, str]) -> ProviderKey:
+def provider_key(
+    provider: str, providers: Mapping[str, Provider], environ: Mapping[str, str]
+) -> ProviderKey:
     """Find the key of a provider: the variable that is set, else the kept key; a preferred kept
     key before the variable. The only place that decides this.
     """
-    names = key_variables(provider, settings)
+    names = key_variables(provider, providers)
     kept = environ.kept if isinstance(environ, KeyEnvironment) else None
     variable = next((name for name in names if environ.get(name, "").strip()), "")
     under = next((name for name in names if kept is not None and name in kept), "")

@@ -1,10 +1,10 @@
-"""The `/goals` command: list and change goals of the project through `GoalPort`."""
+"""The `/goals` command: list and change goals of the project in `store.Goals`."""
 
 from collections.abc import Sequence
 
 from longrein.frontends.localization import translate
 from longrein.steps.human_text import escape, escape_line, joined
-from longrein.tools import GoalPort
+from longrein.store import Goals
 from longrein_context.events import Goal, LongreinError
 from longrein_context.events.escape import whole_number
 
@@ -15,37 +15,37 @@ MARKS = {"completed": "[x]", "in_progress": "[>]", "deleted": "[-]"}
 _STATUSES = {"start": "in_progress", "done": "completed", "open": "pending", "drop": "deleted"}
 
 
-async def goal_rows(port: GoalPort, argument: str) -> Sequence[str]:
+async def goal_rows(goals: Goals, argument: str) -> Sequence[str]:
     """Run `/goals ARGUMENT`; return escaped lines. A `LongreinError` becomes a line."""
     word, _, rest = argument.strip().partition(" ")
     try:
-        return await _rows(port, word, rest.strip())
+        return await _rows(goals, word, rest.strip())
     except LongreinError as error:
         return [escape_line(str(error))]
 
 
-async def _rows(port: GoalPort, word: str, rest: str) -> Sequence[str]:
+async def _rows(goals: Goals, word: str, rest: str) -> Sequence[str]:
     if word in ("", "all", "list"):
-        goals = await port.goals(every=word == "all")
-        return [goal_line(goal) for goal in goals] or [
+        found = await goals.goals(every=word == "all")
+        return [goal_line(goal) for goal in found] or [
             translate("no goals yet; /goals add TITLE makes one")
         ]
     if word == "add" and rest:
         title, blocked_by = _after(rest)
-        return [goal_line(await port.add(title, "", blocked_by))]
+        return [goal_line(await goals.add(title, "", blocked_by))]
     if word in _STATUSES and _number(rest):
-        goal, freed = await port.update(_number(rest), status=_STATUSES[word])
+        goal, freed = await goals.update(_number(rest), status=_STATUSES[word])
         return [
             goal_line(goal),
             *(translate(f"can begin now: {goal_line(goal)}") for goal in freed),
         ]
     number, _, text = rest.partition(" ")
     if word == "title" and _number(number) and text.strip():
-        goal, _ = await port.update(_number(number), title=text.strip())
+        goal, _ = await goals.update(_number(number), title=text.strip())
         return [goal_line(goal)]
     if not _number(word) or rest:
         return [USAGE]
-    for goal in await port.goals(every=True):
+    for goal in await goals.goals(every=True):
         if goal.id == _number(word):
             return [
                 goal_line(goal),

@@ -11,10 +11,10 @@ from longrein_context.events import UsageError
 
 def key_question(run_context: RunContext, provider: str) -> SecretQuestion:
     """Return the question for the key of a provider. Raises `UsageError` for one without a key."""
-    key_variable(provider, run_context.settings)
+    key_variable(provider, run_context.settings.providers)
 
     def keep(text: str) -> str:
-        where = keep_key(stored_keys(run_context), provider, run_context.settings, text)
+        where = keep_key(stored_keys(run_context), provider, run_context.settings.providers, text)
         found = key_of(run_context, provider)
         removal = f"`longrein logout {provider}` removes it"
         if found.uses_kept:
@@ -30,7 +30,7 @@ def key_question(run_context: RunContext, provider: str) -> SecretQuestion:
 
 def key_of(run_context: RunContext, provider: str) -> ProviderKey:
     """Return the key that a provider gets, and where it comes from."""
-    return provider_key(provider, run_context.settings, run_context.key_environ)
+    return provider_key(provider, run_context.settings.providers, run_context.key_environ)
 
 
 def ignored_key(found: ProviderKey) -> str:

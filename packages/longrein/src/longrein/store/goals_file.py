@@ -1,6 +1,6 @@
 """The goals of a project, in a file of their own that sessions and processes share.
 
-`Goals` implements `tools.GoalPort`. Each call locks the file, changes it and replaces it whole, in
+Each call of `Goals` locks the file, changes it and replaces it whole, in
 a thread, so nothing is held between calls and nothing blocks the event loop.
 """
 
@@ -49,7 +49,9 @@ def owner_of(session: str, label: str = "") -> str:
 
 
 class Goals:
-    """Goals of one project, for one agent. Construction does not touch the disk."""
+    """Goals of one project, shared by all its sessions, as one agent sees them. Construction does
+    not touch the disk. Methods raise `ToolError` that says what to do.
+    """
 
     def __init__(
         self,
@@ -60,7 +62,8 @@ class Goals:
         *,
         redact: Callable[[str], str] = lambda text: text,
     ) -> None:
-        """Set up access for `owner`.
+        """Set up access for `owner`, who makes new claims: a session, `session/a398` for a
+        subagent, or `user`.
 
         `key`: see `project_key`. `wall_us`: microseconds UTC, also in threads. `redact` removes
         secrets from texts.
@@ -96,12 +99,14 @@ class Goals:
         return self._agents[owner]
 
     async def goals(self, *, every: bool = False) -> Sequence[Goal]:
+        """Return open goals ordered by id; with `every` also completed and deleted ones."""
         if not self.begun:
             return ()
         found: Sequence[Goal] = await self._run(goal_graph.list_goals, every)
         return found
 
     async def add(self, title: str, body: str, blocked_by: Sequence[int]) -> Goal:
+        """Add a goal. Ids increase and are never reused."""
         goal: Goal = await self._run(
             goal_graph.add_goal, self._clean(title), self._clean(body), tuple(blocked_by)
         )
@@ -118,6 +123,12 @@ class Goals:
         blocked_by: Sequence[int] | None = None,
         claim: bool | None = None,
     ) -> tuple[Goal, Sequence[Goal]]:
+        """Change a goal. Returns it, and the goals that the change unblocked. `claim` claims or
+        releases it.
+
+        Refuses to claim a goal that is blocked or claimed by another agent, to create a cycle, and
+        to overwrite text that this agent has not seen.
+        """
         change = goal_graph.Change(
             status or None,
             self._clean(title) if title else None,

@@ -9,7 +9,6 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -129,14 +128,6 @@ OLD_INDEX = "search.sqlite"
 """File that earlier versions left in a session's folder."""
 
 
-class TextSource(Protocol):
-    """Source of entries and blobs."""
-
-    def entry(self, seq: int, /) -> Entry | None: ...
-    def tail(self) -> tuple[int, int]: ...
-    def pieces(self, blob: str, /) -> Iterator[bytes]: ...
-
-
 def search(reader: Reader, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
     """Return at most `limit` hits for `query`, the newest entries first.
 
@@ -149,9 +140,7 @@ def search(reader: Reader, query: str, limit: int, before: int = 0, after: int =
     return _collect_hits(reader, wanted, _candidates(reader, wanted.words, before, after), limit)
 
 
-def scan(
-    texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0
-) -> SearchResult:
+def scan(texts: Reader, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
     """Do what `search` does, with every entry decoded."""
     first = min(texts.tail()[0], before - 1) if before else texts.tail()[0]
     entries = (texts.entry(seq) for seq in range(first, after, -1))
@@ -160,7 +149,7 @@ def scan(
 
 
 def _collect_hits(
-    texts: TextSource, query: Query, entries: Iterable[Entry], limit: int
+    texts: Reader, query: Query, entries: Iterable[Entry], limit: int
 ) -> SearchResult:
     searched = entries if query.words else ()
     every = (hit for entry in searched for hit in _entry_hits(entry, texts, query))
@@ -169,7 +158,7 @@ def _collect_hits(
     return SearchResult(tuple(best), len(hits) > limit)
 
 
-def _entry_hits(entry: Entry, texts: TextSource, query: Query) -> Iterator[SearchHit]:
+def _entry_hits(entry: Entry, texts: Reader, query: Query) -> Iterator[SearchHit]:
     for handle, content, text in _searched_contents(entry, texts):
         match = find_match(lower_case(text), query)
         if match is not None:
@@ -189,7 +178,7 @@ def _line_number(text: str, at: int) -> int:
     return before.count("\n") + 1
 
 
-def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, Content, str]]:
+def _searched_contents(entry: Entry, texts: Reader) -> Iterator[tuple[str, Content, str]]:
     """Iterate (handle, part, text), without those of `Recall`: its results repeat the log, its
     calls hold the query.
     """
@@ -206,7 +195,7 @@ def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, C
                 )
 
 
-def _blob_text(texts: TextSource, blob: str) -> str:
+def _blob_text(texts: Reader, blob: str) -> str:
     """Return the searchable start of a text blob; '' when the blob is missing."""
     data = bytearray()
     try:

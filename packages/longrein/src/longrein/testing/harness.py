@@ -15,13 +15,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from longrein.agent import Answer, Clock, Dependencies, OpenSession, SessionPort, open_session
+from longrein.agent import Answer, Clock, Dependencies, OpenSession, open_session
 from longrein.agent.session_part import Subagents
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.models import Model
 from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock
-from longrein.testing.store import MemoryDisk
+from longrein.testing.store import MemoryArchive, MemoryDisk
 from longrein.testing.workspace import MemoryWorkspace
 from longrein.tools import Tool, builtin_tools, named_tools, offer_tools, tools_by_name
 from longrein.workspace import Workspace
@@ -74,7 +74,7 @@ def memory_dependencies(
         model=model,
         open_model=open_model,
         prefix=_prefix_of(every, space),
-        history=disk.history,
+        archive=MemoryArchive(disk.entries, lambda blob: disk.blobs()[blob]),
         rules=Rules(base=space.roots[0]) if rules is None else rules,
         parts={Subagents: SubagentRunner},
     )
@@ -176,7 +176,7 @@ class Approver:
         self._answers: Answers = {} if answers is None else answers
 
     @asynccontextmanager
-    async def answering(self, session: SessionPort) -> AsyncIterator["Approver"]:
+    async def answering(self, session: OpenSession) -> AsyncIterator["Approver"]:
         """Answer the questions of `session` while the block runs."""
         task = asyncio.ensure_future(self.watch(session))
         try:
@@ -185,13 +185,13 @@ class Approver:
             task.cancel()
             await asyncio.wait([task])
 
-    async def watch(self, session: SessionPort) -> None:
+    async def watch(self, session: OpenSession) -> None:
         """Answer the questions of `session` until it closes, including open ones."""
         async for heard in session.follow(0, streaming=False):
             if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
                 await self._meet(session, heard.event)
 
-    async def _meet(self, session: SessionPort, question: PermissionAsked) -> None:
+    async def _meet(self, session: OpenSession, question: PermissionAsked) -> None:
         waiting = session.state.calls.get(question.call)
         if waiting is None or waiting.answer is not None:
             return

@@ -10,12 +10,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from hashlib import sha256
+from typing import TypeVar
 
 import msgspec
 
-from longrein.store import Log, Message, Snapshot
+from longrein.store import HistoryReader, Log, Message, SearchResult, SessionHistory, Snapshot, scan
 from longrein_context.events import Entry, SessionBusy, SessionError, StoreFull, kind_of
 
+T = TypeVar("T")
 SESSION = "00000000-0000-4000-8000-00000000beef"
 """Default session id."""
 
@@ -394,6 +396,78 @@ class MemoryBlob:
 
     def discard(self) -> None:
         self._data.clear()
+
+
+# --- History --------------------------------------------------------------------------------------
+
+
+class MemoryHistory(SessionHistory):
+    """History of a session in memory. Each method scans the entries, so it suits short logs only.
+    Other logs are not available.
+    """
+
+    def __init__(self, entries: Sequence[Entry], read_blob: Callable[[str], bytes]) -> None:
+        self._all = entries
+        self._read_blob = read_blob
+
+    def tail(self) -> tuple[int, int]:
+        return (self._all[-1].seq, self._all[-1].at) if self._all else (0, 0)
+
+    def entry(self, seq: int) -> Entry | None:
+        return next((entry for entry in self._all if entry.seq == seq), None)
+
+    def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]:
+        return (entry for entry in self._all if after < entry.seq <= (to or entry.seq))
+
+    def of_kind(self, *kinds: str, after: int = 0) -> Iterator[Entry]:
+        found = [entry for entry in self.entries(after) if kind_of(entry.event) in kinds]
+        return reversed(found)
+
+    def seq_at(self, at: int) -> int:
+        return next((entry.seq for entry in reversed(self._all) if entry.at <= at), 0)
+
+    def seq_ago(self, ago_us: int, now_us: int) -> int:
+        newer, left = now_us, ago_us
+        for entry in reversed(self._all):
+            left, newer = left - max(0, newer - entry.at), entry.at
+            if left <= 0:
+                return entry.seq
+        return 0
+
+    def pieces(self, blob: str) -> Iterator[bytes]:
+        """See `SessionHistory.pieces`: in one piece."""
+        yield self._read_blob(blob)
+
+    def search(self, query: str, limit: int, before: int = 0, *, own: bool = False) -> SearchResult:  # noqa: ARG002 - it shares nothing
+        """See `SessionHistory.search`: reads every entry."""
+        return scan(self, query, limit, before)
+
+    def child(self, session: str) -> SessionHistory | None:  # noqa: ARG002 - the base's signature
+        return None
+
+    def parent(self) -> SessionHistory | None:
+        return None
+
+
+class MemoryArchive(HistoryReader):
+    """Reads the history of a session in memory, at once."""
+
+    def __init__(
+        self,
+        entries: Callable[[str], Sequence[Entry]],
+        read_blob: Callable[[str], bytes],
+        session: str = "",
+    ) -> None:
+        """`entries`: function from a subagent, or '' for the session, to its log."""
+        self._entries = entries
+        self._read_blob = read_blob
+        self._subagent = session
+
+    async def reading(self, work: Callable[[SessionHistory], T]) -> T:
+        return work(MemoryHistory(self._entries(self._subagent), self._read_blob))
+
+    def child(self, session: str) -> HistoryReader:
+        return MemoryArchive(self._entries, self._read_blob, session)
 
 
 def _future() -> "Future[None]":

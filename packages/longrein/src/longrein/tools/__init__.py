@@ -25,12 +25,13 @@ from longrein.tools.text_encoding import clean
 from longrein.tools.tool_port import (
     BackgroundedCommand,
     Blobs,
+    CommandSurroundings,
     FileVersion,
-    GoalPort,
     LoadedText,
     Outcome,
     OutputSlice,
-    SessionHistory,
+    SessionFiles,
+    SessionServices,
     ShellCommand,
     SkillPort,
     SubagentPort,
@@ -57,6 +58,7 @@ from longrein.tools.tool_search import (
 from longrein_context.lazy_names import names_at_first_use
 
 if TYPE_CHECKING:
+    from longrein.store import SessionHistory
     from longrein.tools.argument_substitution import Piece, substitute
     from longrein.tools.diff import change_of, hunks_of
 
@@ -65,6 +67,7 @@ __getattr__ = names_at_first_use(
     {
         "diff": "change_of hunks_of",
         "argument_substitution": "Piece substitute",
+        "recall_lookup": "SessionHistory",
     },
 )
 
@@ -76,14 +79,16 @@ __all__ = [
     "STRUCTURED_OUTPUT",
     "BackgroundedCommand",
     "Blobs",
+    "CommandSurroundings",
     "DeferralPolicy",
     "FileVersion",
-    "GoalPort",
     "LoadedText",
     "Outcome",
     "OutputSlice",
     "Piece",
+    "SessionFiles",
     "SessionHistory",
+    "SessionServices",
     "ShellCommand",
     "SkillBody",
     "SkillInfo",

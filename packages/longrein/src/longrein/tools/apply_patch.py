@@ -184,7 +184,7 @@ async def _plan_removal(context: ToolContext, patch: "FilePatch") -> PatchPlan:
             "with Bash. Nothing was changed."
         )
     base, now = await known_content(context, place)
-    if not patch.moved_to and kept_content(context, context.versions[place.real]) is None:
+    if not patch.moved_to and kept_content(context, context.files.versions[place.real]) is None:
         raise ToolError(
             f"[not-kept] The log does not hold {one_line(place.path)}, so a rewind could not "
             "bring it back; remove it with Bash (rm). Nothing was changed."
@@ -197,7 +197,7 @@ async def _remove(context: ToolContext, place: ResolvedPath) -> Outcome:
     base, now = await known_content(context, place)
     if base != now:
         return await refuse_changed(context, place, base, (now,))
-    known = context.versions[place.real].hash
+    known = context.files.versions[place.real].hash
     try:
         mode = await context.workspace.run_in_thread(lambda: context.workspace.remove(place.real))
     except OSError as error:

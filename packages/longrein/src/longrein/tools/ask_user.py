@@ -49,6 +49,6 @@ async def AskUserQuestion(
 ASK_USER = make_tool(
     AskUserQuestion,
     access="none",
-    unlisted=True,
+    listing="unlisted",
     user=UserAnswer("it waits for your answer", ("answers",)),
 )

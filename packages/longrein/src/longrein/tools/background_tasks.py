@@ -19,7 +19,7 @@ INPUT_CHARS_MAX = 100_000
 
 async def TaskList(context: ToolContext) -> Outcome:
     """List background tasks and how they stand."""
-    every = context.tasks.tasks() if context.tasks is not None else ()
+    every = context.commands.tasks.tasks() if context.commands.tasks is not None else ()
     if not every:
         return Outcome.of("There are no background tasks.")
     lines = [f"- {task_line(view)}" for view in every[:LISTED_MAX]]
@@ -91,11 +91,11 @@ async def TaskInput(context: ToolContext, task_id: str, text: str, eof: bool = F
 
 
 def _task_port(context: ToolContext, task: str) -> TaskPort:
-    if context.tasks is None:
+    if context.commands.tasks is None:
         raise ToolError(
             f"[unknown-task] There is no task {task[:40]!r}: none was started in this session."
         )
-    return context.tasks
+    return context.commands.tasks
 
 
 def task_line(view: TaskView) -> str:
@@ -126,12 +126,12 @@ def task_line(view: TaskView) -> str:
 
 
 TASK_LIST = make_tool(
-    TaskList, access="none", unlisted=True, together=True, polls=True, aliases=("list_tasks",)
+    TaskList, access="none", listing="unlisted", together=True, polls=True, aliases=("list_tasks",)
 )
 TASK_OUTPUT = make_tool(
     TaskOutput,
     access="none",
-    unlisted=True,
+    listing="unlisted",
     together=True,
     aliases=("bashoutput", "check_task"),
     polls=True,
@@ -141,11 +141,11 @@ TASK_OUTPUT = make_tool(
 TASK_STOP = make_tool(
     TaskStop,
     access="none",
-    unlisted=True,
+    listing="unlisted",
     together=True,
     aliases=("killshell", "killbash"),
     key_argument="task_id",
     task_argument="task_id",
 )
-TASK_INPUT = make_tool(TaskInput, access="command", unlisted=True, aliases=("write_stdin",))
+TASK_INPUT = make_tool(TaskInput, access="command", listing="unlisted", aliases=("write_stdin",))
 TASK_TOOLS = (TASK_LIST, TASK_OUTPUT, TASK_STOP, TASK_INPUT)

@@ -173,7 +173,7 @@ async def Bash(
     _check_command(context, command)
     output = CommandOutput(context)
     limit_s = time_limit(timeout, context.options)
-    sandbox = context.sandbox if not outside_sandbox else None
+    sandbox = context.commands.sandbox if not outside_sandbox else None
     if sandbox is not None:
         sandbox.begin()
     try:
@@ -232,28 +232,26 @@ async def _run(
     background: bool,
     outside: bool,
 ) -> CommandExit | BackgroundedCommand:
-    if context.tasks is not None:
-        return await context.tasks.run(
-            ShellCommand(command, context.call, output, limit_s, background, outside)
-        )
+    if context.commands.tasks is not None:
+        run = context.commands.run or context.commands.tasks.run
+        return await run(ShellCommand(command, context.call, output, limit_s, background, outside))
     if background:
         raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
     try:
         confinement = (
-            context.sandbox.confine(context.cwd)
-            if context.sandbox is not None and not outside
+            context.commands.sandbox.confine(context.cwd)
+            if context.commands.sandbox is not None and not outside
             else None
         )
     except OSError as error:
         raise ToolError(
             f"[sandbox] The sandbox could not be set up ({error.strerror}); nothing was run."
         ) from None
-    variables = context.variables if context.sandbox is None or not outside else {}
     return await context.workspace.spawner.run(
         CommandSpec(
             command,
             context.cwd,
-            {**context.workspace.environment(context.session, context.call_id), **variables},
+            context.commands.environment(context.workspace, outside=outside),
             confinement,
             traced=True,
         ),

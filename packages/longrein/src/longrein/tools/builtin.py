@@ -33,7 +33,7 @@ async def Compact(context: ToolContext, focus: str = "") -> Outcome:  # noqa: AR
     )
 
 
-COMPACT = make_tool(Compact, access="none", unlisted=True, quiet=True, key_argument="focus")
+COMPACT = make_tool(Compact, access="none", listing="unlisted", quiet=True, key_argument="focus")
 
 
 # --- List of built-in tools -----------------------------------------------------------------------

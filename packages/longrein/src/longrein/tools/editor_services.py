@@ -3,7 +3,7 @@ terminals.
 """
 
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -12,10 +12,8 @@ from longrein.tools.file_access import HANDLED_BYTES_MAX
 from longrein.tools.tool_port import (
     BackgroundedCommand,
     Outcome,
-    OutputSlice,
     ShellCommand,
     TaskPort,
-    TaskView,
     Tool,
     ToolContext,
 )
@@ -100,10 +98,10 @@ def through_editor(tool: Tool, editor: Editor) -> Tool:
         terminals = editor.terminals
 
         async def in_terminal(context: ToolContext, /, **arguments: Any) -> Outcome:
-            if context.tasks is not None:
-                context = msgspec.structs.replace(
-                    context, tasks=TerminalCommands(context, context.tasks, terminals)
-                )
+            if context.commands.tasks is not None:
+                run = TerminalCommands(context, context.commands.tasks, terminals).run
+                commands = msgspec.structs.replace(context.commands, run=run)
+                context = msgspec.structs.replace(context, commands=commands)
             return await tool.run(context, **arguments)
 
         return msgspec.structs.replace(tool, run=in_terminal, traced=False)
@@ -117,7 +115,7 @@ async def _refresh(context: ToolContext, path: str) -> None:
     ):  # of a subagent in a git worktree, which no editor has open
         return
     place = workspace.resolve(path, context.cwd)
-    allowed = context.judged.get(path, place.real) == place.real
+    allowed = context.files.judged.get(path, place.real) == place.real
     if allowed and place.kind == "file" and place.size_bytes <= HANDLED_BYTES_MAX:
         await workspace.refresh(place.real)
 
@@ -166,7 +164,7 @@ def terminal_words(
 
 class TerminalCommands:
     """Commands of one call: in the foreground in a terminal of the editor, else as in any
-    session (see `TaskPort`).
+    session.
     """
 
     def __init__(self, context: ToolContext, tasks: TaskPort, terminals: EditorTerminals) -> None:
@@ -188,21 +186,13 @@ class TerminalCommands:
 
     def _made(self, command: ShellCommand) -> EditorCommand | None:
         context = self._context
-        sandbox = context.sandbox if not command.outside_sandbox else None
+        sandbox = context.commands.sandbox if not command.outside_sandbox else None
         try:
             confinement = sandbox.confine(context.cwd) if sandbox is not None else None
         except OSError:
             return None  # reported where the command is then run
-        variables = (
-            {}
-            if context.sandbox is not None and command.outside_sandbox
-            else dict(context.variables)
-        )
-        env = (
-            context.workspace.environment(context.session, context.call_id)
-            | variables
-            | (confinement.env if confinement else {})
-        )
+        env = context.commands.environment(context.workspace, outside=command.outside_sandbox)
+        env |= confinement.env if confinement else {}
         words = terminal_words(command.command, env, confinement)
         if words is None:
             return None
@@ -210,25 +200,3 @@ class TerminalCommands:
         return EditorCommand(
             command.call, words, context.cwd, env, command.timeout_s, output_bytes_max
         )
-
-    async def carry(
-        self, name: str, work: Coroutine[Any, Any, Outcome], *, after_s: float
-    ) -> Outcome | BackgroundedCommand:
-        return await self._tasks.carry(name, work, after_s=after_s)
-
-    def tasks(self) -> Sequence[TaskView]:
-        return self._tasks.tasks()
-
-    async def output(
-        self, task: str, *, tail: int = 0, since: int = -1, grep: str = ""
-    ) -> OutputSlice:
-        return await self._tasks.output(task, tail=tail, since=since, grep=grep)
-
-    async def wait(self, task: str, timeout_s: float) -> TaskView:
-        return await self._tasks.wait(task, timeout_s)
-
-    async def stop(self, task: str) -> TaskView:
-        return await self._tasks.stop(task)
-
-    async def give(self, task: str, text: str, *, eof: bool = False) -> TaskView:
-        return await self._tasks.give(task, text, eof=eof)

@@ -41,7 +41,7 @@ def resolve_path(context: ToolContext, path: str) -> ResolvedPath:
             f"[bad-path] {one_line(path) or 'An empty text'} is no usable path; give the path of "
             "a file."
         )
-    if context.judged.get(path, place.real) != place.real:
+    if context.files.judged.get(path, place.real) != place.real:
         raise ToolError(
             f"[moved] {one_line(path)} has changed between the check and the use: it leads to "
             "another place now. "

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from longrein.store import SessionHistory
 from longrein.tools.arguments import nearest
 from longrein.tools.recall_times import shown_time
-from longrein.tools.tool_port import SessionHistory
 from longrein_context.events import (
     Entry,
     FileChanged,

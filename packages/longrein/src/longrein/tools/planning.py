@@ -8,8 +8,9 @@ by them. Each change that a session makes or sees is also logged as `GoalChanged
 from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, TypedDict
 
+from longrein.store import Goals
 from longrein.tools.registry import make_tool
-from longrein.tools.tool_port import GoalPort, Outcome, Tool, ToolContext, UserAnswer
+from longrein.tools.tool_port import Outcome, Tool, ToolContext, UserAnswer
 from longrein_context.events import (
     Goal,
     GoalChanged,
@@ -88,7 +89,7 @@ async def ExitPlanMode(plan: str, mode: str = "default") -> Outcome:  # noqa: AR
 EXIT_PLAN_MODE = make_tool(
     ExitPlanMode,
     access="none",
-    unlisted=True,
+    listing="unlisted",
     user=UserAnswer("the plan is ready; yes ends plan mode", ("mode",)),
 )
 
@@ -107,7 +108,7 @@ async def GoalAdd(
 
     body: When it is reached, what is known.
     """
-    goals = _goal_port(context, title, body)
+    goals = _goals(context, title, body)
     goal = await goals.add(title, body, blocked_by or ())
     return Outcome.of(f"Added goal {goal.id}{_waits_words(goal.blocked_by)}.", GoalChanged(goal))
 
@@ -125,7 +126,7 @@ async def GoalUpdate(
     checked. With id alone: shows it whole.
 
     """
-    goals = _goal_port(context, title or "", body or "")
+    goals = _goals(context, title or "", body or "")
     if title is not None and not title.strip():
         raise ToolError("[empty] A goal needs a title. Nothing was changed.")
     goal, freed = await goals.update(
@@ -148,7 +149,7 @@ async def GoalList(context: ToolContext, all: bool = False) -> Outcome:  # noqa:
 
     all: Also those that are over.
     """
-    goals = _goal_port(context)
+    goals = _goals(context)
     found = await goals.goals(every=all)
     if not found:
         return Outcome.of("The project has no goals." if all else "The project has no open goals.")
@@ -161,11 +162,11 @@ async def GoalList(context: ToolContext, all: bool = False) -> Outcome:  # noqa:
     return Outcome.of(text, *map(GoalChanged, goals.unseen(found)))
 
 
-def _goal_port(context: ToolContext, *written: str) -> GoalPort:
-    """Return the goal port. Raises `ToolError` when there is none, or when a text contains a
-    longrein marker.
+def _goals(context: ToolContext, *written: str) -> Goals:
+    """Return the goals of the project. Raises `ToolError` when there are none, or when a text
+    contains a longrein marker.
     """
-    if context.goals is None:
+    if context.services.goals is None:
         raise ToolError(
             "[no-goals] There is no place here where goals could be kept; use TodoWrite."
         )
@@ -175,7 +176,7 @@ def _goal_port(context: ToolContext, *written: str) -> GoalPort:
             "content; write what is meant "
             "(Recall brings a cleared part back). Nothing was changed."
         )
-    return context.goals
+    return context.services.goals
 
 
 def _goal_row(goal: Goal, me: str, still: Mapping[int, Goal]) -> str:
@@ -213,9 +214,9 @@ def _short_body(goal: Goal) -> str:
     )
 
 
-GOAL_ADD = make_tool(GoalAdd, access="none", unlisted=True)
-GOAL_UPDATE = make_tool(GoalUpdate, access="none", unlisted=True)
-GOAL_LIST = make_tool(GoalList, access="none", unlisted=True, together=True, polls=True)
+GOAL_ADD = make_tool(GoalAdd, access="none", listing="unlisted")
+GOAL_UPDATE = make_tool(GoalUpdate, access="none", listing="unlisted")
+GOAL_LIST = make_tool(GoalList, access="none", listing="unlisted", together=True, polls=True)
 
 
 def goal_tools() -> tuple[Tool, ...]:

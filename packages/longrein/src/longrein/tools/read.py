@@ -172,13 +172,13 @@ async def Read(
     )
     text += f"\n[{one_line(place.path)}{place.where}]" if place.where else ""
     digest, blob = await keep_content(context, data)
-    if last and (handle := context.standing(place.real, digest, first, last)):
+    if last and (handle := context.files.standing(place.real, digest, first, last)):
         told = (
             f"[unchanged since {handle}: lines {first}-{last} of {one_line(place.path)} stand "
             "there as they are now]"
         )
         return Outcome.of(told, FileSeen(place.real, digest, blob, whole, first, last, handle))
-    known = context.versions.get(place.real)
+    known = context.files.versions.get(place.real)
     whole = whole or (known is not None and known.whole and known.hash == digest)
     return Outcome(
         (Text(text),), (FileSeen(place.real, digest, blob, whole, first if last else 0, last),)

@@ -3,28 +3,26 @@ time.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from longrein.store import Content, SearchHit, SearchResult, contents_of, title_of
+from longrein.store import Content, SearchHit, SessionHistory, contents_of, title_of
 from longrein.tools.logged_versions import file_history, version_at, version_list
 from longrein.tools.read import image_info, is_pdf
 from longrein.tools.recall_pages import PageRange, parse_range, read_page
 from longrein.tools.recall_times import entries_around, find_moment, shown_time
 from longrein.tools.text_encoding import counted
-from longrein.tools.tool_port import Outcome, SessionHistory, ToolContext
+from longrein.tools.tool_port import Outcome, ToolContext
 from longrein_context.events import (
     AnyPart,
     Document,
-    Entry,
     Handle,
     Image,
     Recalled,
     SubagentStarted,
     Text,
     ToolError,
-    kind_of,
     marker_sign,
     parse_handle,
 )
@@ -173,78 +171,6 @@ def _media_bytes(home: SessionHistory, past: SessionHistory, part: AnyPart) -> b
         ) from None
 
 
-# --- History of a session whose log is not on disk ------------------------------------------------
-
-
-class InMemoryHistory:
-    """`port.SessionHistory` over a `ToolContext`. Each method scans the entries, so it suits
-    short logs only.
-    """
-
-    def __init__(self, context: ToolContext) -> None:
-        self._entry = context.entry
-        self._blobs = context.blobs
-
-    def tail(self) -> tuple[int, int]:
-        """See `store.SessionHistory`. Finds the last seq by doubling and bisection, since seqs
-        have no gaps.
-        """
-        low, high = 0, 1
-        while self._entry(high) is not None:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._entry(middle) is not None else (low, middle)
-        last = self._entry(low) if low else None
-        return (low, last.at) if last is not None else (0, 0)
-
-    def entry(self, seq: int) -> Entry | None:
-        return self._entry(seq)
-
-    def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]:
-        last = self.tail()[0]
-        found = map(self._entry, range(after + 1, min(to or last, last) + 1))
-        return (entry for entry in found if entry is not None)
-
-    def of_kind(self, *kinds: str) -> Iterator[Entry]:
-        found = map(self._entry, range(self.tail()[0], 0, -1))
-        return (entry for entry in found if entry is not None and kind_of(entry.event) in kinds)
-
-    def seq_at(self, at: int) -> int:
-        return next((entry.seq for entry in reversed([*self.entries()]) if entry.at <= at), 0)
-
-    def seq_ago(self, ago_us: int, now_us: int) -> int:
-        newer, left = now_us, ago_us
-        for entry in reversed([*self.entries()]):
-            left, newer = left - max(0, newer - entry.at), entry.at
-            if left <= 0:
-                return entry.seq
-        return 0
-
-    def pieces(self, blob: str) -> Iterator[bytes]:
-        """See `store.SessionHistory`: in one piece."""
-        yield self._blobs.read_blob(blob)
-
-    def search(self, query: str, limit: int, before: int = 0) -> SearchResult:
-        """See `store.SessionHistory`: reads every entry."""
-
-        from longrein.store.log_search import scan
-
-        return scan(self, query, limit, before)
-
-    def search_tree(self, query: str, limit: int, before: int = 0) -> SearchResult:
-        """See `store.SessionHistory`: other logs are not available."""
-        return self.search(query, limit, before)
-
-    def child(self, session: str) -> SessionHistory | None:  # noqa: ARG002 - the port's signature
-        """See `store.SessionHistory`: other logs are not available."""
-        return None
-
-    def parent(self) -> SessionHistory | None:
-        """See `store.SessionHistory`: other logs are not available."""
-        return None
-
-
 # --- Search for words in the log of the session and of its subagents ------------------------------
 
 
@@ -340,12 +266,7 @@ async def recall(context: ToolContext, given: Mapping[str, str], lines: str) -> 
             return _by_time(context, past, given["time"])
         return _by_path(context, past, given["path"], given["time"], wanted)
 
-    brought = (
-        await context.archive.reading(work)
-        if context.archive is not None
-        else work(InMemoryHistory(context))
-    )
-    return _outcome(context, brought)
+    return _outcome(context, await context.services.archive.reading(work))
 
 
 def _by_handle(
@@ -393,7 +314,7 @@ def _by_query(
 
 
 def _by_time(context: ToolContext, past: SessionHistory, time: str) -> RecallResult:
-    text = entries_around(past, time, context.now_us())
+    text = entries_around(past, time, context.services.now_us())
     return RecallResult(
         text,
         None,
@@ -406,7 +327,9 @@ def _by_path(
 ) -> RecallResult:
     real = context.workspace.resolve(path, context.cwd).real if "\0" not in path else path
     files = file_history(past, path, real)
-    shown = version_at(files, find_moment(past, time, context.now_us())[0] if time.strip() else 0)
+    shown = version_at(
+        files, find_moment(past, time, context.services.now_us())[0] if time.strip() else 0
+    )
     handle, listed = f"r{shown.seq}", version_list(files, shown)
     fact = Recalled(context.call, handle, path=files.path, when=time)
     if not shown.hash or not shown.kept:

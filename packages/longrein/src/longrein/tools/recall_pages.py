@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from longrein.store import Content, encoding_of
+from longrein.store import Content, SessionHistory, encoding_of
 from longrein.tools.text_encoding import clean_text, counted, cut_head, size_words, visible
-from longrein.tools.tool_port import SessionHistory
 from longrein_context import ESCAPED_ENDS_MAX, is_escaped_line, unescape_lines
 from longrein_context.events import ToolError
 

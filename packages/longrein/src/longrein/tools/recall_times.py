@@ -3,8 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from longrein.store import contents_of, title_of
-from longrein.tools.tool_port import SessionHistory
+from longrein.store import SessionHistory, contents_of, title_of
 from longrein_context.events import (
     AT_MAX,
     Entry,

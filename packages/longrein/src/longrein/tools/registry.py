@@ -24,6 +24,7 @@ import msgspec
 
 from longrein.tools.tool_port import (
     Access,
+    Listing,
     Outcome,
     RuleName,
     Tool,
@@ -237,8 +238,7 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
     together: Together = False,
     paths: Paths = (),
     names: Mapping[str, str] | None = None,
-    deferred: bool = False,
-    unlisted: bool = False,
+    listing: Listing = "listed",
     unlisted_arguments: Sequence[str] = (),
     rule_name: RuleName = "",
     aliases: Sequence[str] = (),
@@ -251,12 +251,11 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
 
     `together`: whether calls may run in parallel, or a function of the arguments. `paths`: pairs of
     a path parameter and whether the path is written, or a function from arguments to (path, writes)
-    pairs. `names`: the model's names for parameters. `deferred`: whether the model may have to find
-    the tool with `ToolSearch`. `unlisted_arguments`: parameters that are taken but not offered.
-    `unlisted`, `rule_name`, `aliases`, `check`, `user`, `traced`: see
-    `Tool`. `traits`: fields of `events.ToolTraits`. Raises TypeError for a type hint without a JSON
-    schema, for a path parameter without `paths`, which rules would not see, and for what is no
-    async function.
+    pairs. `names`: the model's names for parameters. `unlisted_arguments`: parameters that are
+    taken but not offered. `listing`, `rule_name`, `aliases`, `check`, `user`, `traced`: see `Tool`.
+    `traits`: fields of `events.ToolTraits`. Raises TypeError for a type hint without a JSON schema,
+    for a path parameter without `paths`, which rules would not see, and for what is no async
+    function.
     """
     code = getattr(function, "__code__", None)
     if code is None or not (code.co_flags & ASYNC_CODE or hasattr(function, "__wrapped__")):
@@ -279,8 +278,7 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
         make_runner(function, {wire: name for name, wire in renamed.items()}),
         together if callable(together) else (lambda _: together),
         paths if callable(paths) else (lambda given: named_paths(paths, given)),
-        deferred,
-        unlisted=unlisted,
+        listing,
         rule_name=rule_name,
         aliases=tuple(aliases),
         check=check,

@@ -33,7 +33,7 @@ def hidden_filter(context: ToolContext, place: ResolvedPath) -> Callable[[str], 
     """Return a test whether a real path below `place` is forbidden by a rule; None when no rule
     is.
     """
-    hidden = context.hidden
+    hidden = context.files.hidden
     folder = place.path.rstrip("/")
     start = len(place.real.rstrip("/"))
     return None if hidden is None else lambda real: hidden(folder + real[start:], real)

@@ -168,14 +168,14 @@ async def Skill(context: ToolContext, skill: str, args: str = "") -> Outcome:
     skill: Its name.
     args: Arguments, where it takes some.
     """
-    if context.skills is None:
+    if context.services.skills is None:
         raise ToolError("[no-skills] There are no skills here.")
-    loaded = await context.skills.load(skill, args, call=context.call)
+    loaded = await context.services.skills.load(skill, args, call=context.call)
     if not loaded.fork:
         return Outcome.of(loaded.text)
     kinds = (
-        {kind.name.lower(): kind.name for kind in context.agents.kinds()}
-        if context.agents is not None
+        {kind.name.lower(): kind.name for kind in context.services.agents.kinds()}
+        if context.services.agents is not None
         else {}
     )
     wanted = loaded.agent.lower()

@@ -336,7 +336,7 @@ async def start_subagents(
     """Start the subagents and return their reports. Raises `ToolError` before anything is
     started.
     """
-    port = context.agents
+    port = context.services.agents
     if port is None:
         raise ToolError("[no-subagents] No subagent can be started here; do the work yourself.")
     if [bool(tasks), samples != 1, bool(resume)].count(True) > 1:

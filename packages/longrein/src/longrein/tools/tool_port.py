@@ -4,17 +4,17 @@ packages.
 A tool never appends to the log. It returns events in `Outcome.facts`, and the loop appends them.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from longrein.permissions import Hook
 from longrein.settings_schema import ToolOptions
-from longrein.store import BlobWriter, HistoryReader, SearchResult
+from longrein.store import BlobWriter, Goals, HistoryReader
 from longrein.workspace import CommandExit, Confinement, ReplayableSink, Workspace
 from longrein.workspace.sandbox import SandboxReport
-from longrein_context.events import AnyEvent, AnyPart, Entry, Goal, Text, Todo, ToolSpec, ToolTraits
+from longrein_context.events import AnyEvent, AnyPart, Text, Todo, ToolSpec, ToolTraits
 
 # --- Subagents: the port that `agent` implements --------------------------------------------------
 
@@ -303,66 +303,11 @@ class SandboxPort(Protocol):
         ...
 
 
-# --- Goals of the project: the port that `store` implements ---------------------------------------
-
-
-class GoalPort(Protocol):
-    """Goals of one project, shared by all its sessions. Methods raise `ToolError` that says what
-    to do.
-    """
-
-    @property
-    def owner(self) -> str:
-        """Owner of new claims: a session, `session/a398` for a subagent, or `user`."""
-        ...
-
-    def by(self, owner: str) -> "GoalPort":
-        """Return the same goals for another owner."""
-        ...
-
-    def unseen(self, goals: Sequence[Goal]) -> Sequence[Goal]:
-        """Return the `goals` whose present revision is new to this agent, and mark them as seen."""
-        ...
-
-    def beat(self) -> None:
-        """Renew the leases of this agent's claims. Called at each step; never blocks."""
-        ...
-
-    async def leave(self) -> None:
-        """Release this agent's claims. Never fails."""
-        ...
-
-    async def goals(self, *, every: bool = False) -> Sequence[Goal]:
-        """Return open goals ordered by id; with `every` also completed and deleted ones."""
-        ...
-
-    async def add(self, title: str, body: str, blocked_by: Sequence[int]) -> Goal:
-        """Add a goal. Ids increase and are never reused."""
-        ...
-
-    async def update(
-        self,
-        goal: int,
-        *,
-        status: str = "",
-        title: str = "",
-        body: str | None = None,
-        blocked_by: Sequence[int] | None = None,
-        claim: bool | None = None,
-    ) -> tuple[Goal, Sequence[Goal]]:
-        """Change a goal. Returns it, and the goals that the change unblocked. `claim` claims or
-        releases it.
-
-        Refuses to claim a goal that is blocked or claimed by another agent, to create a cycle, and
-        to overwrite text that this agent has not seen.
-        """
-        ...
-
-
 # --- Tools: context, outcome, options -------------------------------------------------------------
 
 
 Access = Literal["none", "read", "write", "command"]
+Listing = Literal["listed", "unlisted", "deferred", "always"]
 RuleName = Literal["", "Read", "Edit"]
 ToolKind = Literal["", "read", "search", "edit", "write", "shell", "agent", "other"]
 T = TypeVar("T")
@@ -414,74 +359,15 @@ class Blobs(Protocol):
     def new_blob(self) -> BlobWriter: ...
 
 
-class SessionHistory(Protocol):
-    """Read-only access to the whole log of a session (see `store.SessionHistory`)."""
+class SessionFiles(msgspec.Struct, frozen=True):
+    """What a session knows of files, and which of them a call may touch."""
 
-    def tail(self) -> tuple[int, int]: ...
-    def entry(self, seq: int, /) -> Entry | None: ...
-    def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]: ...
-    def of_kind(self, *kinds: str) -> Iterator[Entry]: ...
-    def seq_at(self, at: int, /) -> int: ...
-    def seq_ago(self, ago_us: int, now_us: int, /) -> int: ...
-    def pieces(self, blob: str, /) -> Iterator[bytes]: ...
-    def search(self, query: str, limit: int, before: int = 0) -> SearchResult: ...
-    def search_tree(self, query: str, limit: int, before: int = 0) -> SearchResult: ...
-    def child(self, session: str, /) -> "SessionHistory | None": ...
-    def parent(self) -> "SessionHistory | None": ...
-
-
-class ToolContext(msgspec.Struct, frozen=True):
-    """Context of one call: everything a tool may use."""
-
-    call: str
-    """Call id."""
-    session: str
-    """Session id."""
-    nonce: str
-    """Session's nonce: text that contains `events.marker_sign(nonce)` must not be written
-    anywhere.
-    """
-    cwd: str
-    """Current folder."""
-    workspace: Workspace
-    blobs: Blobs
-    versions: Mapping[str, FileVersion]
+    versions: Mapping[str, FileVersion] = {}
     """Files that the model knows, by real path."""
-    todos: tuple[Todo, ...]
-    """Present todo list."""
-    options: ToolOptions
-    entry: Callable[[int], Entry | None]
-    """An entry of this session by seq, from the log."""
-    note: Callable[[bytes], None]
-    """Shows output of a running tool on the screen; it is not stored."""
-    archive: HistoryReader | None = None
-    """Reader of this session's history; None when the log is not on disk. Then `entry` and
-    `blobs` are used.
-    """
-    now_us: Callable[[], int] = lambda: 0
-    """Present time in microseconds UTC; 0 when unknown."""
-    page_bytes: int = 30_000
-    """Size of text that the present window certainly shows whole."""
     standing: Callable[[str, str, int, int], str] = lambda *_asked: ""
     """(real path, hash, first line, last line) -> handle of a reading in the view that shows
     these lines, or ''.
     """
-    tasks: TaskPort | None = None
-    """Commands and background tasks; None without a supervisor: commands then run through the
-    spawner.
-    """
-    call_id: str = ""
-    """Session and call."""
-    variables: Mapping[str, str] = {}
-    """Variables of commands that hooks have set; not for commands that leave the sandbox."""
-    sandbox: SandboxPort | None = None
-    """The sandbox of commands; None where they run as the user."""
-    agents: SubagentPort | None = None
-    """Subagents; None when none may be started."""
-    goals: GoalPort | None = None
-    """Goals of the project; None without a state folder."""
-    skills: SkillPort | None = None
-    """Skills that can be loaded; None when there are none."""
     wrote: Callable[[str, str], str] = lambda *_asked: ""
     """(real path, hash) -> agent or command of this tree that wrote that content; '' for any
     other writer.
@@ -492,6 +378,70 @@ class ToolContext(msgspec.Struct, frozen=True):
     """
     judged: Mapping[str, str] = {}
     """Path as given -> real path for which the call was allowed. Another one now is refused."""
+
+
+class CommandSurroundings(msgspec.Struct, frozen=True):
+    """Surroundings of the commands of one call."""
+
+    session: str
+    """Session id."""
+    call_id: str = ""
+    """Session and call."""
+    variables: Mapping[str, str] = {}
+    """Variables of commands that hooks have set; not for commands that leave the sandbox."""
+    sandbox: SandboxPort | None = None
+    """The sandbox of commands; None where they run as the user."""
+    tasks: TaskPort | None = None
+    """Commands and background tasks; None without a supervisor: commands then run through the
+    spawner.
+    """
+    run: Callable[[ShellCommand], Awaitable[CommandExit | BackgroundedCommand]] | None = None
+    """Runs a command in place of `tasks.run`; None for `tasks.run`."""
+
+    def environment(self, workspace: Workspace, *, outside: bool) -> dict[str, str]:
+        """Return the variables of a command, in the sandbox or `outside`."""
+        own = {} if outside and self.sandbox is not None else self.variables
+        return {**workspace.environment(self.session, self.call_id), **own}
+
+
+class SessionServices(msgspec.Struct, frozen=True):
+    """What else a session offers its tools."""
+
+    archive: HistoryReader
+    """Reader of this session's history."""
+    now_us: Callable[[], int] = lambda: 0
+    """Present time in microseconds UTC; 0 when unknown."""
+    agents: SubagentPort | None = None
+    """Subagents; None when none may be started."""
+    goals: Goals | None = None
+    """Goals of the project; None without a state folder."""
+    skills: SkillPort | None = None
+    """Skills that can be loaded; None when there are none."""
+
+
+class ToolContext(msgspec.Struct, frozen=True):
+    """Context of one call: everything a tool may use."""
+
+    call: str
+    """Call id."""
+    nonce: str
+    """Session's nonce: text that contains `events.marker_sign(nonce)` must not be written
+    anywhere.
+    """
+    cwd: str
+    """Current folder."""
+    workspace: Workspace
+    blobs: Blobs
+    todos: tuple[Todo, ...]
+    """Present todo list."""
+    options: ToolOptions
+    note: Callable[[bytes], None]
+    """Shows output of a running tool on the screen; it is not stored."""
+    files: SessionFiles
+    commands: CommandSurroundings
+    services: SessionServices
+    page_bytes: int = 30_000
+    """Size of text that the present window certainly shows whole."""
 
 
 class UserAnswer(msgspec.Struct, frozen=True):
@@ -514,14 +464,11 @@ class Tool(msgspec.Struct, frozen=True):
     """True if a call with these arguments may run in parallel with other such calls."""
     paths: Callable[[Mapping[str, Any]], tuple[tuple[str, bool], ...]]
     """(path, writes) pairs that a call touches, for permission."""
-    deferred: bool = False
-    """True if `ToolSearch` may list the tool instead of the prefix; always true for names that
-    begin with `mcp__`.
+    listing: Listing = "listed"
+    """`listed`: in the prefix. `unlisted`: a tool of longrein that requests only name, whose schema
+    `ToolSearch` shows. `deferred`: `ToolSearch` may list it instead of the prefix, which is so of
+    every tool whose name begins with `mcp__`, but for one that is `always` in the prefix.
     """
-    always_listed: bool = False
-    """True if the tool is in the prefix even where other foreign tools are deferred."""
-    unlisted: bool = False
-    """True for a tool of longrein that requests only name: `ToolSearch` shows its schema."""
     rule_name: RuleName = ""
     """Permission rules of this name cover the paths of the tool too."""
     aliases: tuple[str, ...] = ()

@@ -208,17 +208,20 @@ class ToolOffer(msgspec.Struct, frozen=True):
 
 def is_foreign(tool: Tool) -> bool:
     """Return True if `tool` comes from outside, so that the size of its schema is not known."""
-    return tool.deferred or tool.spec.name.startswith(MCP_PREFIX)
+    return tool.listing == "deferred" or tool.spec.name.startswith(MCP_PREFIX)
 
 
 def may_be_deferred(tool: Tool) -> bool:
     """Return True if requests may leave out the schema of `tool`."""
-    return tool.unlisted or is_foreign(tool)
+    return tool.listing == "unlisted" or is_foreign(tool)
 
 
 def named_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
     """Return `tools` that somebody has asked for by name: longrein's own are then all listed."""
-    return tuple(msgspec.structs.replace(tool, unlisted=False) for tool in tools)
+    return tuple(
+        msgspec.structs.replace(tool, listing="listed") if tool.listing == "unlisted" else tool
+        for tool in tools
+    )
 
 
 def found_by_search(tools: Iterable[Tool]) -> list[ToolSpec]:
@@ -274,8 +277,8 @@ def offer_tools(
     if wanted in found:
         found.pop(other, None)
     every = [tool for name, tool in found.items() if name not in PAIR]
-    unlisted = tuple(tool.spec for tool in every if tool.unlisted)
-    foreign = tuple(tool.spec for tool in every if is_foreign(tool) and not tool.always_listed)
+    unlisted = tuple(tool.spec for tool in every if tool.listing == "unlisted")
+    foreign = tuple(tool.spec for tool in every if is_foreign(tool) and tool.listing != "always")
     tokens_max = min(options.tokens_max, options.share_max * usable_tokens)
     if sum(map(spec_tokens, foreign)) <= tokens_max:
         foreign = ()

@@ -137,6 +137,6 @@ WEB_FETCH = make_tool(
     together=True,
     kind="other",
     key_argument="url",
-    unlisted=True,
+    listing="unlisted",
     aliases=("fetch", "fetchurl", "web_fetch"),
 )

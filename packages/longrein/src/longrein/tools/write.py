@@ -42,7 +42,7 @@ async def known_content(context: ToolContext, place: ResolvedPath) -> tuple[byte
     Raises `ToolError` for a file that was never read, or that changed while its known content was
     not kept.
     """
-    return await _merge_base(context, place, context.versions.get(place.real))
+    return await _merge_base(context, place, context.files.versions.get(place.real))
 
 
 async def content_known_to_call(context: ToolContext, place: ResolvedPath) -> tuple[bytes, bytes]:
@@ -51,7 +51,7 @@ async def content_known_to_call(context: ToolContext, place: ResolvedPath) -> tu
     Results of other calls in the same reply do not count: the model had not seen them when it wrote
     this call.
     """
-    known = context.versions.get(place.real)
+    known = context.files.versions.get(place.real)
     if known is not None and known.told is not None and known.told[0] != known.hash:
         if not known.told[0]:
             raise ToolError(
@@ -77,7 +77,7 @@ async def _merge_base(
         return now, now
     base = kept_content(context, known)
     if base is None:
-        who = context.wrote(place.real, digest)
+        who = context.files.wrote(place.real, digest)
         raise ToolError(
             f"[changed] {one_line(place.path)} has changed since you read it; "
             f"{f'{who} wrote it; ' if who else ''}"
@@ -100,8 +100,9 @@ def refuse_unseen(context: ToolContext, place: ResolvedPath) -> None:
 
 def is_unseen(context: ToolContext, place: ResolvedPath) -> bool:
     """Return True for a place of which a check tells nothing, not even that a file is there."""
-    return place.real not in context.versions and (
-        not place.inside or (context.hidden is not None and context.hidden(place.path, place.real))
+    return place.real not in context.files.versions and (
+        not place.inside
+        or (context.files.hidden is not None and context.files.hidden(place.path, place.real))
     )
 
 
@@ -124,7 +125,10 @@ async def create_file(
     """Create a file that must not exist yet, with the attributes of the file `like`."""
     replaced = await _replace_file(context, place, data, "", None, like)
     if replaced.data is None:
-        who = context.wrote(place.real, sha256(replaced.taken[-1]).hexdigest()) or UNKNOWN_WRITER
+        who = (
+            context.files.wrote(place.real, sha256(replaced.taken[-1]).hexdigest())
+            or UNKNOWN_WRITER
+        )
         text = (
             f"[changed] {one_line(place.path)} was created by {who} just now; nothing was "
             "written. Read it again."
@@ -181,7 +185,7 @@ async def _merge_note(
     from longrein.tools.diff import change_of
 
     names = dict.fromkeys(
-        context.wrote(place.real, sha256(one).hexdigest()) or UNKNOWN_WRITER
+        context.files.wrote(place.real, sha256(one).hexdigest()) or UNKNOWN_WRITER
         for one in replaced.taken
     )
     diff, note = await run_by_size(
@@ -200,7 +204,7 @@ async def refuse_changed(
     from longrein.tools.diff import change_of
 
     digest, blob = await keep_content(context, taken[-1])
-    who = context.wrote(place.real, digest) or UNKNOWN_WRITER
+    who = context.files.wrote(place.real, digest) or UNKNOWN_WRITER
     diff, note = await run_by_size(context, len(taken[-1]), lambda: change_of(base, taken[-1]))
     facts: list[AnyEvent] = [
         FileChanged(
@@ -219,7 +223,7 @@ async def refuse_changed(
     )
     if not diff:
         return Outcome.fail(f"{head}: {who} changed it, {note}.", *facts)
-    known = context.versions.get(place.real)
+    known = context.files.versions.get(place.real)
     facts.append(FileSeen(place.real, digest, blob, whole=known is not None and known.whole))
     return Outcome.fail(f"{head}, or go by this, which is all that {who} changed:\n{diff}", *facts)
 

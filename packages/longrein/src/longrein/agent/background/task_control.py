@@ -300,11 +300,8 @@ class CallTasks:
             return lambda start, size: supervision.read(view.id, start, size)
         data = b""
         blob = now.ended.output
-        archive = host.deps.archive
-        if blob and archive is None:
-            data = host.blobs.read_blob(blob)
-        elif blob and archive is not None:
-            data = await archive.reading(lambda past: b"".join(past.pieces(blob)))
+        if blob:
+            data = await host.deps.archive.reading(lambda past: b"".join(past.pieces(blob)))
         gap = now.ended.size_bytes - len(data)  # the dropped middle comes after the first half
         half = min(len(data), host.deps.task_options.quota_bytes // 2) if gap else len(data)
         return lambda start, size: _from_blob(data, half, gap, start, size)

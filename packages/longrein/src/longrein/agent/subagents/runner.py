@@ -325,7 +325,7 @@ class SubagentRunner(Subagents):
         kind = next((kind for kind in deps.kinds if kind.name == now.started.kind), None)
         if now.started.location:
             return self._keep(remote_subagent(self.session, self.tree, kind, now.seq, now.started))
-        shares = shared_entries(deps.history, now)
+        shares = shared_entries(self.session.log.history, now)
         working = open_subagent(self.session, self.tree, kind, (now.seq, now.started), shares)
         child = working.session
         child.deps.limits = limits_under(deps.limits, now.started.grant, child.state)

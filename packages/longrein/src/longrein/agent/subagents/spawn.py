@@ -492,10 +492,9 @@ def _dependencies(
         task_options=msgspec.structs.replace(
             deps.task_options, wake=True
         ),  # no user could ask for the news
-        history=log.history,
         parts={kind: opens for kind, opens in deps.parts.items() if kind is not Checkpoints},
         parent_policy=policy,
-        archive=deps.archive.child(log.session) if deps.archive is not None else None,
+        archive=deps.archive.child(log.session),
         workspace=workspace,
     )
 

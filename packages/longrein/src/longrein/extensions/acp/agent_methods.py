@@ -16,7 +16,7 @@ from acp import RequestError, schema
 from acp.connection import Connection
 from pydantic import BaseModel, ValidationError
 
-from longrein.app import Additions, App
+from longrein.app import Additions, App, ProgramServers
 from longrein.app.user_requests import without_blanks
 from longrein.extensions.acp import editor_commands
 from longrein.extensions.acp.editor_bridge import EditorBridge
@@ -256,8 +256,7 @@ class Server:
             app = self._app.in_folder(request.cwd, folders)
             additions = Additions(
                 editor=bridge.editor(),
-                mcp_servers=mcp_servers(request.mcp_servers or ()),
-                servers_source="editor",
+                servers=ProgramServers(mcp_servers(request.mcp_servers or ()), "editor"),
                 asks_user=True,
                 answers_permissions=True,
             )

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from longrein.agent.extension_part import ControlHandler
-from longrein.app.additions import ProgramChannel
 from longrein.extensions.mcp.mcp_port import McpFailure
 from longrein.extensions.mcp.server_files import read_server, server_secrets
 from longrein.extensions.mcp.servers import McpToolset, ServerView
@@ -16,16 +15,16 @@ _STATUSES = {"connecting": "pending", "needs login": "needs-auth"}
 """Status of an MCP server -> spelling in the protocol, where that differs."""
 
 
-def tunnel(channel: ProgramChannel) -> Callable[[str, Mapping[str, Any]], Awaitable[Any]]:
+def tunnel(
+    ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]],
+) -> Callable[[str, Mapping[str, Any]], Awaitable[Any]]:
     """Return the function that carries one message to a server of the program and returns its
-    answer.
+    answer. `ask` sends a request to the program.
     """
 
     async def send(server: str, message: Mapping[str, Any]) -> Any:
         try:
-            response = await channel.request(
-                "mcp_message", {"server_name": server, "message": dict(message)}
-            )
+            response = await ask("mcp_message", {"server_name": server, "message": dict(message)})
         except ControlError as error:
             raise McpFailure(str(error)) from None
         return response.get("mcp_response") if isinstance(response, dict) else None

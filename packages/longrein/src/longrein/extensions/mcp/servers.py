@@ -430,10 +430,10 @@ class McpToolset:
             work = self._call(
                 server, spec, context.blobs, arguments, lambda data: [note(data) for note in shown]
             )
-            if context.tasks is None:
+            if context.commands.tasks is None:
                 return await work
             name = f"{spec.name} {clean_text(str(arguments))[:NAME_CHARS_MAX]}"
-            came = await context.tasks.carry(name, work, after_s=self.options.background_s)
+            came = await context.commands.tasks.carry(name, work, after_s=self.options.background_s)
             if isinstance(came, Outcome):
                 return came
             from longrein.tools.bash import background_message
@@ -447,7 +447,7 @@ class McpToolset:
             run=run,
             together=lambda _: reads,
             paths=lambda _: (),
-            always_listed=always_listed,
+            listing="always" if always_listed else "listed",
             withdrawn=self.denies(spec.name),
         )
 
@@ -554,14 +554,18 @@ class McpToolset:
 
         made = (
             make_tool(
-                ListMcpResourcesTool, access="none", together=True, kind="search", deferred=True
+                ListMcpResourcesTool,
+                access="none",
+                together=True,
+                kind="search",
+                listing="deferred",
             ),
             make_tool(
                 ReadMcpResourceTool,
                 access="read",
                 together=True,
                 kind="read",
-                deferred=True,
+                listing="deferred",
                 key_argument="uri",
             ),
         )

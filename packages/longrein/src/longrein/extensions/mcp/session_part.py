@@ -22,7 +22,7 @@ from longrein.agent.extension_part import (
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import InboxMessage, UserMessage
 from longrein.agent.redaction import redacted
-from longrein.app.additions import Additions
+from longrein.app.additions import Additions, ProgramServers
 from longrein.app.execution import variables
 from longrein.app.run_context import RunContext
 from longrein.config import project_root
@@ -63,12 +63,12 @@ class McpServers(ExtensionPart):
 
     def __init__(self, run_context: RunContext, additions: Additions) -> None:
         """Raises `UsageError` for servers of a program that cannot be used."""
-        self._run_context, self._channel = run_context, additions.channel
-        self._servers, self.notes = find_servers(run_context, additions)
+        self._run_context, self._ask = run_context, additions.servers.ask
+        self._servers, self.notes = find_servers(run_context, additions.servers)
         self.secrets = server_secrets(self._servers)
         options = run_context.settings.of(McpOptions)
         self.deferral = DeferralPolicy(options.listed_tokens_max, options.listed_share / 100)
-        self._in_use = bool(self._servers) or additions.channel is not None
+        self._in_use = bool(self._servers) or self._ask is not None
 
     # --- Tools ------------------------------------------------------------------------------------
 
@@ -76,10 +76,10 @@ class McpServers(ExtensionPart):
         self.toolset = mcp_toolset(
             self._run_context, self._servers, place.spawner, place.workspace, place.session
         )
-        if self._channel is not None:
+        if self._ask is not None:
             from longrein.extensions.mcp.control_requests import tunnel
 
-            self.toolset.host.tunnel = tunnel(self._channel)
+            self.toolset.host.tunnel = tunnel(self._ask)
         self.toolset.denies = place.denies
         sent = (
             place.state.prefix if place.state.asks else None
@@ -294,18 +294,18 @@ HELPER_S, HELPER_BYTES_MAX = 10.0, 64_000
 
 
 def find_servers(
-    run_context: RunContext, additions: Additions
+    run_context: RunContext, added: ProgramServers
 ) -> tuple[tuple[McpServer, ...], list[str]]:
     """Return the servers to use, and notes for the user.
 
     Raises `UsageError` for a wrong server of a program that wants to know of it.
     """
     given = [
-        read_server(name, entry, run_context.environ, "program", additions.servers_source)
-        for name, entry in additions.mcp_servers.items()
+        read_server(name, entry, run_context.environ, "program", added.source)
+        for name, entry in added.entries.items()
     ]
     wrong = next((server for server in given if server.problem), None)
-    if wrong is not None and additions.refuses_wrong_servers:
+    if wrong is not None and added.refuses_wrong:
         raise UsageError(f"{wrong.source}: {wrong.name}: {wrong.problem}")
     options = run_context.options
     found = load_mcp_servers(

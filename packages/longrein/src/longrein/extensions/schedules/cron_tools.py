@@ -16,7 +16,7 @@ def cron_tools(timer: "ScheduleTimer") -> Sequence[Tool]:
     """Return the tools that act on the schedules of a session."""
 
     def check(context: ToolContext) -> None:
-        if context.session != timer.session.id:
+        if context.commands.session != timer.session.id:
             raise ToolError(
                 "[no-schedules] A subagent schedules nothing; say in your report what is to be "
                 "done when."
@@ -54,7 +54,7 @@ def cron_tools(timer: "ScheduleTimer") -> Sequence[Tool]:
         return Outcome.of(f"{id} is removed.", timer.removed(id))
 
     return (
-        make_tool(CronCreate, access="command", unlisted=True, key_argument="prompt"),
-        make_tool(CronList, access="none", unlisted=True, quiet=True),
-        make_tool(CronDelete, access="none", unlisted=True, key_argument="id"),
+        make_tool(CronCreate, access="command", listing="unlisted", key_argument="prompt"),
+        make_tool(CronList, access="none", listing="unlisted", quiet=True),
+        make_tool(CronDelete, access="none", listing="unlisted", key_argument="id"),
     )

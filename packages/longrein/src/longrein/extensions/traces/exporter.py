@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from longrein.agent import SessionPort, SessionUpdate
+from longrein.agent import OpenSession, SessionUpdate
 from longrein.extensions.traces.settings import TraceOptions
 from longrein.extensions.traces.spans import Tracer
 from longrein.store.daemon_threads import run_in_thread
@@ -38,7 +38,7 @@ class SessionTraces:
 
     def __init__(
         self,
-        session: SessionPort,
+        session: OpenSession,
         notice: Callable[[str], None],
         environ: Mapping[str, str],
         wall_us: Callable[[], int],
@@ -204,7 +204,7 @@ def _is_true(environ: Mapping[str, str], name: str) -> bool:
 
 
 def start_traces(
-    session: SessionPort,
+    session: OpenSession,
     notice: Callable[[str], None],
     environ: Mapping[str, str],
     options: TraceOptions,

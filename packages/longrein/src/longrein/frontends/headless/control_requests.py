@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
-from longrein.agent import Rewind, SessionPort, SetModel, StopSubagent, StopTask
+from longrein.agent import OpenSession, Rewind, SetModel, StopSubagent, StopTask
 from longrein.agent.extension_part import ControlHandler
 from longrein.app import AppSession
 from longrein.app.user_requests import mode_message
@@ -93,7 +93,7 @@ class HostRequests:
         program.
         """
         self._opened = opened
-        self._session: SessionPort = opened.session
+        self._session: OpenSession = opened.session
         self._wake = wake
         self._put = put
         self._handlers: dict[str, Handler] = {

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from longrein.agent import Answer, Continue, SessionPort, UserMessage
+from longrein.agent import Answer, Continue, OpenSession, UserMessage
 from longrein.app import AppSession
 from longrein.frontends.headless.control_lines import (
     NO_PROGRAM,
@@ -107,7 +107,7 @@ class _Run:
         err: Callable[[str], None],
         control: ControlOptions,
     ) -> None:
-        session: SessionPort = opened.session
+        session: OpenSession = opened.session
         state = session.state
         self.opened = opened
         self.session = session

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent import Answer, InboxMessage, SessionPort, SetMode
+from longrein.agent import Answer, InboxMessage, OpenSession, SetMode
 from longrein.frontends.headless.control_lines import ControlChannel, ControlError
 from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json_blocks import Line, tool_input
@@ -156,7 +156,7 @@ class HostPermissions:
 
     def __init__(
         self,
-        session: SessionPort,
+        session: OpenSession,
         channel: ControlChannel,
         notice: Callable[[str], None],
         report_state: Callable[[str], None],

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.agent import SessionPort, UserMessage
+from longrein.agent import OpenSession, UserMessage
 from longrein.frontends.headless.stream_json_blocks import Line, tail
 from longrein.steps import (
     BreakStep,
@@ -283,7 +283,7 @@ AGAIN = (
 class StructuredRetries:
     """Retries of one run."""
 
-    def __init__(self, session: SessionPort) -> None:
+    def __init__(self, session: OpenSession) -> None:
         self._session = session
         self._count = 0
 

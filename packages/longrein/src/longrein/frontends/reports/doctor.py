@@ -52,7 +52,7 @@ def findings_of(run_context: RunContext) -> list[Finding]:
     findings = [
         *_machine(),
         *_sandbox(run_context),
-        *_state(run_context),
+        *_state(run_context.state_dir),
         _trust(run_context),
         *_model(run_context),
     ]
@@ -124,14 +124,14 @@ def _network(options: SandboxOptions) -> str:
     )
 
 
-def _state(run_context: RunContext) -> list[Finding]:
-    folder = run_context.state_dir
+def _state(state_dir: str) -> list[Finding]:
+    folder = state_dir
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
     writable = os.path.isdir(folder) and os.access(folder, os.W_OK)
-    count = len(list_sessions(run_context.state_dir)) if writable else 0
+    count = len(list_sessions(state_dir)) if writable else 0
     told = (
-        f"{run_context.state_dir}, {translate(counted(count, 'session'))}"
+        f"{state_dir}, {translate(counted(count, 'session'))}"
         if writable
         else f"{folder} is no folder to write in: set LONGREIN_STATE_DIR"
     )
