@@ -69,7 +69,12 @@ def tools() -> list[dict[str, Any]]:
             ),
         ]
     if MODE == "invalid":
-        found = [tool("echo", inputSchema={"type": "object", "properties": {"text": 5}})]
+        found = [
+            tool("echo"),
+            tool("bad", inputSchema={"type": "object", "properties": {"text": 5, "n": {}}}),
+            tool("none", inputSchema=None, annotations=5),
+            {"description": "Has no name."},
+        ]
     if MODE == "claims":
         found = [
             tool("echo", annotations={"readOnlyHint": True}),

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
+from longrein_context.events import Reminded
+from tests.e2e.harness import BYPASS, CliHarness, call, calls, of, says
 from tests.mcp_servers.harness import fault, late, one_call, prefixes, serve
 from tests.timeouts import growing_limits
 
@@ -38,7 +39,6 @@ NO_JSON = r"not connected yet: s \(it prints lines that are no JSON, such as 'no
 STARTS = (
     ("dead", {}, r"MCP server s: it has stopped \(exit code 1\): cannot work here"),
     ("silent", {"startup_timeout_sec": 0.3}, "MCP server s: it has not answered within 0.3 s"),
-    ("invalid", {}, r"MCP server s: its answer is not valid: .*inputSchema.properties.text"),
     ("version", {}, f"MCP server s: {OTHER_VERSION}"),
     ("no-json", {}, f"MCP servers {NO_JSON}"),
     ("echo", {}, "MCP server s: it repeats what it is sent: the command is no MCP server"),
@@ -97,6 +97,38 @@ def test_a_server_that_is_not_installed_and_one_with_an_unset_variable(cli: CliH
         "not set" in run.err
     )
     assert [status for status, _ in cli.results()] == ["ok", "failed"]
+
+
+@pytest.mark.parametrize("output", ["text", "stream-json"])
+def test_a_tool_with_a_bad_definition_costs_only_itself(cli: CliHarness, output: str) -> None:
+    serve(cli, s=fault("invalid"))
+    cli.plays(
+        calls(*(call(f"mcp__s__{name}", text="hi") for name in ("echo", "bad", "none"))),
+        says("done"),
+    )
+    run = cli.run("-p", "go", BYPASS, "--output-format", output, "--verbose")
+    assert [status for status, _ in cli.results()] == ["ok", "ok", "ok"]
+    told = (
+        "MCP server s: the definition of 'bad', 'none' is not valid; it was mended; 1 of its tools "
+        "have no name and are left out"
+    )
+    assert told in (run.err if output == "text" else run.text)
+    named = {spec.name: spec.schema for spec in prefixes(cli)[-1].tools}
+    assert named["mcp__s__bad"]["properties"] == {"n": {}}
+
+
+def test_a_call_of_a_server_that_still_starts_says_why_it_is_not_there(cli: CliHarness) -> None:
+    cli.settings("[mcp]\nwait_s = 0.2")
+    serve(cli, s=fault("until go"))
+    cli.plays(calls(call("mcp__s__echo", text="hi")), says("done"))
+    cli.run("-p", "go", BYPASS)
+    assert cli.results() == [
+        (
+            "failed",
+            "[unknown-tool] MCP server s has not connected within 0.2 s: call again later.",
+        )
+    ]
+    assert any(one.state.startswith("still starting") for one in of(cli, Reminded))
 
 
 def test_a_schema_that_lies_is_repaired_or_left_to_the_server(cli: CliHarness) -> None:

@@ -13,9 +13,11 @@ from longrein.extensions.mcp.tool_specs import (
     DEPTH_MAX,
     DESCRIPTION_CHARS_MAX,
     tool_name,
+    tool_names,
     tool_spec,
     usable_schema,
 )
+from longrein.extensions.mcp.transports import error_line
 from longrein.tools import Tool, fit_arguments
 from longrein_context.events import Document, Image, Text, ToolSpec
 
@@ -110,8 +112,30 @@ def test_the_name_of_a_tool(name: str, pattern: str) -> None:
     assert len(tool_name("s", name)) <= 64
 
 
+def test_tools_whose_names_differ_in_a_sign_alone_are_two() -> None:
+    found = tool_names("s", ["a.b", "a_b", "a-b", "x" * 100, "x" * 101])
+    assert [*found.values()] == ["a.b", "a_b", "a-b", "x" * 100, "x" * 101]
+    assert all(len(name) <= 64 for name in found)
+    assert next(iter(found)) == "mcp__s__a_b"
+
+
+@pytest.mark.parametrize(("printed", "line"), [
+    ("", ""),
+    ("cannot work here\n", "cannot work here"),
+    ("Traceback (most recent call last):\n  x\nModuleNotFoundError: No module named 'a'\n",
+     "ModuleNotFoundError: No module named 'a'"),
+    ("throw err;\n\nError: No module 'a'\n- b\n    at load (x)\n  code: 'E'\n}\n\nNode.js v2",
+     "Error: No module 'a'"),
+    ("Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'a'\n    at x\n",
+     "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'a'"),
+    ("npm error code E404\nnpm error 404\nA complete log is in: /x\n", "npm error 404"),
+])  # fmt: skip
+def test_the_line_with_the_error_is_told(printed: str, line: str) -> None:
+    assert error_line(printed) == line
+
+
 def test_descriptions_are_cut() -> None:
-    found = len(tool_spec("s", ListedTool("a", "x" * 10_000, {}), "n").description)
+    found = len(tool_spec("mcp__s__a", ListedTool("a", "x" * 10_000, {}), "n").description)
     assert found == DESCRIPTION_CHARS_MAX
 
 
@@ -121,6 +145,21 @@ SCHEMAS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
     ({"type": "string"}, EMPTY),
     ({"$schema": "x", "oneOf": [{}], "anyOf": [{}], "allOf": []}, EMPTY),
     ({"properties": 5, "required": "a"}, EMPTY),
+    (
+        {
+            "properties": {"a": {}},
+            "anyOf": [
+                {"properties": {"b": {"type": "string"}, "c": {}}, "required": ["b", "c"]},
+                {"properties": {"b": {}, "d": {}}, "required": ["b"]},
+            ],
+            "allOf": [{"properties": {"e": {}}, "required": ["e"]}, 5],
+        },
+        {
+            "type": "object",
+            "properties": {"e": {}, "b": {"type": "string"}, "c": {}, "d": {}, "a": {}},
+            "required": ["e", "b"],
+        },
+    ),
     (
         {"properties": {"a": {}}, "required": ["a", "b", 5]},
         {"type": "object", "properties": {"a": {}}, "required": ["a"]},

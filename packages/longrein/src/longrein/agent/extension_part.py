@@ -14,6 +14,7 @@ from longrein.agent.session_part import SessionPart
 from longrein.tools import DeferralPolicy, Tool
 from longrein.workspace import SupervisedSpawner, Workspace
 from longrein_context import State
+from longrein_context.events import ToolCall
 
 AskUser = Callable[
     [str, str, Mapping[str, Any], str],
@@ -113,6 +114,10 @@ class ExtensionPart(SessionPart):
         Raises `UsageError` with the reason for one that cannot be used.
         """
         return None
+
+    def why_missing(self, call: ToolCall) -> str:  # noqa: ARG002 - the default
+        """Return why a call's tool is not here; '' where this part does not know."""
+        return ""
 
     def connections(self) -> Sequence[tuple[str, str]]:
         """Return (name, status) of the programs that this part is connected with."""

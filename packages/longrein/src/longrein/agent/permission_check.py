@@ -85,8 +85,9 @@ def _judge(session: Session, now: CurrentRules, open_call: OpenCall) -> Judgemen
     if open_call.cut:
         return Judgement("not_run", CUT)
     if tool is None:
+        why = "".join(part.why_missing(call) for part in session.deps.extension_parts)
         return Judgement(
-            "refuse", unknown_call_message(call.name, tuple(session.deps.tools), deferred)
+            "refuse", why or unknown_call_message(call.name, tuple(session.deps.tools), deferred)
         )
     if call.arguments is None:
         return Judgement("refuse", malformed_arguments_message(call.name, call.received))

@@ -154,8 +154,8 @@ class BackgroundControl(BackgroundTasks):
         return any(
             now.ended is None
             and now.seq > after
-            and (promoted or now.started.promoted != "timeout")
-            for now in self.session.state.tasks.values()
+            and (promoted or now.started.promoted != "timeout" or task in self.tasks.carried)
+            for task, now in self.session.state.tasks.items()
         )
 
     def of(self, call: str) -> "CallTasks":

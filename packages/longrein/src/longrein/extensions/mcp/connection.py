@@ -30,6 +30,7 @@ from longrein.extensions.mcp.mcp_port import (
     ServerOffer,
     Status,
 )
+from longrein.extensions.mcp.mended_tools import with_mended_tools
 from longrein.extensions.mcp.server_config import McpServer
 from longrein.extensions.mcp.transports import open_transport
 
@@ -190,7 +191,8 @@ class McpConnection:
                     transport = await open_transport(
                         self.server, self._host, stack, self._ended, self._noise
                     )
-                    client = await stack.enter_async_context(self._client_on(transport))
+                    mended = with_mended_tools(transport, self._tell_mended)
+                    client = await stack.enter_async_context(self._client_on(mended))
                     offer = await self._read_offer(client)
             except TimeoutError:
                 noise = f"; {self.noise}" if self.noise else ""
@@ -204,6 +206,9 @@ class McpConnection:
             self._tell_outcome()
             self._host.changed(self.server.name)
             await self._follow(client)
+
+    def _tell_mended(self, problem: str) -> None:
+        self._host.notice(f"MCP server {self.server.name}: {problem}")
 
     def _client_on(self, transport: Any) -> Client:
         return Client(

@@ -3,8 +3,9 @@ more.
 """
 
 import os
+import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from longrein.extensions.mcp.server_config import McpServer
@@ -52,13 +53,21 @@ def server_sandbox(sandbox: SessionSandbox, server: McpServer, cwd: str) -> Sess
     )
 
 
+def server_words(server: McpServer) -> Sequence[str]:
+    """Return the words of a server's command, also of one that a shell starts (`sh -c '…'`)."""
+    words = server.command
+    if len(words) == 3 and words[1] in ("-c", "-lc"):
+        with suppress(ValueError):  # quotes that a shell would not take
+            return (*words[:2], *shlex.split(words[2].removeprefix("exec ")))
+    return words
+
+
 def _named(server: McpServer, cwd: str) -> Iterator[str]:
     """Yield the real paths that an entry names in its words and variables, existing or not."""
-    for word in (*server.command, *(value for _, value in server.env), server.cwd):
+    words = server_words(server)
+    for word in (*words, *(value for _, value in server.env), server.cwd):
         path = os.path.expanduser(word.partition("=")[2] or word)
-        if path.startswith("/") or (
-            word in server.command and os.path.exists(os.path.join(cwd, path))
-        ):
+        if path.startswith("/") or (word in words and os.path.exists(os.path.join(cwd, path))):
             yield os.path.realpath(os.path.join(cwd, path))
 
 
@@ -167,7 +176,7 @@ def _granted(path: str, home: str) -> str:
 
 def _project_around(path: str, home: str) -> str:
     """Return the nearest folder around a named path that holds a project; '' for none."""
-    folder = path
+    folder = path.partition("/node_modules/")[0]  # its packages lie in the outermost one
     while _may_be_shown(folder, home):
         if any(os.path.exists(f"{folder}/{name}") for name in PROJECT_FILES):
             return folder

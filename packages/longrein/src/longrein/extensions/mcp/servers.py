@@ -367,7 +367,7 @@ class McpToolset:
 
     def _note_change(self, name: str) -> None:
         """Take over what a server offers now."""
-        from longrein.extensions.mcp.tool_specs import tool_name
+        from longrein.extensions.mcp.tool_specs import tool_names
 
         connection = self._connections.get(name)
         if connection is None or connection.status != "connected":
@@ -375,9 +375,9 @@ class McpToolset:
         if name in self._logging_in:
             self._logging_in.discard(name)
             self.host.announce("auth_success", f"MCP server {name}: you are logged in")
-        listed: dict[str, ListedTool] = {}
-        for tool in sorted(connection.offer.tools, key=lambda one: one.name):
-            listed.setdefault(tool_name(name, tool.name), tool)
+        tools = {one.name: one for one in reversed(connection.offer.tools)}
+        names = tool_names(name, sorted(tools))
+        listed = {full: tools[own] for full, own in names.items()}
         before, self._names[name] = self._names.get(name, {}), listed
         known = [*before] or [
             full for full in self._offered if full.startswith(f"{MCP_PREFIX}{name}__")
@@ -386,7 +386,7 @@ class McpToolset:
         gone = [full for full in known if full not in listed]
         changed = []
         for full, tool in listed.items():
-            made = self._tool(name, tool)
+            made = self._tool(name, full, tool)
             old = self._registry.get(full)
             if old is not None and old.spec.sent != made.spec.sent:
                 changed.append(full)
@@ -417,11 +417,11 @@ class McpToolset:
             {search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY}
         )
 
-    def _tool(self, server: str, listed: ListedTool) -> Tool:
+    def _tool(self, server: str, full: str, listed: ListedTool) -> Tool:
         from longrein.extensions.mcp.tool_specs import tool_spec
 
         always = listed.always_listed or self.servers[server].always_listed
-        spec = tool_spec(server, listed, self._nonce)
+        spec = tool_spec(full, listed, self._nonce)
         return self._made(server, spec, reads=listed.reads, always_listed=always)
 
     def _made(self, server: str, spec: ToolSpec, *, reads: bool, always_listed: bool) -> Tool:

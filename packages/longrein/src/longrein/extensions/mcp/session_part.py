@@ -43,10 +43,11 @@ from longrein.workspace import (
     run_in_background,
 )
 from longrein_context import external_event
-from longrein_context.events import Reminded, Text, UsageError, UserSpoke, text_of
+from longrein_context.events import Reminded, Text, ToolCall, UsageError, UserSpoke, text_of
 from longrein_context.events.escape import whole_number
 
 CHANGED = "mcp_changed"
+STARTING = "still starting: a call of one of its tools waits for it"
 RESOURCE = "mcp_resource"
 UPDATED = "mcp_resource_updated"
 """Kinds of reminders."""
@@ -69,6 +70,8 @@ class McpServers(ExtensionPart):
         options = run_context.settings.of(McpOptions)
         self.deferral = DeferralPolicy(options.listed_tokens_max, options.listed_share / 100)
         self._in_use = bool(self._servers) or self._ask is not None
+        self._missing: dict[str, str] = {}
+        """Call -> why its tool is not here."""
 
     # --- Tools ------------------------------------------------------------------------------------
 
@@ -156,6 +159,11 @@ class McpServers(ExtensionPart):
             if not servers.pinned:
                 await session.perform(self._enter_prefix())
             await self._read_mentions()
+            for open_call in list(session.state.calls.values()):
+                call = open_call.call
+                is_late = call.name not in session.deps.tools and call.id not in self._missing
+                if is_late and call.name.split("__")[:2] in self._late_names():
+                    await session.perform(self._wait_for(call))
         for server, text in servers.take_news():
             session.append(*external_event(CHANGED, server, text))
         for resource in servers.take_updates():
@@ -183,7 +191,10 @@ class McpServers(ExtensionPart):
                     f"MCP servers not connected yet: {late}; their tools are found with ToolSearch "
                     "once they are"
                 )
+        starting = servers.connecting
         servers.pin()
+        for name in starting:
+            session.append(*external_event(CHANGED, name, STARTING))
         present = session.state.prefix
         wanted = redacted(session.deps.prefix(session.deps.model, "tools"), session.deps.redact)
         if present is None or (present.tools, present.deferred, present.context) != (
@@ -192,6 +203,24 @@ class McpServers(ExtensionPart):
             wanted.context,
         ):
             session.append(wanted)
+
+    def _late_names(self) -> list[list[str]]:
+        return [f"{MCP_PREFIX}{name}".split("__") for name in self.toolset.connecting]
+
+    async def _wait_for(self, call: ToolCall) -> None:
+        """Wait for the server of a call; it is bounded, as the start is."""
+        limit_s = self.toolset.options.wait_s
+        server = call.name.split("__")[1]
+        try:
+            await asyncio.wait_for(self.find_tool(call.name), limit_s)
+        except TimeoutError:
+            why = f"MCP server {server} has not connected within {limit_s:g} s: call again later"
+            self._missing[call.id] = f"[unknown-tool] {why}."
+        except UsageError as error:
+            self._missing[call.id] = f"[unknown-tool] {error}."
+
+    def why_missing(self, call: ToolCall) -> str:
+        return self._missing.get(call.id, "")
 
     async def _read_mentions(self) -> None:
         """Read the resources that the user has mentioned since the last look."""

@@ -4,6 +4,7 @@ bounded.
 
 import asyncio
 import os
+import re
 import shutil
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -278,7 +279,7 @@ async def _messages(
 
 
 async def _why_ended(process: StreamProcess) -> str:
-    """Say how a process ended, with the last line of its errors."""
+    """Say how a process ended, with the line of its errors that says why."""
     if not process.reader.at_eof():
         return "the connection was ended"
     with suppress(TimeoutError):
@@ -290,8 +291,22 @@ async def _why_ended(process: StreamProcess) -> str:
         how = f"ended by {end.signal}"
     else:
         how = f"exit code {end.code}"
-    lines = [line.strip() for line in process.errors.text.splitlines() if line.strip()]
-    return f"it has stopped ({how})" + (f": {lines[-1][:200]}" if lines else "")
+    why = error_line(process.errors.text)
+    return f"it has stopped ({how})" + (f": {why[:200]}" if why else "")
+
+
+_ERROR = re.compile(
+    r"(?:[\w.]+\.)?\w*(?:Error|Exception)\b(?: \[\w+\])?:|(?:npm )?(?:error|ERR!|fatal)\b"
+)
+
+
+def error_line(text: str) -> str:
+    """Return the line of what a program printed that names its error, not the last one of its
+    trace; '' for nothing printed.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if _ERROR.match(line)]
+    return next(iter([*reversed(named), *reversed(lines)]), "")
 
 
 # --- HTTP -----------------------------------------------------------------------------------------
