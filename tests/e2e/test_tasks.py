@@ -63,6 +63,12 @@ def test_each_command_has_the_id_of_its_call(cli: CliHarness) -> None:
 # --- Telling --------------------------------------------------------------------------------------
 
 
+ENDED = (
+    "longrein: b2 was not over when the answer was done, so it was ended (--wait-tasks S waits for "
+    "it): {}"
+)
+
+
 def test_B7_a_command_that_fails_says_how(cli: CliHarness) -> None:
     commands = {
         "cd /nowhere/at/all && ls": 1,
@@ -106,10 +112,7 @@ def test_a_run_ends_with_its_answer_and_says_which_command_it_ended(cli: CliHarn
     cli.plays(calls(bash("tail -f /dev/null", timeout=100)), says("it hangs"))
     ran = cli.run("-p", "go", BYPASS)
     assert (ran.code, ran.text) == (0, "it hangs\n")
-    assert ran.err == (
-        "longrein: b1 was not over when the answer was done, so it was ended (--wait-tasks S waits "
-        "for it): tail -f /dev/null\n"
-    )
+    assert ran.err == ENDED.replace("b2", "b1").format("tail -f /dev/null") + "\n"
     assert [end.state for end in of(cli, TaskEnded)] == ["killed"]
     assert not cli.wait_survivors()
 
@@ -119,7 +122,7 @@ def test_a_run_waits_for_a_command_past_its_limit_where_it_is_asked_to(cli: CliH
     going = cli.start("-p", "go", BYPASS, "--wait-tasks", "60")
     assert going.line() == b"wait\n"
     cli.go()
-    assert going.end().told() == (0, "wait\nit is done\n", "")
+    assert going.end().told() == (0, "wait\n\nit is done\n", "")
 
 
 def test_a_run_that_stays_for_a_command_that_hangs_says_so(cli: CliHarness) -> None:
@@ -245,7 +248,9 @@ def test_leaving_ends_what_may_not_stay_and_names_what_goes_on(cli: CliHarness) 
     turns = calls(background("sleep 43.5")), calls(bash("sleep 42.5", timeout=100)), says("bye")
     cli.plays(*turns)
     ran = cli.run("-p", "go", BYPASS, "--background", "exit")
-    assert ran.told() == (0, "bye\n", "longrein: b1 goes on in the background: sleep 43.5\n")
+    assert (ran.code, ran.text) == (0, "bye\n")
+    kept = "longrein: b1 goes on in the background: sleep 43.5"
+    assert ran.err.splitlines() == [ENDED.format("sleep 42.5"), kept]
     assert ended(cli) == [("b2", "killed", None)]
     assert not cli.running("sleep\x0042.5")
     assert cli.running("sleep\x0043.5")
