@@ -2,17 +2,26 @@
 
 import asyncio
 import math
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from longrein.agent import Limits, SetModel, SubagentView, UserMessage, session_usd
-from longrein.models import Failure, Reply, cost_usd, settled_usage
+from longrein.models import (
+    Delta,
+    Failure,
+    Reply,
+    TextDelta,
+    UsageDelta,
+    cost_usd,
+    settled_usage,
+)
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk
-from longrein_context import Budget, Price, fold, settled_usd, task_usd
+from longrein_context import Budget, Price, Request, fold, settled_usd, task_usd
 from longrein_context.events import (
     SCHEMA_VERSION,
     Asked,
@@ -33,6 +42,7 @@ from longrein_context.events import (
 from tests.agent.disk_harness import UncheckedModel, turn
 from tests.context.random_session import RandomSession
 from tests.tables import cases
+from tests.timeouts import until
 
 pytestmark = pytest.mark.anyio
 
@@ -45,6 +55,47 @@ ANSWER = "word " * 400
 HUGE = 10**30
 DONE = Reply((Text("hi"),), "end", Usage(100, 0, 0, 1))
 TRUE = Usage(1_000, 3_000, 1_000, 500)
+
+
+class StalledModel(UncheckedModel):
+    """Counts the tokens that it reads, begins an answer and goes silent."""
+
+    deltas: tuple[Delta, ...] = ()
+
+    async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+        self.requests.append(request)
+        yield self.deltas
+        await asyncio.Event().wait()
+
+
+COUNTED = Usage(1_000, 3_900, 100, 1)
+
+
+@pytest.mark.parametrize(("deltas", "usage", "usd"), [
+    ((UsageDelta(COUNTED), TextDelta(ANSWER)), COUNTED, 0.012),
+    ((UsageDelta(COUNTED),), COUNTED, 0.006),
+    ((TextDelta(ANSWER),), Usage(5_000), 0.03),
+])  # fmt: skip
+async def test_an_interrupted_request_costs_what_was_counted_and_came(
+    deltas: tuple[Delta, ...], usage: Usage, usd: float
+) -> None:
+    disk, clock = MemoryDisk(), VirtualClock()
+    model = StalledModel(DONE, budget=PRICED)
+    model.deltas = deltas
+    session = open_test_session(
+        model, disk=disk, deps=memory_dependencies(model, disk, clock=clock)
+    )
+    walk = asyncio.ensure_future(turn(session, WORDS))
+    await until(lambda: model.requests)
+    await asyncio.sleep(0)
+    session.interrupt()
+    await walk
+    await session.close()
+    (end,) = [one.event for one in disk.entries() if isinstance(one.event, Replied | AskFailed)]
+    assert usd_of(end) < usd * 1.3
+    if isinstance(end, Replied):
+        assert "output" in end.estimated
+        assert end.usage.context_tokens == pytest.approx(usage.context_tokens, rel=0.3)
 
 
 async def settled(final: Reply | Failure) -> tuple[Any, MemoryDisk]:

@@ -104,7 +104,7 @@ class ScriptedSession:
         if self.busy:
             self._interrupted.set()
 
-    def stay(self, how: str, limit_s: float = 0.0) -> None:
+    def stay(self, how: str, limit_s: float = 0.0, *, promoted: bool = True) -> None:
         assert how in ("exit", "drain", "steer")
 
     def agents(self) -> Sequence[SubagentView]:

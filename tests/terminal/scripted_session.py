@@ -191,7 +191,7 @@ class ScriptedSession:
         self.cancelled = call
         self.interrupt()
 
-    def stay(self, how: str, limit_s: float = 0.0) -> None:
+    def stay(self, how: str, limit_s: float = 0.0, *, promoted: bool = True) -> None:
         raise NotImplementedError
 
     async def leave(self, policy: str) -> Sequence[TaskView]:

@@ -18,19 +18,18 @@ from longrein.models import (
     Reply,
     TextDelta,
     ThinkingDelta,
+    UsageDelta,
     cost_usd,
     settled_usage,
 )
 from longrein.permissions import rule_tool
 from longrein.tools import Tool, own_calls
 from longrein_context import (
-    Price,
     Request,
     State,
     births,
     births_gain,
     estimate_part,
-    estimate_text,
     render,
     request_tokens,
     reserve_usd,
@@ -167,8 +166,7 @@ async def stream_answer(
     except asyncio.CancelledError:
         if not session.interrupting:
             raise
-        price = session.deps.model.budget.price
-        return _cut(heard, seq, _until_now(price, request, heard, reserved_usd))
+        return _cut(session, model, request, heard, seq, reserved_usd)
     match final:
         case Reply():
             usage, estimated = _settled(session.state, model, request, final.usage, final.parts)
@@ -270,21 +268,18 @@ def _failed(
     )
 
 
-def _until_now(
-    price: Price | None, request: Request, heard: Sequence[Delta], reserved_usd: float
-) -> float:
-    """Return the highest cost of an interrupted request: its reserve minus the output that never
-    came.
-    """
-    came = sum(estimate_text(getattr(d, "text", "") or getattr(d, "json", "")) for d in heard)
-    left = max(0, request.max_output_tokens - came)
-    return max(0.0, reserved_usd - left * (price.output if price else 0.0) / 1e6)
-
-
-def _cut(heard: Sequence[Delta], asked: int, reserved_usd: float) -> Replied | AskFailed:
+def _cut(
+    session: Session,
+    model: Model,
+    request: Request,
+    heard: Sequence[Delta],
+    asked: int,
+    reserved_usd: float,
+) -> Replied | AskFailed:
     """Build the outcome of an interrupted stream.
 
-    Its text becomes a reply; calls and thinking are kept as bytes that the view leaves out.
+    Its text becomes a reply; calls and thinking are kept as bytes that the view leaves out. What
+    the provider had counted holds; the rest is an estimate of what came.
     """
     text = "".join(d.text for d in heard if isinstance(d, TextDelta))
     thinking = "".join(d.text for d in heard if isinstance(d, ThinkingDelta))
@@ -297,12 +292,14 @@ def _cut(heard: Sequence[Delta], asked: int, reserved_usd: float) -> Replied | A
     calls = [ToolCall("", names[index], None, received[index]) for index in sorted(names)]
     parts: list[AnyPart] = [Thinking(thinking)] if thinking else []
     parts += [Text(text)] if text else []
+    told = next((d.usage for d in reversed(heard) if isinstance(d, UsageDelta)), Usage())
+    usage, estimated = _settled(session.state, model, request, told, [*parts, *calls])
+    cost = _cost(model, usage, reserved_usd, session.deps.limits.usd_max)
     if not parts and not calls:
-        return AskFailed(
-            asked, "cancelled", "interrupted before anything came", assumed_usd=reserved_usd
-        )
+        return AskFailed(asked, "cancelled", "interrupted before anything came", assumed_usd=cost)
     numbered = with_call_ids([*parts, *calls], asked, {})
-    return Replied(asked, numbered, "interrupted", Usage(), (), reserved_usd)
+    sides = tuple(dict.fromkeys((*estimated, "output")))
+    return Replied(asked, numbered, "interrupted", usage, (), cost, model.name, sides)
 
 
 # --- Summary in the background --------------------------------------------------------------------

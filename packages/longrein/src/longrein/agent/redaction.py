@@ -7,7 +7,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
+from longrein.models import (
+    CallDelta,
+    Delta,
+    Failure,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+    UsageDelta,
+)
 from longrein.store import BlobWriter, Log
 from longrein_context.events import ProviderBlock, Replied, Thinking, ToolCall, storable
 from longrein_context.events.redact import known_forms, split_start, split_tail
@@ -155,6 +163,8 @@ class DeltaRedactor:
         for delta in deltas:
             if isinstance(delta, Reply | Failure):
                 return [*shown, *self._rest()]
+            if isinstance(delta, UsageDelta):
+                continue
             if _part_of(delta) != _part_of(self._last):
                 shown += self._rest()
             self._last = delta

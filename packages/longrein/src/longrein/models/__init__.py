@@ -29,6 +29,7 @@ from longrein.models.model_port import (
     Reply,
     TextDelta,
     ThinkingDelta,
+    UsageDelta,
     forget_encoded,
     key_source,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "ScriptFileModel",
     "TextDelta",
     "ThinkingDelta",
+    "UsageDelta",
     "can_search_web",
     "cost_usd",
     "family",

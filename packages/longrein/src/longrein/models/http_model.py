@@ -17,7 +17,7 @@ from longrein.models.failures import (
     failure_of_status,
     is_loopback,
 )
-from longrein.models.model_port import Clock, Delta, Failure, ModelOptions, Reply
+from longrein.models.model_port import Clock, Delta, Failure, ModelOptions, Reply, UsageDelta
 from longrein.models.transport import (
     EVENT_BYTES_MAX,
     AddressInvalid,
@@ -271,6 +271,7 @@ class HttpModel:
         now = asyncio.get_running_loop().time
         limit_s = self._options.content_timeout_s
         came = 0
+        counted = Usage()
         last_s = now()
         has_events = False
         chunks = aiter(response.chunks())
@@ -282,6 +283,9 @@ class HttpModel:
             if final is None and reader.may_end and reader.builder.usage != Usage():
                 more, final = read_rest(reader, await _trailing_events(chunks, splitter))
                 batch += more
+            if final is None and reader.builder.usage != counted:
+                counted = reader.builder.usage
+                batch.append(UsageDelta(counted))
             if reader.builder.size_chars != came:
                 came, last_s = reader.builder.size_chars, now()
             elif final is None and now() - last_s > limit_s:

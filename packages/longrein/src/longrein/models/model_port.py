@@ -36,6 +36,12 @@ class CallDelta(msgspec.Struct, frozen=True):
     """More of the arguments as received."""
 
 
+class UsageDelta(msgspec.Struct, frozen=True):
+    """Tokens that the provider has counted up to now, in place of an earlier count."""
+
+    usage: Usage
+
+
 class Reply(msgspec.Struct, frozen=True):
     """Last delta of an answered request. Calls have no id yet: `ToolCall.id` is ''."""
 
@@ -72,7 +78,7 @@ class Failure(msgspec.Struct, frozen=True):
     """Attempts that are worth while after this failure; 0: as many as usual."""
 
 
-Delta = TextDelta | ThinkingDelta | CallDelta | Reply | Failure
+Delta = TextDelta | ThinkingDelta | CallDelta | UsageDelta | Reply | Failure
 
 
 class Model(Protocol):

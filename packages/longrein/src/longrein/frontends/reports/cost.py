@@ -45,6 +45,8 @@ class CostRow(msgspec.Struct):
     requests: int = 0
     usage: Usage = Usage()
     usd: float = 0.0
+    is_guess: bool = False
+    """True if a request was interrupted, so that its cost is an estimate."""
 
     @property
     def name(self) -> str:
@@ -64,7 +66,8 @@ class CostRow(msgspec.Struct):
             f"{tokens(used.context_tokens)} in{cached}, {tokens(used.output_tokens)} out"
         )
         requests = translate(counted(self.requests, "request"))
-        return f"{requests}, {counts}, {money(self.usd)}"
+        at_most = translate("at most ") if self.is_guess else ""
+        return f"{requests}, {counts}, {at_most}{money(self.usd)}"
 
 
 class CostTable:
@@ -83,9 +86,9 @@ class CostTable:
             case BreakStep(prefix=prefix) if prefix:
                 self._model = f"{prefix.provider}/{prefix.model}"
             case RequestStep(reply=reply) if reply:
-                self._add(self._model, step.purpose, 1, reply.usage, step.usd)
+                self._add(self._model, step.purpose, 1, reply.usage, step.usd, reply.estimated)
             case RequestStep(failure=failure) if failure and failure.assumed_usd:
-                self._add(self._model, step.purpose, 1, Usage(), step.usd)
+                self._add(self._model, step.purpose, 1, Usage(), step.usd, ("input",))
             case SubagentStep(ended=end) if end:
                 self._add("", "subagents", end.steps, end.usage, step.usd)
             case NoticeStep(hook=hook) if hook and hook.usage.context_tokens:
@@ -96,11 +99,20 @@ class CostTable:
         """The rows, the most expensive first."""
         return sorted(self._rows.values(), key=lambda row: -row.usd)
 
-    def _add(self, model: str, purpose: str, requests: int, usage: Usage, usd: float) -> None:
+    def _add(
+        self,
+        model: str,
+        purpose: str,
+        requests: int,
+        usage: Usage,
+        usd: float,
+        estimated: Sequence[str] = (),
+    ) -> None:
         row = self._rows.setdefault((model, purpose), CostRow(model, purpose))
         row.requests += requests
         row.usage += usage
         row.usd += usd
+        row.is_guess |= bool(estimated)
 
 
 def cost_rows(entries: Iterable[Entry]) -> Sequence[CostRow]:
