@@ -453,7 +453,7 @@ RESERVED: Mapping[str, str] = {
         ("`longrein export ID` writes a session out", "log logs share"),
         (
             "`longrein context ID` shows what fills a session; /cost in a session what it cost",
-            "stats usage cost",
+            "stats cost",
         ),
         ("--model PROVIDER/MODEL or /model chooses the model", "model models"),
         (

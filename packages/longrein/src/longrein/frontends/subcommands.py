@@ -50,6 +50,19 @@ COMMANDS: Mapping[str, Command] = {
             1_000,
         ),
         Command(
+            "usage",
+            "[day | model | project] [FLAGS]",
+            "Show the requests, tokens and money of all sessions on this machine, by day, by model "
+            "and by project.",
+            (
+                flag("--days", "only the newest N days with requests", "count", "N"),
+                JSON,
+                STATE_DIR,
+                HELP,
+            ),
+            1,
+        ),
+        Command(
             "context",
             "ID [FLAGS]",
             "Show what fills a session's context, item by item.",

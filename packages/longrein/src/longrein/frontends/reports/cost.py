@@ -66,8 +66,9 @@ class CostRow(msgspec.Struct):
             f"{tokens(used.context_tokens)} in{cached}, {tokens(used.output_tokens)} out"
         )
         requests = translate(counted(self.requests, "request"))
-        at_most = translate("at most ") if self.is_guess else ""
-        return f"{requests}, {counts}, {at_most}{money(self.usd)}"
+        usd = money(self.usd)
+        spent = translate(f"at most {usd}") if self.is_guess else usd
+        return f"{requests}, {counts}, {spent}"
 
 
 class CostTable:
