@@ -13,6 +13,7 @@ from longrein.agent import StoredStates
 from longrein.app.app import App
 from longrein.app.run_context import CLOCK, RunContext, budget_of
 from longrein.app.session_export import exporters, write_new_file, write_page
+from longrein.commands.open_sessions import watch_open_sessions
 from longrein.frontends.argv import clean
 from longrein.frontends.reports import context as context_page
 from longrein.frontends.reports import session_lists as listing
@@ -41,7 +42,7 @@ DAY_US = 86_400_000_000
 QUESTION = "Delete them? [y/n] "
 
 
-def sessions(
+def sessions(  # noqa: PLR0913 - one for each flag
     run_context: RunContext,
     words: Sequence[str],
     *,
@@ -51,8 +52,11 @@ def sessions(
     here: bool = False,
     one_shot: bool = False,
     yes: bool = False,
+    watch: bool = False,
 ) -> int:
     """List the sessions, newest first, or delete some; 1 when one could not be deleted."""
+    if watch:
+        asyncio.run(watch_open_sessions(run_context))
     infos = list_sessions(run_context.state_dir)
     if [*words] != ["prune"] and (days >= 0 or keep_mb >= 0 or here or one_shot or yes):
         raise UsageError("--days, --keep-mb, --here, --one-shot and --yes are for `prune`")

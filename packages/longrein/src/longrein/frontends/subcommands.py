@@ -43,6 +43,10 @@ COMMANDS: Mapping[str, Command] = {
                 flag("--here", "prune: only sessions of this folder"),
                 flag("--one-shot", "prune: only runs of longrein -p"),
                 flag("--yes", "prune without a question"),
+                flag(
+                    "--watch",
+                    "follow the open ones, those that wait for an answer first; Ctrl-C ends",
+                ),
                 JSON,
                 STATE_DIR,
                 HELP,
