@@ -269,7 +269,7 @@ def cells(agent: Agent, starts: int = STARTS) -> tuple[str, ...]:
         f"{size / 1000:.0f} kB",
         f"{seconds:.1f} s",
         f'"{said}"',
-        "runs on, and nobody looks after it" if cut.runs else "is ended",
+        "keeps running, unsupervised" if cut.runs else "is ended",
     )
     if agent.background is None:
         return (*head, "there are none", "")
