@@ -38,6 +38,7 @@ from longrein.agent.messages import (
     approval_digest,
     program_event,
     session_usd,
+    working_agents,
 )
 from longrein.agent.moves import Judgement, Move, next_move
 from longrein.agent.open_session import (
@@ -118,4 +119,5 @@ __all__ = [
     "session_usd",
     "store_snapshot",
     "subagent_system",
+    "working_agents",
 ]

@@ -345,5 +345,11 @@ class RewindPreview(msgspec.Struct, frozen=True):
 
 def session_usd(state: State, agents: Sequence[SubagentView]) -> float:
     """Return the US dollars that an open session and its subagents have spent, without reserves."""
+    working = working_agents(state, agents)
+    return settled_usd(state, {}) + sum(one.cost_usd for one in working)
+
+
+def working_agents(state: State, agents: Sequence[SubagentView]) -> Sequence[SubagentView]:
+    """Return the subagents of a session itself whose end is not in its log yet."""
     working = {name for name, child in state.children.items() if child.ended is None}
-    return settled_usd(state, {}) + sum(one.cost_usd for one in agents if one.child in working)
+    return [one for one in agents if one.child in working]

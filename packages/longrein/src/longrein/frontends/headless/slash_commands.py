@@ -5,7 +5,7 @@ others of the terminal are refused.
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
-from longrein.agent import Compact, Rewind, session_usd
+from longrein.agent import Compact, Rewind, working_agents
 from longrein.app import AppSession
 from longrein.steps import human_text
 from longrein_context.events import AnyPart, Text, TurnEnded
@@ -48,10 +48,11 @@ async def _context(opened: AppSession, _argument: str) -> str:
 
 
 async def _cost(opened: AppSession, _argument: str) -> str:
-    from longrein.frontends.reports.cost import usage_rows
+    from longrein.frontends.reports.cost import cost_rows, usage_rows
 
     session = opened.session
-    rows = usage_rows(session.state, session_usd(session.state, session.agents()))
+    costs = await opened.read_history(lambda past: cost_rows(past.entries()))
+    rows = usage_rows(costs, working_agents(session.state, session.agents()))
     return "\n".join(f"{name:<18}{value}" for name, value in rows)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from longrein.agent import SubagentView
 from longrein.frontends.localization import translate
 from longrein.steps import (
     BreakStep,
@@ -16,24 +17,7 @@ from longrein.steps import (
 )
 from longrein.steps.human_text import counted, joined, money, tokens
 from longrein.store import Reader
-from longrein_context import State
 from longrein_context.events import PAID_EVENTS, Entry, Text, Usage, counts_of, text_of
-
-
-def usage_rows(state: State, usd: float) -> tuple[tuple[str, str], ...]:
-    """Return (name, value) of what a session has used; `usd`: with its subagents."""
-    used = state.usage
-    share = ""
-    if used.context_tokens:
-        share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
-    return (
-        ("requests", str(state.asks)),
-        ("input, not cached", tokens(used.input_tokens)),
-        ("read from cache", tokens(used.cache_read_tokens) + share),
-        ("written to cache", tokens(used.cache_write_tokens)),
-        ("output", tokens(used.output_tokens)),
-        ("spent", money(usd)),
-    )
 
 
 class CostRow(msgspec.Struct):
@@ -69,6 +53,32 @@ class CostRow(msgspec.Struct):
         usd = money(self.usd)
         spent = translate(f"at most {usd}") if self.is_guess else usd
         return f"{requests}, {counts}, {spent}"
+
+
+def usage_rows(
+    costs: Sequence[CostRow], working: Sequence[SubagentView]
+) -> tuple[tuple[str, str], ...]:
+    """Return (name, value) of what a session has used: one sum over its requests and those of
+    subagents and hooks; `working`: subagents that have not ended yet.
+    """
+    used, usd = Usage(), sum(one.cost_usd for one in working)
+    requests = sum(one.steps for one in working)
+    for row in costs:
+        used += row.usage
+        usd += row.usd
+        requests += row.requests
+    share = ""
+    if used.context_tokens:
+        share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
+    spent = money(usd)
+    return (
+        ("requests", str(requests)),
+        ("input, not cached", tokens(used.input_tokens)),
+        ("read from cache", tokens(used.cache_read_tokens) + share),
+        ("written to cache", tokens(used.cache_write_tokens)),
+        ("output", tokens(used.output_tokens)),
+        ("spent", f"at most {spent}" if any(row.is_guess for row in costs) else spent),
+    )
 
 
 class CostTable:

@@ -18,7 +18,7 @@ from longrein.agent import (
     Uncompact,
     UserMessage,
     bypass_warning,
-    session_usd,
+    working_agents,
 )
 from longrein.agent.extension_part import SlashCommand
 from longrein.app.user_requests import mode_message, pin_message, unpin_message
@@ -421,9 +421,8 @@ def _pins(context: CommandContext, _: str) -> CommandResult:
 
 async def _cost(context: CommandContext, _: str) -> CommandResult:
     session = context.session
-    usd = session_usd(session.state, session.agents())
-    rows = usage_rows(session.state, usd)
     costs = await context.opened.read_history(lambda past: cost_rows(past.entries()))
+    rows = usage_rows(costs, working_agents(session.state, session.agents()))
     by_model = [line(f"  {escape_line(row.name)}: ", COLUMN, row.figures) for row in costs]
     lines = [
         line(("dim", f"  {pad(translate(name), 20)}"), COLUMN, translate(value))
