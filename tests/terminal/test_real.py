@@ -166,7 +166,7 @@ def test_r_without_an_id_lets_the_user_choose_and_c_passes_over_what_is_empty(
         tty.until("which session?").send("\r")
         tty.until("2 prompts").ask("in a copy").until("Third.").until("idle").leave()
     found = list_sessions(str(tmp_path / "state"))
-    assert {one.title for one in found} == {"tell me of parsers"}, (
+    assert {one.title for one in found} == {"tell me of parsers", "fork of tell me of parsers"}, (
         "nothing is left of those that were only opened"
     )
     stored = [one.entries for one in found]
