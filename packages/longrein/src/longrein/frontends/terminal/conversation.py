@@ -83,6 +83,10 @@ class Conversation:
     reads_lines = False
     """True where nothing is drawn again and lines are read, not keys."""
     cut_hint = "  Enter goes on with it"
+    starts_with_list = False
+    """True until the list of sessions is left that stands before the conversation."""
+    asked_back = ""
+    """The line of the input about which the user was asked back; Enter again sends it."""
     again_s = AGAIN_S
     """Seconds in which a second Ctrl-C or Esc counts, when no other key comes between."""
 
@@ -440,6 +444,9 @@ class Conversation:
             self._chosen(chooser.chosen)
         elif chooser is not None:
             self.leaving = None
+            if self.starts_with_list:
+                self.leave(Outcome("exit"))
+        self.starts_with_list = False
         self.redraw()
 
     def begin_denial_reason(self, question: Question) -> None:

@@ -30,10 +30,15 @@ from longrein.frontends.terminal.command_actions import (
 from longrein.frontends.terminal.command_table import next_mode, parse
 from longrein.frontends.terminal.command_types import Outcome
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.input_prefixes import is_memory_line, is_user_command
+from longrein.frontends.terminal.input_prefixes import (
+    is_command_line,
+    is_memory_line,
+    is_user_command,
+)
 from longrein.frontends.terminal.keymap import chosen_keys, keymap
 from longrein.frontends.terminal.page_openers import open_last, open_question, toggle_todos
 from longrein.frontends.terminal.view_model import EMPTY
+from longrein.steps.human_text import escape_line
 from longrein_context.events.escape import one_line
 
 Action = Callable[[Conversation], None]
@@ -62,7 +67,7 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
     add(stop, "<sigint>")
     add(_escape, "escape", when=~vim_insert)
     add(_ctrl_d, "c-d")
-    add(_close_menu, "enter", when=completing)
+    add(_take_completion, "enter", when=completing)
     add(enter, "enter", when=~completing)
     add(_complete, "tab")
     add(_backspace, "backspace", when=~vim_normal)
@@ -393,11 +398,11 @@ def _is_for_question(conversation: Conversation, text: str) -> bool:
     """
     approval, guard = conversation.approval, conversation.guard
     opened = conversation.opened
-    if approval is None or guard.begun == "asked" or is_user_command(text):
+    if approval is None or conversation.asked_back == text or is_user_command(text):
         return False
     if parse(text, opened.known_skills(), opened.slash_commands()):
         return False
-    begun, guard.begun = guard.begun, "asked"
+    begun, conversation.asked_back = guard.begun, text
     row = approval.row_by_line(text)
     if row is not None and begun == "ready":
         conversation.buffer.reset()
@@ -419,6 +424,14 @@ def send(conversation: Conversation, text: str, *, into_turn: bool = False) -> N
     elif is_user_command(text):
         conversation.buffer.history.append_string(text)
         conversation.user_commands.run(conversation.pastes.expand(text)[1:].strip())
+    elif is_command_line(text) and conversation.asked_back != text:
+        conversation.asked_back = text
+        conversation.notice(
+            f"this is a command line: `!{escape_line(text)}` runs it here; the same line again "
+            "goes to the model"
+        )
+        if not conversation.reads_lines:
+            conversation.edit(text)
     else:
         conversation.say(text, steer=into_turn)
 
@@ -456,8 +469,14 @@ async def _complete_first(buffer: Buffer) -> None:
             buffer.complete_state = None
 
 
-def _close_menu(conversation: Conversation) -> None:
-    conversation.buffer.complete_state = None
+def _take_completion(conversation: Conversation) -> None:
+    """Enter: take the marked row of the menu; send where the word was whole before."""
+    buffer = conversation.buffer
+    state, buffer.complete_state = buffer.complete_state, None
+    taken = state.current_completion if state else None
+    is_whole = state is not None and state.original_document.text.rstrip() == buffer.text.rstrip()
+    if taken is not None and taken.text and is_whole:
+        enter(conversation)
 
 
 def _backspace(conversation: Conversation) -> None:

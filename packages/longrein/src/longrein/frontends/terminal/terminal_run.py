@@ -211,6 +211,7 @@ def _begin(conversation: Conversation, prompt: str, *, choosing: bool) -> None:
     if prompt:
         conversation.say(prompt)
     elif choosing:
+        conversation.starts_with_list = True
         run_command(conversation, ParsedCommand(BY_NAME["resume"], "resume", ""))
 
 
