@@ -166,3 +166,12 @@ def test_an_answer_that_lasts_needs_enter(tmp_path: Path, mark: str) -> None:
         tty.send("\r").until("allowed for this session  Bash(rm -rf build)")
         tty.until("/permissions remove Bash(rm -rf build) takes it back")
         assert [a["scope"] for a in answers(tty.leave())] == ["session"]
+
+
+@pytest.mark.parametrize("key", ["v", "\x0f"])
+def test_an_answer_that_lasts_needs_enter_from_its_page_too(tmp_path: Path, key: str) -> None:
+    with PseudoTerminal("command", tmp_path) as tty:
+        tty.ask("go").until(tty.keys_count).send(key).until(tty.pager_counts).send("s")
+        tty.until("Enter: yes, for this session: Bash(rm -rf build)").until(tty.keys_count)
+        tty.send("n").until("You said deny")
+        assert [a["verdict"] for a in answers(tty.leave())] == ["deny"]

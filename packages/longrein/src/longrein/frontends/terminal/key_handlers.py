@@ -81,7 +81,7 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
         "history_search": (input_actions.search_history, ~vim_normal),
         "editor": (input_actions.open_editor, True),
         "paste_image": (input_actions.paste_image, ~vim_normal),
-        "open_results": (partial(open_last, answer=answer), True),
+        "open_results": (partial(open_last, answer=press), True),
         "pin_todos": (toggle_todos, True),
         "redraw": (lambda conversation: conversation.screen.app.renderer.clear(), True),
         "suspend": (suspend, True),
