@@ -12,6 +12,7 @@ from lab.campaigns import (
     mcp,
     planted,
     storm,
+    typed_questions,
     writers,
 )
 from tests.tables import split_words
@@ -48,6 +49,7 @@ def main() -> int:
         builds.main([]),
         planted.main([]),
         storm.main([]),
+        typed_questions.main([]),
         writers.main(["--agents", "8", "--edits", "200", "--files", "5"]),
     ]
     sys.argv[1:] = ["--scenarios", "1000", "--parallel", "8"]

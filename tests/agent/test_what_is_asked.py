@@ -227,5 +227,6 @@ def test_a_yes_in_a_worktree_holds_in_the_worktree() -> None:
     session = SimpleNamespace(approvals=Approvals(), rules=worktree, notice=lambda _line: None)
     question = PermissionAsked("c1", "Edit", "", "", "Edit(src/**)")
     answer = Answer("c1", "allow", scope="session", rule="Edit(src/**)")
-    assert Session.grant(session, answer, question) == answer  # type: ignore[arg-type]
+    stored = Session.grant(session, answer, question).rule  # type: ignore[arg-type]
+    assert stored == "Edit(//state/worktrees/w1/src/[!.]*)", "the answer names it as it is stored"
     assert session.approvals.rules == ("Edit(//state/worktrees/w1/src/[!.]*)",)

@@ -114,7 +114,12 @@ async def test_a_fork_has_what_its_original_had_and_copies_nothing(tmp_path: Pat
         await add(log, [entry(11)])
     await log.close()
     [info] = [info for info in list_sessions(str(tmp_path)) if info.session == OTHER]
-    assert (info.cwd, info.title, info.entries, list(copy.notes)) == ("/fork", "hello", 7, [])
+    assert (info.cwd, info.title, info.entries, list(copy.notes)) == (
+        "/fork",
+        "fork of hello",
+        7,
+        [],
+    )
     async with stored_log(tmp_path, OTHER) as copy:
         assert (seqs(copy), list(copy.notes)) == ([*range(1, 8)], [])
         assert list(copy.history(3, 7)) == stored(tmp_path, OTHER)[2:]

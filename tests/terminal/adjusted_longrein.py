@@ -2,7 +2,8 @@
 
 `HOLD_AFTER`: the scripted model stops after the piece of a reply with this word, until the file
 `go` is in the project. `HELD_CLOCK`: the time of the screen and of pauses between requests stands
-in the file `clock`, in seconds. `SILENT_S`: seconds until the screen tells of a silent provider.
+in the file `clock`, in seconds. `QUIET_S`: seconds without a key before a question takes keys, 0
+where it is not set. `SILENT_S`: seconds until the screen tells of a silent provider.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from tests.terminal.held_clock import held_clock
 
 stream = ScriptFileModel.stream
 HOLD_AFTER = os.environ.get("HOLD_AFTER", "")
+run_terminal.__kwdefaults__["quiet_s"] = float(os.environ.get("QUIET_S", "0"))
 
 
 async def held_stream(self: ScriptFileModel, request: Any) -> AsyncIterator[Any]:

@@ -90,7 +90,7 @@ class PseudoTerminal:
         rows: int = 24,
         *,
         forks: bool = True,
-        module: str = "longrein",
+        module: str = "tests.terminal.adjusted_longrein",
         typed: str = "",
         **environ: str,
     ) -> None:
@@ -312,6 +312,6 @@ class PseudoTerminal:
     def keys_count(self) -> bool:
         """Whether the question on the screen has the keys: they are bold then."""
         for y, row in enumerate(self.lines()):
-            if row.startswith((" y yes", " o answer")):
+            if row.lstrip("› ").startswith(("y yes", "o answer")):
                 return bool(self.screen.buffer[y][1].bold)
         return False

@@ -278,6 +278,7 @@ async def main(name: str, folder: str) -> int:
         plain="plain" in sys.argv or environ["TERM"] == "dumb",
         choosing=bool(environ.get("CHOOSING")),
         again_s=float(environ.get("AGAIN_S", HANG_S)),
+        quiet_s=float(environ.get("QUIET_S", "0")),
         mono_s=held_clock(Path("clock")) if environ.get("HELD_CLOCK") else time.monotonic,
     )
     Path(folder, "told.jsonl").write_bytes(

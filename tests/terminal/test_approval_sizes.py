@@ -69,7 +69,7 @@ def test_I13_title_path_and_keys_are_visible_and_yes_covers_what_was_visible(
         [title] = [row for row in shown if row.startswith("? Edit")]
         assert "ger.py" in title, "the end of the path"
         assert all(len(row) <= columns for row in shown)
-        keys = next(row for row in shown if row.startswith(" y yes"))
+        keys = next(row for row in shown if row.lstrip("› ").startswith("y yes"))
         assert " n no" in keys or any(" n no" in row for row in shown)
         if rows >= 24:
             expected = [f"17   {LINES[16]}", f"18   {LINES[17]}", f"19   {LINES[18]}"]
@@ -125,10 +125,9 @@ def test_I13_a_change_that_was_scrolled_through_is_approved_at_once(tmp_path: Pa
     with open_at(project, 80, 24) as tty:
         tty.until(tty.keys_count)
         tty.late_s = 0.0  # 60 waits
-        for first in range(2, 62):
-            tty.send("\x1b[B").until(
-                lambda first=first: f"lines {first}-" in tty.text() or "-69 of 69" in tty.text()
-            )
+        for _ in range(20):
+            before = tty.lines()
+            tty.send("\x1b[6~").until(lambda before=before: tty.lines() != before)
             if "-69 of 69" in tty.text():
                 break
         tty.until("│ 49 + value_49 = 7 * 49").send("y").until("Mended.")
@@ -138,7 +137,7 @@ def test_I13_a_change_that_was_scrolled_through_is_approved_at_once(tmp_path: Pa
 def test_I13_all_edits_of_this_session_changes_the_mode(tmp_path: Path) -> None:
     project, _ = project_with_edit(tmp_path, 1)
     with open_at(project, 80, 24) as tty:
-        tty.until("m yes, and all edits of this session").until(tty.keys_count).send("m").until(
+        tty.until("m yes, and all edits of this session").until(tty.keys_count).send("m\r").until(
             "Mended."
         )
         tty.until("idle · mock/small · acceptEdits")
@@ -167,11 +166,11 @@ def test_I13_always_exactly_this_stores_a_rule_for_this_command_alone(
             tty.until("x always exactly this: Bash(git push origin topic)").until(
                 "a always: Bash(git push:*)"
             )
-        tty.send("x")
+        tty.send("x\r")
         if opens:
             tty.until(tty.pager_counts)
             page_through(tty)
-            tty.send("x")
+            tty.send("x").until("Enter: always").send("\r")
         tty.until("Pushed.").until("idle")
     settings = (tmp_path / "home" / ".config" / "longrein" / "config.toml").read_text()
     assert '"Bash(git push origin topic)"' in settings
@@ -189,7 +188,7 @@ def test_a_yes_to_a_folder_covers_its_files_and_no_dotfile(tmp_path: Path, key: 
     with open_at(project, 80, 24) as tty:
         tty.until("s yes, for this session: Edit(src/**), all files below src/ but dotfiles")
         tty.until("a always in this folder: Edit(src/**), all files below src/ but dotfiles")
-        tty.until(tty.keys_count).send(key).until("? Write: it changes src/.env")
+        tty.until(tty.keys_count).send(f"{key}\r").until("? Write: it changes src/.env")
         assert (project / "src/b/c.py").read_text() == "x\n"
         tty.until(tty.keys_count).send("n").until("idle")
     assert not (project / "src/.env").exists()
@@ -200,10 +199,11 @@ def test_a_yes_to_a_folder_covers_its_files_and_no_dotfile(tmp_path: Path, key: 
 
 def test_I13_several_questions_are_numbered(tmp_path: Path) -> None:
     with PseudoTerminal("three", tmp_path) as tty:
-        tty.ask("go").until("(1 of 3)").until(tty.keys_count).send("y").until("(1 of 2)").send("y")
-        tty.until(lambda: "? a9 general asks: Bash: no rule allows it" in tty.lines()).send(
-            "n"
-        ).until("idle")
+        tty.ask("go").until("(1 of 3)").until(tty.keys_count).send("y").until("(1 of 2)").until(
+            tty.keys_count
+        ).send("y")
+        tty.until(lambda: "? a9 general asks: Bash: no rule allows it" in tty.lines())
+        tty.until(tty.keys_count).send("n").until("idle")
         verdicts = [word["verdict"] for word in tty.leave() if word["type"] == "Answer"]
         assert verdicts == ["allow", "allow", "deny"]
 

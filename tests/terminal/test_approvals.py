@@ -25,7 +25,7 @@ def test_a_300_line_diff_scrolls_and_prints_all(tmp_path: Path) -> None:
         assert "│ - line 0 of the old text" in rows
         assert any("of 302, +150 -150; PgDn" in row for row in rows)
         assert any(
-            row.startswith(" y yes, once    s yes, for this session: Edit(/src/big.py)")
+            row.startswith("›y yes, once    s yes, for this session: Edit(/src/big.py)")
             for row in rows
         )
         assert "waiting · mock/small" in tty.lines()[-1] or any(
@@ -57,10 +57,10 @@ def test_a_300_line_diff_scrolls_and_prints_all(tmp_path: Path) -> None:
 )
 def test_each_key_stores_what_it_shows(tmp_path: Path, key: str, scope: str, line: str) -> None:
     with PseudoTerminal("approve", tmp_path) as tty:
-        tty.ask("go").until("yes, once").until(tty.keys_count).send(key)
+        tty.ask("go").until("yes, once").until(tty.keys_count).send(f"{key}\r")
         tty.until(tty.pager_counts).send(key).until("not shown yet: ")
         page_through(tty)  # 302 lines
-        tty.send(key).until("You said").until("idle")
+        tty.send(key).until(tty.keys_count).send("\r").until("You said").until("idle")
         assert any(row.startswith(line) for row in tty.everything())
         [answer] = answers(tty.leave())
         assert (answer["verdict"], answer["scope"], answer["rule"]) == (
@@ -92,30 +92,32 @@ def test_esc_leaves_the_reason_and_the_question_stands(tmp_path: Path) -> None:
         assert len(answers(tty.leave())) == 1
 
 
-def test_what_is_typed_while_a_question_comes_up_answers_nothing(tmp_path: Path) -> None:
-    with PseudoTerminal("command", tmp_path, HELD_CLOCK="1") as tty:
+def test_a_draft_keeps_the_keys_until_esc(tmp_path: Path) -> None:
+    with PseudoTerminal("command", tmp_path, HELD_CLOCK="1", QUIET_S="0.7") as tty:
         tty.until("say something").send("go\ryyyyaaa").until("yes, once").until("› yyyyaaa")
+        tty.until("draft in the input: Esc to answer")
+        set_clock(tmp_path / "clock", 10)  # a pause in a sentence gives no key to the question
+        tty.send("s").until("› yyyyaaas")
         assert not tty.keys_count()
-        set_clock(tmp_path / "clock", 10)
-        tty.until(tty.keys_count)  # once nobody has typed for a while
-        tty.send("n").until("You said deny").until("› yyyyaaa").send(
-            "\x15"
-        )  # Ctrl-U: the line is empty again
-        tty.until("say something")
+        tty.send("\x1b").until(lambda: not any("draft in" in row for row in tty.lines()))
+        assert not tty.keys_count(), "Esc itself is a key"
+        set_clock(tmp_path / "clock", 20)
+        tty.until(tty.keys_count)
+        tty.send("n").until("You said deny").until("› yyyyaaas").send("\x15")
+        tty.until("say something")  # Ctrl-U: the line is empty again
         assert [a["verdict"] for a in answers(tty.leave())] == ["deny"]
 
 
 def test_a_paste_answers_nothing(tmp_path: Path) -> None:
     with PseudoTerminal("command", tmp_path) as tty:
-        tty.ask("go").until("yes, once").until(tty.keys_count).send(
-            "\x1b[200~yes\ny\n\x1b[201~"
-        ).settle()
-        assert tty.keys_count()
-        tty.send("n").until("You said deny")
+        tty.ask("go").until("yes, once").until(tty.keys_count)
+        tty.send("\x1b[200~yes\ny\n\x1b[201~y").until("draft in the input: Esc to answer")
+        assert not tty.keys_count()
+        tty.send("\x1b").until(tty.keys_count).send("n").until("You said deny")
 
 
-def test_a_line_that_is_begun_as_a_question_comes_up_answers_nothing(tmp_path: Path) -> None:
-    with PseudoTerminal("command", tmp_path, HELD_CLOCK="1") as tty:
+def test_a_key_right_after_a_question_is_drawn_is_text(tmp_path: Path) -> None:
+    with PseudoTerminal("command", tmp_path, HELD_CLOCK="1", QUIET_S="0.7") as tty:
         tty.ask("go").until("yes, once").send("n")  # it has hardly been seen
         tty.until("› n").send("\x15").until(lambda: "›" in tty.lines())
         assert not tty.keys_count()
@@ -123,15 +125,53 @@ def test_a_line_that_is_begun_as_a_question_comes_up_answers_nothing(tmp_path: P
         tty.until(tty.keys_count).send("n").until("You said deny")
 
 
-def test_a_line_that_is_begun_below_a_question_answers_nothing(tmp_path: Path) -> None:
-    with PseudoTerminal("command", tmp_path, HELD_CLOCK="1") as tty:
-        tty.ask("go").until("yes, once")
-        set_clock(tmp_path / "clock", 10)
-        tty.until(tty.keys_count)
-        for char in "hold on":
-            tty.send(char)
-        tty.until("› hold on").until("│ rm -rf build").until(lambda: not tty.keys_count())
-        tty.send("\x15").until(lambda: "›" in tty.lines())
-        set_clock(tmp_path / "clock", 20)
-        tty.until(tty.keys_count).send("y").until("○ Bash running")
+def test_a_line_that_is_begun_at_a_question_is_its_answer_or_asked_back(tmp_path: Path) -> None:
+    with PseudoTerminal("command", tmp_path) as tty:
+        tty.ask("go").until(tty.keys_count).send("hold on").until("› hold on")
+        tty.until("draft in the input: Esc to answer").send("\r")
+        tty.until("Enter again sends this; the question takes y yes, s session, a always, n no")
+        tty.send("\r").until("after this turn: hold on").until("Esc to answer")
+        tty.send("\x1b").until(tty.keys_count).send("ja").until("› ja").send("\r")
+        tty.until("○ Bash running")
         assert [a["verdict"] for a in answers(tty.leave())] == ["allow"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "verdict"),
+    [
+        ("\r", "allow"),
+        ("1", "allow"),
+        ("\x1b[B\x1b[B\x1b[B\r", "deny"),
+        ("4", "deny"),
+        ("yes\r", "allow"),
+        ("nein\r", "deny"),
+        ("是\r", "allow"),
+        ("否\r", "deny"),
+    ],
+)
+def test_a_question_is_a_list_like_any_other(tmp_path: Path, keys: str, verdict: str) -> None:
+    with PseudoTerminal("command", tmp_path) as tty:
+        tty.ask("go").until(tty.keys_count).until("› Enter: yes, once").send(keys)
+        tty.until("○ Bash running" if verdict == "allow" else "You said deny")
+        told = tty.leave()
+    assert [(a["verdict"], a["scope"]) for a in answers(told)] == [(verdict, "once")]
+    assert len(told) == 2, "the prompt and the answer"
+
+
+@pytest.mark.parametrize("mark", ["s", "2", "\x1b[B", "\x1b[C"])
+def test_an_answer_that_lasts_needs_enter(tmp_path: Path, mark: str) -> None:
+    with PseudoTerminal("command", tmp_path) as tty:
+        tty.ask("go").until(tty.keys_count).send(mark)
+        tty.until("Enter: yes, for this session: Bash(rm -rf build)").until(tty.keys_count)
+        tty.send("\r").until("allowed for this session  Bash(rm -rf build)")
+        tty.until("/permissions remove Bash(rm -rf build) takes it back")
+        assert [a["scope"] for a in answers(tty.leave())] == ["session"]
+
+
+@pytest.mark.parametrize("key", ["v", "\x0f"])
+def test_an_answer_that_lasts_needs_enter_from_its_page_too(tmp_path: Path, key: str) -> None:
+    with PseudoTerminal("command", tmp_path) as tty:
+        tty.ask("go").until(tty.keys_count).send(key).until(tty.pager_counts).send("s")
+        tty.until("Enter: yes, for this session: Bash(rm -rf build)").until(tty.keys_count)
+        tty.send("n").until("You said deny")
+        assert [a["verdict"] for a in answers(tty.leave())] == ["deny"]

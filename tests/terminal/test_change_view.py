@@ -159,5 +159,6 @@ def test_I13_a_search_goes_around_and_keeps_its_place() -> None:
 def test_a_question_whose_options_are_no_list_is_shown_without_them(options: object) -> None:
     form = QuestionForm({"questions": [{"question": "Which?", "options": options}]})
     assert [plain(row) for row in form.lines(keys=True)] == ["Which?"]
-    form.take("this")
+    assert not form.take("this")
+    form.say("this")
     assert form.arguments()["answers"] == {"Which?": "this"}

@@ -252,9 +252,15 @@ PUT = (FilePut("a", True), FilePut("b", False, "changed since"), FilePut("c", Tr
         (PermissionAnswered("c", "allow", "user"), []),
         (
             PermissionAnswered("c", "allow", "user", "session", "Bash(ls)"),
-            ["allowed for this session  Bash(ls)"],
+            [
+                "allowed for this session  Bash(ls)",
+                "  /permissions remove Bash(ls) takes it back",
+            ],
         ),
-        (PermissionAnswered("c", "allow", "user", "always", "Edit"), ["allowed always  Edit"]),
+        (
+            PermissionAnswered("c", "allow", "user", "always", "Edit"),
+            ["allowed always  Edit", "  /permissions remove Edit takes it back"],
+        ),
         (PermissionAnswered("c", "deny", "user", message="not so"), ["no: not so"]),
         (
             Cleared((Form("r1", "placeholder", "…"),), "threshold", 12_300),

@@ -187,6 +187,28 @@ def test_tab_completes_however_fast(tmp_path: Path) -> None:
             tty.send("\x03")
 
 
+def test_enter_takes_the_marked_row_and_sends_a_word_that_was_whole(tmp_path: Path) -> None:
+    with PseudoTerminal("echo", tmp_path) as tty:
+        tty.until("say something").send("see @app").until("src/app.py").send("\x1b[B")
+        tty.until("› see @src/app.py").send("\r").until("› see @src/app.py")
+        tty.send("now\r").until("You said 19 characters")
+        tty.until("say something").send("/mode").until("› /mode").until("/model").send(
+            "\x1b[B\x1b[B"
+        )
+        tty.until("› /mode").send("\r").until("acceptEdits").send("\x1b").until("say something")
+        tty.send("/mod").until("› /mod").until("/model").send("\t").until("› /model").send("\r\r")
+        tty.until("mock/large").send("\x1b").until("say something")
+        assert [text for _, text in said(tty.leave())] == ["see @src/app.py now"]
+
+
+def test_a_command_line_at_the_prompt_is_explained_and_sent_when_meant(tmp_path: Path) -> None:
+    with PseudoTerminal("echo", tmp_path, 110) as tty:
+        tty.ask("longrein sessions").until("`!longrein sessions` runs it here")
+        tty.until("› longrein sessions").send("\r").until("You said 17 characters")
+        tty.ask("longrein is slow").until("You said 16 characters")
+        assert [text for _, text in said(tty.leave())] == ["longrein sessions", "longrein is slow"]
+
+
 def file_names(folder: Path, clock: list[float] | None = None, **limits: int) -> FileNames:
     workspace = open_workspace(
         (str(folder),), spawner=spawner_in(folder.parent / "spool"), environment=dict(os.environ)
@@ -241,6 +263,14 @@ async def test_the_list_of_files_is_made_anew_where_a_name_begins_and_after_a_wh
         while (await names.find("newer")).paths != ["newer.py"]:
             await asyncio.sleep(0)
             clock[0] += 60.0  # a list that was begun before may end only now
+
+
+async def test_a_file_made_since_is_found_by_a_name_that_is_typed_at_once(tmp_path: Path) -> None:
+    names = file_names(tmp_path)
+    (tmp_path / "old.py").touch()
+    assert (await names.find("old")).paths == ["old.py"]
+    (tmp_path / "made.py").touch()
+    assert (await names.find("made")).paths == ["made.py"]
 
 
 def test_that_files_are_missing_stands_under_those_that_are_offered(tmp_path: Path) -> None:

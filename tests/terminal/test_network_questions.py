@@ -43,7 +43,7 @@ def test_a_host_is_asked_for_by_name_and_always_stores_what_it_shows(
         tty.ask("go").until("? Network: a command in the sandbox wants to reach other.example")
         tty.until("│ reach other.example on port 443").until(f" {key} ").until(tty.keys_count)
         assert any("always: Network(other.example)" in row for row in tty.lines())
-        tty.send(key).until("So it is.").until("idle")
+        tty.send(f"{key}\r").until("So it is.").until("idle")
         assert line in tty.everything()
     assert ('allow = ["Network(other.example)"]' in settings.read_text()) is stored
 

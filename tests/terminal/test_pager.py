@@ -182,7 +182,7 @@ def test_I13_a_question_that_comes_up_below_a_page_is_announced_and_not_answered
         "calls": [{"name": "Bash", "arguments": {"command": "rm -rf build"}}],
     }
     project = home(tmp_path, look, ask, {"text": "Done.\n"})
-    with open_it(project, HELD_CLOCK="1", HOLD_AFTER="held") as tty:
+    with open_it(project, HELD_CLOCK="1", QUIET_S="0.7", HOLD_AFTER="held") as tty:
         tty.ask("go").until("held").send("\x0f").until("last results")
         (project / "go").touch()
         tty.until("a question waits; q goes back to it")

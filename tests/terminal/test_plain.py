@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lab.support.forked import ForkedProcess, can_fork
+from tests.terminal.held_clock import set_clock
 from tests.terminal.pseudo_terminal import ROOT, PseudoTerminal
 from tests.timeouts import HANG_S
 
@@ -129,6 +130,32 @@ def test_a_question_is_answered_by_a_line(
         [given] = [word for word in tty.told() if word["type"] == "Answer"]
         plainly = {"scope": "once", "rule": "", "message": ""}
         assert {name: given[name] for name in ("verdict", *plainly)} == plainly | answer
+
+
+@pytest.mark.parametrize("line", ["yes", "ja", "是", "no", "4x\nyes", ""])
+def test_each_line_answers_one_question_of_three(tmp_path: Path, line: str) -> None:
+    with PseudoTerminal("three", tmp_path, ARGS="plain") as tty:
+        tty.until(lambda: ">" in tty.lines()).send("go\n").until("› y  yes, once").until("answer>")
+        for n in range(1, 4):
+            tty.until(lambda n=n: tty.text().count("? a") == n).send(f"{line}\n")
+        tty.until(lambda: tty.text().count("● Bash") or ">" in tty.lines()).send("\x04").exits(0)
+        told = [(word["type"], word.get("scope")) for word in tty.told()]
+        assert told == [("Said", None), *[("Answer", "once")] * 3]
+
+
+@pytest.mark.parametrize("line", ["yes", "s", "also make sure", ""])
+def test_a_line_that_was_begun_before_a_question_stood_answers_nothing(
+    tmp_path: Path, line: str
+) -> None:
+    with PseudoTerminal("command", tmp_path, ARGS="plain", HELD_CLOCK="1", QUIET_S="0.7") as tty:
+        tty.until(lambda: ">" in tty.lines()).send("go\n").until("answer>").send(f"{line}\n")
+        tty.until("typed before the question stood here, so it answers nothing")
+        set_clock(tmp_path / "clock", 10)
+        tty.send("hm\n").until(lambda: tty.text().count("y  yes, once") == 3)
+        tty.send("nein\n").until("You said deny").until(lambda: ">" in tty.lines()).send("\x04")
+        tty.exits(0)
+        told = [(word["type"], word.get("verdict")) for word in tty.told()]
+        assert told == [("Said", None), ("Answer", "deny")]
 
 
 def test_ctrl_c_interrupts_then_leaves(tmp_path: Path) -> None:

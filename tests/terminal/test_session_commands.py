@@ -122,7 +122,8 @@ def test_permissions_are_listed_and_removed(tmp_path: Path) -> None:
         idle(tty).ask("/permissions remove 3").until(
             "Edit comes from --allowed-tools: remove it there"
         )
-    assert 'allow = ["Read"] # mine\ndeny = ["WebFetch"]\n' in config.read_text()
+        idle(tty).ask("/permissions remove Read").until("removed: allow Read").until("2 left")
+    assert 'allow = [] # mine\ndeny = ["WebFetch"]\n' in config.read_text()
 
 
 def test_init_and_review_are_prompts_shown_as_typed(tmp_path: Path) -> None:

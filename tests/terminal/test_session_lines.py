@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longrein.frontends.reports.cost import cost_rows
-from longrein.frontends.terminal.choice_list import Chooser, Row
+from longrein.frontends.terminal.choice_list import ChoiceList, Chooser, Row
 from longrein.frontends.terminal.clipboard import copy, osc52, programs, takes_osc52
 from longrein.frontends.terminal.event_lines import plain
 from longrein.frontends.terminal.view_model import ViewModel
@@ -133,6 +133,29 @@ def test_a_list_is_narrowed_by_words_in_any_order() -> None:
     found.search("title")
     found.draw(80, 20)
     assert (found.chosen, wanted) == ("2222", ["2222"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        ("", "stop"),
+        ("2", "keep"),
+        ("keep", "keep"),
+        ("LEAVE", "keep"),
+        ("sta", "stay"),
+        ("st", ""),
+        ("4", ""),
+        ("yes", ""),
+    ],
+)
+def test_a_row_is_named_by_its_place_its_value_or_its_first_letters(typed: str, value: str) -> None:
+    rows = [Row("stop", "stop it"), Row("keep", "leave it running"), Row("stay", "stay")]
+    found = ChoiceList(rows).by_line(typed)
+    assert (found.value if found else "") == value
+    if typed.isdigit():
+        chooser = Chooser("what?", rows)
+        chooser.search(typed)
+        assert chooser.chosen == value
 
 
 @pytest.mark.parametrize(("width", "height"), [(24, 8), (40, 12), (200, 60), (10, 3)])

@@ -414,7 +414,7 @@ def test_a_session_in_chinese(tmp_path: Path, by: str) -> None:
         )
         tty.until(
             lambda: any(
-                tty.screen.buffer[y][1].bold for y in range(24) if tty.lines()[y].startswith(" y ")
+                tty.screen.buffer[y][1].bold for y in range(24) if tty.lines()[y].startswith("›y ")
             )
         )
         tty.send("n").until(lambda: shows("已拒绝")).until(lambda: shows("空闲"))

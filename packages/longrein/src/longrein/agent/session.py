@@ -398,8 +398,8 @@ class Session:
         return resolved_future()
 
     def grant(self, answer: Answer, question: PermissionAsked) -> Answer:
-        """Grant the rules of an answer to `question`; return it as a single answer where they
-        were not proposed.
+        """Grant the rules of an answer to `question`; return it with the rules as they are stored,
+        as a single answer where they were not proposed.
         """
         rules, proposed = (
             answer.rule.splitlines(),
@@ -427,7 +427,7 @@ class Session:
         self.approvals.changed_tools = tuple(
             tool for tool in self.approvals.changed_tools if tool not in rules
         )
-        return answer
+        return msgspec.structs.replace(answer, rule="\n".join(rules))
 
     def cancel(self, call: str) -> None:
         """Cancel one running call; the others continue. No effect on a call that is not running."""

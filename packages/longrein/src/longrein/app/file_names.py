@@ -50,22 +50,28 @@ class FileNames:
         self._whole = True
         """True if the list is complete."""
         self._renewing: asyncio.Task[None] | None = None
+        self._typed = ""
 
     async def find(self, typed: str) -> FilesFound:
         """Return the files and folders that match `typed`, best first.
 
-        A list that is old is renewed beside the search, so that only the first key in a folder
-        waits for it.
+        A list is renewed beside the search for each new word and when it is old, so that only the
+        first key in a folder, and a word that nothing fits, wait for it.
         """
         cwd, now_s = self._cwd(), self._mono_s()
+        is_new = not typed or not typed.startswith(self._typed)
+        self._typed = typed
         if cwd != self._of:
             await self._renew(cwd)
-        elif (not typed or now_s - self._listed_s > FILES_KEPT_S) and (
+        elif (is_new or now_s - self._listed_s > FILES_KEPT_S) and (
             self._renewing is None or self._renewing.done()
         ):
             self._renewing = asyncio.ensure_future(self._renew(cwd))
             await asyncio.wait([self._renewing], timeout=FRESH_S)
         shown, found = self._matcher.find(typed, FILES_SHOWN_MAX)
+        if not shown and self._renewing is not None:
+            await asyncio.wait([self._renewing])
+            shown, found = self._matcher.find(typed, FILES_SHOWN_MAX)
         left = found - len(shown)
         is_counted = not typed or found < MATCHES_MAX
         more = ""

@@ -15,8 +15,8 @@ from longrein.frontends.stdio import STDIN_BYTES_MAX, read_chunk
 from longrein_context.events.escape import escape_bytes
 
 
-async def read_lines(fd: int) -> AsyncIterator[bytes]:
-    """Yield the lines of `fd` as they arrive, without newlines and without blank lines.
+async def read_lines(fd: int, *, blank: bool = False) -> AsyncIterator[bytes]:
+    """Yield the lines of `fd` as they arrive, without newlines; blank lines only with `blank`.
 
     Reading never blocks the loop, except for a plain file, which is always ready. Of a line above
     `STDIN_BYTES_MAX` only a beginning that is longer than that is kept.
@@ -26,8 +26,9 @@ async def read_lines(fd: int) -> AsyncIterator[bytes]:
         rest += chunk
         if b"\n" in chunk:
             *whole, rest = rest.split(b"\n")
-            for line in filter(bytes.strip, map(bytes, whole)):
-                yield line
+            for line in map(bytes, whole):
+                if blank or line.strip():
+                    yield line
         del rest[STDIN_BYTES_MAX + 1 :]
     if rest.strip():
         yield bytes(rest)

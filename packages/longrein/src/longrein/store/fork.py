@@ -19,6 +19,7 @@ from longrein.folder_trees import remove_tree, walk_folders
 from longrein.store.daemon_threads import run_in_thread
 from longrein.store.database import (
     INSERT_ENTRY,
+    NO_WORDS_TITLE,
     REPLACE_SESSION,
     ROOT,
     entry_key,
@@ -75,7 +76,7 @@ async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
     if store := store_with(origin):
 
         def fork_in_store() -> None:
-            title = _title_of_source(state_dir, opened)
+            title = _title_of_fork(state_dir, opened)
             store.create_fork(folder, opened, first.at, title)
             _link_checkpoints(os.path.join(origin, CHECKPOINTS), os.path.join(folder, CHECKPOINTS))
 
@@ -114,18 +115,25 @@ def _remove_unfinished(building: str) -> None:
                 remove_tree(one.path, ignore_errors=True)
 
 
-def _title_of_source(state_dir: str, opened: Opened) -> str:
-    """Return the title of the session that is forked. Raises an error unless it has the entry."""
+FORK_OF = "fork of "
+
+
+def _title_of_fork(state_dir: str, opened: Opened) -> str:
+    """Return the title of a fork, by which lists tell it from its original; '' or no words where
+    the first message names both. Raises an error unless the original has the entry.
+    """
     assert opened.parent is not None
     with contextlib.closing(Reader(state_dir, opened.parent.session)) as source:
         _check_source(source, opened.parent.seq)
-        return source.about()[2]
+        title = source.about()[2]
+    is_named = title not in ("", NO_WORDS_TITLE) and not title.startswith(FORK_OF)
+    return FORK_OF * is_named + title
 
 
 def _fork(state_dir: str, building: str, mark: str, opened: Opened, at: int) -> None:
     """Make the fork's folder at `building`, and the `mark` by which its original knows it."""
     assert opened.parent is not None
-    title = _title_of_source(state_dir, opened)
+    title = _title_of_fork(state_dir, opened)
     origin = existing_folder(state_dir, opened.parent.session)
     make_folder(os.path.dirname(mark))
     with contextlib.suppress(FileExistsError):  # of a fork that was killed

@@ -7,6 +7,7 @@ import msgspec
 
 from longrein.agent import Answer, approval_digest
 from longrein.frontends.localization import translate
+from longrein.frontends.terminal.choice_list import ChoiceList, Row
 from longrein.frontends.terminal.drawn_lines import DrawnLines
 from longrein.frontends.terminal.event_lines import (
     FileText,
@@ -25,11 +26,9 @@ from longrein.frontends.terminal.shell_syntax import shell_lines
 from longrein.permissions import unseen_note
 from longrein.steps.human_text import escape, escape_line, file_patches, key_argument
 from longrein_context.events import PermissionAsked
-from longrein_context.events.escape import whole_number
 
-OPTIONS_MAX = 9
 OPTION_LETTERS = "abcdghijk"
-"""Letters of the options; those that answer a question otherwise are left out."""
+"""Letters of the options, at most nine; those that answer a question otherwise are left out."""
 
 
 def letters_text(count: int) -> str:
@@ -48,10 +47,10 @@ class QuestionForm:
             [asked for asked in found if isinstance(asked, dict)] if isinstance(found, list) else []
         )
         self._answers: dict[str, str] = {}
-        self._marked: list[int] = []
+        self._marked: list[Row] = []
         """Chosen options of the present question, where several may be."""
-        self.at = 0
-        """Option that the arrows are at, from 0."""
+        self.options = self._options()
+        """Options of the present question, named by letters."""
         self.writing = False
         """True while the user types an answer in words."""
 
@@ -69,68 +68,57 @@ class QuestionForm:
     def _text(asked: dict[str, Any]) -> str:
         return str(asked.get("question", ""))
 
-    @property
-    def _options(self) -> list[dict[str, Any]]:
+    def _options(self) -> ChoiceList:
         options = self._asked.get("options")
         options = options if isinstance(options, list) else []
-        return [one for one in options if isinstance(one, dict)][:OPTIONS_MAX]
-
-    @property
-    def _labels(self) -> list[str]:
-        return [str(one.get("label", "")) for one in self._options]
+        found = [one for one in options if isinstance(one, dict)]
+        return ChoiceList(
+            [
+                Row(letter, str(one.get("label", "")), str(one.get("description") or ""))
+                for letter, one in zip(OPTION_LETTERS, found, strict=False)
+            ]
+        )
 
     @property
     def takes_several(self) -> bool:
         return self._asked.get("multiSelect") is True
 
-    def choose(self, number: int) -> None:
-        """Choose an option by its number, from 1; where several may be chosen, mark or unmark
-        it.
-        """
-        if not 0 < number <= len(self._labels):
-            return
+    def choose(self, row: Row) -> None:
+        """Choose an option; where several may be chosen, mark or unmark it."""
         if not self.takes_several:
-            self.say(self._labels[number - 1])
-        elif number in self._marked:
-            self._marked.remove(number)
+            self.say(row.label)
+        elif row in self._marked:
+            self._marked.remove(row)
         else:
-            self._marked.append(number)
-
-    def move(self, by: int) -> None:
-        self.at = max(min(self.at + by, len(self._labels) - 1), 0)
+            self._marked.append(row)
 
     def toggle(self) -> None:
         """Mark or unmark the option that the arrows are at, where several may be chosen."""
-        if self.takes_several:
-            self.choose(self.at + 1)
+        if self.takes_several and (row := self.options.marked):
+            self.choose(row)
 
     def confirm(self) -> None:
         """Answer with the marked options, else with the one that the arrows are at."""
-        chosen = sorted(self._marked) or [self.at + 1]
-        if self._labels:
-            self.say(", ".join(self._labels[number - 1] for number in chosen))
+        if (row := self.options.marked) is not None:
+            self._say_rows(self._marked or [row])
+
+    def _say_rows(self, chosen: Sequence[Row]) -> None:
+        self.say(", ".join(row.label for row in self.options.rows if row in chosen))
 
     def say(self, text: str) -> None:
         self._answers[self._text(self._asked)] = text
-        self._marked, self.at, self.writing = [], 0, False
+        self._marked, self.writing = [], False
+        self.options = self._options()
 
-    def take(self, text: str) -> None:
-        """Answer with a typed line: numbers or letters of options such as `2` or `a,c`, or
-        words.
-        """
+    def take(self, text: str) -> bool:
+        """Answer with a typed line of options such as `2`, `a,c` or `red`; False for another."""
         words = text.replace(",", " ").split()
-        numbers = [self._number(word) for word in words]
-        if numbers and all(numbers):
-            chosen = numbers if self.takes_several else numbers[:1]
-            self.say(", ".join(self._labels[number - 1] for number in chosen))
-        elif text.strip():
-            self.say(text.strip())
-
-    def _number(self, word: str) -> int:
-        """Return the number of the option that a digit or a letter names; 0 for none."""
-        letter = OPTION_LETTERS.find(word.lower()) + 1 if len(word) == 1 else 0
-        number = whole_number(word, letter)
-        return number if number <= len(self._labels) else 0
+        rows = [row for word in words if (row := self.options.by_line(word)) is not None]
+        if not words:
+            self.confirm()
+        elif len(rows) == len(words):
+            self._say_rows(rows if self.takes_several else rows[:1])
+        return len(rows) == len(words)
 
     def arguments(self) -> dict[str, Any]:
         return {**self._arguments, "answers": dict(self._answers)}
@@ -139,17 +127,17 @@ class QuestionForm:
         """The present question with its options; with `keys`, the marked one and a line about the
         keys.
         """
-        options = self._options
+        options = self.options.rows
         total = len(self._questions)
         head = translate(f"({len(self._answers) + 1} of {total})") + " " if total > 1 else ""
         rows = [line(("dim", head), ("bold", escape_line(self._text(self._asked))))]
         for n, option in enumerate(options):
             mark = ""
             if self.takes_several:
-                mark = "[x] " if n + 1 in self._marked else "[ ] "
-            note = escape_line(str(option.get("description") or ""))
-            label = escape_line(str(option.get("label", "")))
-            is_at = keys and n == self.at
+                mark = "[x] " if option in self._marked else "[ ] "
+            note = escape_line(option.note)
+            label = escape_line(option.label)
+            is_at = keys and n == self.options.at
             rows.append(
                 line(
                     ("you", f"{'›' if is_at else ' ' * keys} {n + 1} "),
@@ -169,7 +157,7 @@ class QuestionForm:
 
     def row_of_option(self, width: int) -> int:
         """Return the index of the row of the option that the arrows are at, wrapped to `width`."""
-        return sum(len(wrap(row, width)) for row in self.lines(keys=True)[: self.at + 1])
+        return sum(len(wrap(row, width)) for row in self.lines(keys=True)[: self.options.at + 1])
 
 
 # --- Change that an approval covers ---------------------------------------------------------------
@@ -274,58 +262,42 @@ class Question(msgspec.Struct, frozen=True):
         return f"{self.who} asks: {name}" if self.who else name
 
 
-class Choice(msgspec.Struct, frozen=True):
-    """A possible answer."""
-
-    value: str
-    """Its key."""
-    label: str
-    short: str = ""
-    """Label on a small window; '' where `label` is short."""
-    grants: bool = False
-    """True if it stores or lasts, so that its whole label must have been seen."""
+_NO = (Row("n", "no"), Row("f", "no, and say why", short="why not"))
 
 
-_NO = (Choice("n", "no"), Choice("f", "no, and say why", "why not"))
-
-
-def choices(question: Question) -> list[Choice]:
-    """The keys of the possible answers, with the exact rule that would be granted; without one only
-    single answers.
+def choices(question: Question) -> list[Row]:
+    """The possible answers by their keys, with the exact rule that would be granted; without one
+    only single answers.
 
     Several rules are listed by `rule_lines`.
     """
     asked = question.asked
     if asked.name == "ExitPlanMode":
-        edits = Choice("a", "yes, and accept all edits", "all edits")
         return [
-            Choice("y", "yes, start", "start"),
-            edits,
-            Choice("n", "no, keep planning", "no"),
+            Row("y", "yes, start", short="start"),
+            Row("a", "yes, and accept all edits", short="all edits", widens=True),
+            Row("n", "no, keep planning", short="no"),
             _NO[1],
         ]
     if asked.name == "AskUserQuestion":
-        return [Choice("o", "answer in words", "words"), Choice("n", "no answer"), _NO[1]]
+        return [Row("o", "answer in words", short="words"), Row("n", "no answer"), _NO[1]]
     rules = asked.suggestion.splitlines()
     what = rule_text(rules[0]) if len(rules) == 1 else translate(f"these {len(rules)} rules")
-    found = [Choice("y", "yes, once", "yes")]
+    found = [Row("y", "yes, once", short="yes")]
     if rules:
         from longrein.permissions.rule_evaluation import suggested_folder
 
         is_local = any(map(suggested_folder, rules))
         always = f"always in this folder: {what}" if is_local else f"always: {what}"
-        found.append(Choice("s", f"yes, for this session: {what}", "session", grants=True))
-        found.append(Choice("a", always, "always", grants=True))
+        session = f"yes, for this session: {what}"
+        found.append(Row("s", session, short="session", widens=True))
+        found.append(Row("a", always, short="always", widens=True))
     if asked.exact:
-        found.append(
-            Choice(
-                "x", f"always exactly this: {escape_line(asked.exact)}", "exactly this", grants=True
-            )
-        )
+        exact = f"always exactly this: {escape_line(asked.exact)}"
+        found.append(Row("x", exact, short="exactly this", widens=True))
     if asked.edits:
-        found.append(
-            Choice(ALL_EDITS, "yes, and all edits of this session", "all edits", grants=True)
-        )
+        edits = "yes, and all edits of this session"
+        found.append(Row(ALL_EDITS, edits, short="all edits", widens=True))
     return [*found, *_NO]
 
 
@@ -453,6 +425,8 @@ class Approval:
         """True while the user types the reason of a denial."""
         self.form = question_form(question)
         """Answers so far, where the model asks the user."""
+        self.answers = ChoiceList(choices(question))
+        """The possible answers, of which Enter takes the marked one."""
         self.top = 0
         self.whole = question_page(question, content)
         """Page with the whole question."""
@@ -489,13 +463,33 @@ class Approval:
         """Number of lines of the page above the content."""
         return len(self.whole.lines()) - len(self.content)
 
+    @property
+    def choice_list(self) -> ChoiceList:
+        """The list that the arrows move in: options of the model's question, else the answers."""
+        return self.form.options if self.form is not None else self.answers
+
+    def row_by_key(self, text: str) -> Row | None:
+        """Return the option or the answer that one key names; digits name options first."""
+        found = self.choice_list.by_key(text)
+        return found if found or text.isdigit() else self.answers.by_key(text)
+
+    def row_by_line(self, text: str) -> Row | None:
+        """Return the option or the answer that a typed line names."""
+        found = self.choice_list.by_line(text)
+        return found if found or text.isdigit() else self.answers.by_line(text)
+
+    def answers_text(self) -> str:
+        """Say what can be answered."""
+        options = f"1-{len(self.form.options.rows)}, " if self.form is not None else ""
+        return options + self.answers.answers_text()
+
     def lines_unseen(self, key: str) -> int:
         """Number of lines that `key` allows and that were not drawn yet (see `drawn_lines`)."""
-        choice = next((choice for choice in choices(self.question) if choice.value == key), None)
+        choice = self.answers.by_key(key)
         if choice is None or self.form is not None or key in ("n", "f"):
             return 0
         unseen = set(range(len(self.content))) - self.drawn
-        if choice.grants and not self._labels_seen:
+        if choice.widens and not self._labels_seen:
             unseen |= set(range(-self.lines_above, 0)) - self.drawn
         return len(unseen)
 
@@ -597,8 +591,8 @@ class Approval:
         if self.form is not None:
             return crop(line(("warn", "└ "), ("dim", where + translate("; ↑ ↓ move"))), width)
         for keys in (
-            "; PgDn PgUp ↓ ↑ scroll, v shows and e prints all",
-            "; ↓ ↑ scroll, v shows all",
+            "; PgDn PgUp scroll, v shows and e prints all",
+            "; PgDn PgUp scroll, v shows all",
             "; v all",
         ):
             if cells(where + translate(keys)) + 2 <= width:
@@ -607,7 +601,7 @@ class Approval:
         return crop(line(("warn", "└ "), ("dim", where)), width)
 
     def _keys(self, width: int) -> list[Line]:
-        labels = [(choice.value, translate(choice.label)) for choice in choices(self.question)]
+        labels = [(choice.value, translate(choice.label)) for choice in self.answers.rows]
         rules = [part for rule in rule_lines(self.question) for part in wrap(rule, width, "   ")]
         return [
             *rules,
@@ -619,8 +613,7 @@ class Approval:
         shows all are first.
         """
         labels = [
-            (choice.value, translate(choice.short or choice.label))
-            for choice in choices(self.question)
+            (choice.value, translate(choice.short or choice.label)) for choice in self.answers.rows
         ]
         first = [label for label in labels if label[0] in "yno"]
         rest = [label for label in labels if label not in first]
@@ -631,11 +624,16 @@ class Approval:
         rows: list[Line] = [()]
         used = 0
         style = "you" if self.ready else "dim"
+        marked = "" if self.form is not None else self.answers.chosen
         for key, label in labels:
+            bar = "›" if key == marked else " "
             size = cells(label) + 3 + gap
             if rows[-1] and used + size - gap > width:
                 rows.append(())
                 used = 0
-            rows[-1] += ((style, f" {key} "), ("", label + " " * gap))
+            rows[-1] += (
+                (style, f"{bar}{key} "),
+                ("bold" if key == marked else "", label + " " * gap),
+            )
             used += size
         return rows

@@ -1,4 +1,6 @@
-"""A list to choose one row from: sessions, prompts, models. Typing narrows it."""
+"""Lists with one marked row: the answers to a question, and sessions, prompts, models, which
+typing narrows.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -7,6 +9,7 @@ import msgspec
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal.event_lines import Line, cells, crop, line, wrap
 from longrein.steps.human_text import escape_line
+from longrein_context.events.escape import whole_number
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -20,6 +23,10 @@ class Row(msgspec.Struct, frozen=True):
     """Heading above the first row of a group."""
     is_present: bool = False
     """True for what is in force now."""
+    short: str = ""
+    """Label on a small window; '' where `label` is short."""
+    widens: bool = False
+    """True if the answer allows more than this call, so that it needs two acts."""
 
 
 PREVIEW_ROWS_MAX = 8
@@ -37,10 +44,67 @@ HINTS = (
 """What the keys do, the longest text that fits is shown."""
 
 
-class Chooser:
-    """A list with one row marked, at first the present choice. Typing narrows it to the rows that
-    hold all words of `query`.
+WORDS = {"yes": "y", "ok": "y", "ja": "y", "是": "y", "no": "n", "nein": "n", "否": "n"}
+"""Words that answer a question -> the value of the row that they name."""
+
+
+class ChoiceList:
+    """Rows of which one is marked, at first the present choice. Each list of longrein is one: the
+    answers to a question, the options of a question of the model, and lists to choose from, on the
+    screen and in the plain terminal.
     """
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+        self.at = next((n for n, row in enumerate(rows) if row.is_present), 0)
+
+    @property
+    def marked(self) -> Row | None:
+        return self.rows[self.at] if self.rows else None
+
+    @property
+    def chosen(self) -> str:
+        return self.rows[self.at].value if self.rows else ""
+
+    def move(self, by: int) -> None:
+        self.at = max(min(self.at + by, len(self.rows) - 1), 0)
+
+    def mark(self, row: Row) -> None:
+        self.at = self.rows.index(row)
+
+    def by_key(self, text: str) -> Row | None:
+        """Return the row that one key names: the digit of its place, or its letter."""
+        number = whole_number(text)
+        if 0 < number <= len(self.rows):
+            return self.rows[number - 1]
+        return next((row for row in self.rows if row.value.lower() == text.lower()), None)
+
+    def by_line(self, text: str) -> Row | None:
+        """Return the row that a typed line names: the marked one for an empty line, else by its
+        key, a word such as `yes`, or the first letters of its label, which no other has.
+        """
+        text = text.strip().lower()
+        if not text:
+            return self.marked
+        if found := self.by_key(text) or self.by_key(WORDS.get(text, text)):
+            return found
+        begun = [
+            row
+            for row in self.rows
+            if translate(row.label).lower().startswith(text) or row.label.lower().startswith(text)
+        ]
+        return begun[0] if len(begun) == 1 else None
+
+    def answers_text(self) -> str:
+        """Say what can be answered: `y yes, n no`."""
+        return ", ".join(
+            f"{escape_line(row.value)} {escape_line(translate(row.short or row.label))}"
+            for row in self.rows
+        )
+
+
+class Chooser(ChoiceList):
+    """A list to choose from. Typing narrows it to the rows that hold all words of `query`."""
 
     def __init__(
         self,
@@ -52,20 +116,13 @@ class Chooser:
         """`lasts` says how long the choice holds. `want` is called with the value of the marked
         row when its preview is not known yet.
         """
+        super().__init__(rows)
         self.title = title
-        self.every = self.rows = rows
+        self.every = rows
         self.query = ""
         self.lasts = lasts
         self.previews: dict[str, Sequence[str]] = {}
-        self.at = next((n for n, row in enumerate(rows) if row.is_present), 0)
         self._want = want
-
-    @property
-    def chosen(self) -> str:
-        return self.rows[self.at].value if self.rows else ""
-
-    def move(self, by: int) -> None:
-        self.at = max(min(self.at + by, len(self.rows) - 1), 0)
 
     def type(self, text: str) -> None:
         self.search(self.query + text)
@@ -74,7 +131,9 @@ class Chooser:
         self.search(self.query[:-1])
 
     def search(self, query: str) -> None:
-        """Show the rows that hold all words of `query`."""
+        """Show the rows that hold all words of `query`; mark the row whose number it is where no
+        row holds it.
+        """
         self.query, self.at = query, 0
         words = query.lower().split()
         self.rows = [
@@ -82,6 +141,9 @@ class Chooser:
             for row in self.every
             if all(word in self.searched_text(row).lower() for word in words)
         ]
+        number = whole_number(query)
+        if not self.rows and 0 < number <= len(self.every):
+            self.rows, self.at = self.every, number - 1
 
     def searched_text(self, row: Row) -> str:
         """Text of a row that the filter searches, in English and in the user's language."""

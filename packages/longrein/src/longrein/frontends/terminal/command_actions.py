@@ -103,6 +103,7 @@ async def _apply_later(
 def _apply(conversation: Conversation, command: Command, result: CommandResult) -> None:
     if conversation.reads_lines:
         result = _as_lines(command, result)
+    conversation.starts_with_list &= result.choices is not None
     if result.message is not None:
         conversation.tell(result.message)
     if result.title:

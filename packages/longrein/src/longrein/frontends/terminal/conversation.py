@@ -26,6 +26,7 @@ from longrein.app import AppSession
 from longrein.config import shorten_home
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines, live_area, task_rows
+from longrein.frontends.terminal.answering import ENTER, KeyGuard
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.choice_list import Chooser, Row
 from longrein.frontends.terminal.command_types import CommandContext, Outcome
@@ -67,12 +68,6 @@ if TYPE_CHECKING:
     from longrein.frontends.terminal.pager import Pager
 
 FRAME_S = 0.1
-QUIET_S = 0.5
-"""Seconds that a question is shown, and seconds without a key, before it gets the focus: keys
-that were meant for the input must not answer it.
-"""
-DRAFT_QUIET_S = 2.0
-"""The same while the input holds text."""
 PANEL_ROWS_MIN = 6
 """Rows that a question or a list keeps before an empty line or a waiting message gets one."""
 TITLE_CHARS_MAX = 200
@@ -88,6 +83,10 @@ class Conversation:
     reads_lines = False
     """True where nothing is drawn again and lines are read, not keys."""
     cut_hint = "  Enter goes on with it"
+    starts_with_list = False
+    """True until the list of sessions is left that stands before the conversation."""
+    asked_back = ""
+    """The line of the input about which the user was asked back; Enter again sends it."""
     again_s = AGAIN_S
     """Seconds in which a second Ctrl-C or Esc counts, when no other key comes between."""
 
@@ -104,11 +103,10 @@ class Conversation:
         self.pastes = Pastes()
         self.history_file = opened.app.kept_file("history")
         self.buffer = self._new_buffer()
+        self.buffer.on_text_changed += lambda _: self._draft_changed()
+        self.guard = KeyGuard()
+        """Which keys answer a question."""
         self.approval: Approval | None = None
-        self._shown_s = self._answered_s = -AGAIN_S
-        """Time the question appeared (earlier when another was answered just before), and time
-        of the last answer.
-        """
         self.chooser: Chooser | None = None
         self._chosen: Callable[[str], None] = lambda _: None
         self.feedback: Question | None = None
@@ -124,7 +122,6 @@ class Conversation:
         """True if the last key was an Esc that did nothing."""
         self.flash = ""
         """A hint above the input until the next key."""
-        self.last_key_s = -DRAFT_QUIET_S
         self.warned = False
         """True if the hint was on the screen when the last key came."""
         self.pager: Pager | None = None
@@ -234,7 +231,7 @@ class Conversation:
             moves = (self.view.busy and self.view.phase != "waiting") or bool(
                 self.view.user_commands
             )
-            if moves or self._panel_wanted != self.screen.panel_has_focus:
+            if moves or self._waits_for_quiet:
                 loop.call_later(FRAME_S, self._news.set)
             elif tick_s := live_area.tick_s(
                 self.view, self._agents(), self.opened.wall_us(), self.mono_s()
@@ -334,6 +331,8 @@ class Conversation:
         """Show the first open question, and focus it once the user has stopped typing."""
         questions = self.view.questions
         if not questions:
+            if self.approval is not None:
+                self.guard.appeared()
             self.approval = None
             self.end_denial_reason()
         elif self.approval is None or self.approval.question.key not in [
@@ -343,11 +342,24 @@ class Conversation:
             self.approval = Approval(
                 questions[0], content_lines(questions[0], self.opened.file_text)
             )
-            now_s = self.mono_s()
-            self._shown_s = now_s if now_s - self._answered_s > AGAIN_S else -QUIET_S
+            self.guard.appeared()
         if self.approval is not None:
             self.approval.waiting = len(questions) - 1
         self.focus()
+
+    @property
+    def question_is_ready(self) -> bool:
+        """True if keys answer the question on the screen."""
+        return self.approval is not None and self.guard.is_ready(self.buffer.text, self.mono_s())
+
+    @property
+    def _waits_for_quiet(self) -> bool:
+        """True if the question gets the keys after a while without any."""
+        return (
+            self._panel_wanted
+            and not self.screen.panel_has_focus
+            and not self.guard.blocks(self.buffer.text)
+        )
 
     @property
     def subagent_question_has_focus(self) -> bool:
@@ -365,11 +377,38 @@ class Conversation:
         )
         save_draft_later(self)
         if not self.screen.panel_has_focus:
-            self.last_key_s = self.mono_s()
+            self.guard.typed(self.buffer.text, self.mono_s())
 
-    def end_typing(self) -> None:
-        """Let a question get the focus at once."""
-        self.last_key_s = -DRAFT_QUIET_S
+    def swallows(self, key: str) -> bool:
+        """Return True if `key` belongs to the last answer: it neither answers nor writes."""
+        if self.chooser is not None or self.feedback is not None:
+            return False
+        if key != ENTER and not (len(key) == 1 and key.isprintable()):
+            return False
+        at_question = self.screen.panel_has_focus or self.pager is not None
+        return self.guard.swallows(key, self.mono_s(), None if at_question else self.buffer.text)
+
+    def swallow(self, key: str) -> None:
+        """Drop a key that `swallows` has named."""
+        self.guard.swallow(key, self.mono_s())
+        self.request_redraw()
+
+    def give_keys(self) -> bool:
+        """Let the question have the keys, while the draft stays; False if it has them or there is
+        none.
+        """
+        is_given = (
+            self.approval is not None
+            and self.chooser is None
+            and self.feedback is None
+            and self.guard.give(self.buffer.text)
+        )
+        self.request_redraw()
+        return is_given
+
+    def _draft_changed(self) -> None:
+        if self.approval is not None:
+            self.request_redraw()
 
     def warn(self, text: str) -> None:
         """Show `text` above the input until the next key, at most `again_s` seconds."""
@@ -384,11 +423,9 @@ class Conversation:
 
     def focus(self) -> None:
         """Focus the panel or the input, whichever should have the keys now."""
-        wanted = self._panel_wanted
-        quiet_s = self.mono_s() - max(self.last_key_s, self._shown_s)
-        typing = self.chooser is None and quiet_s < (DRAFT_QUIET_S if self.buffer.text else QUIET_S)
-        if not wanted or not typing:
-            self.screen.focus(panel=wanted)
+        self.screen.focus(
+            panel=self._panel_wanted and (bool(self.chooser) or self.question_is_ready)
+        )
         if self.approval is not None:
             self.approval.ready = self.screen.panel_has_focus
             self.approval.explaining = self.feedback is not None
@@ -407,6 +444,9 @@ class Conversation:
             self._chosen(chooser.chosen)
         elif chooser is not None:
             self.leaving = None
+            if self.starts_with_list:
+                self.leave(Outcome("exit"))
+        self.starts_with_list = False
         self.redraw()
 
     def begin_denial_reason(self, question: Question) -> None:
@@ -414,10 +454,10 @@ class Conversation:
         self.feedback, self._draft = question, self.buffer.text
         self.buffer.reset()
 
-    def submit_answer(self, question: Question, answer: Answer) -> None:
-        """Send the answer to a question; the next question can be answered at once."""
+    def submit_answer(self, question: Question, answer: Answer, pressed: str = "") -> None:
+        """Send the answer to a question. `pressed`: the key that has answered; '' for Enter."""
         self.view.remove_question(question)
-        self.last_key_s, self._answered_s = -DRAFT_QUIET_S, self.mono_s()
+        self.guard.answered(pressed, self.mono_s())
         self.tell(answer)
 
     def end_denial_reason(self) -> None:
@@ -459,7 +499,8 @@ class Conversation:
         parts = tuple(message_parts(self, sent))
         self.buffer.history.append_string(sent)
         self.drafts.save(Draft())
-        self.end_typing()
+        if self.approval is not None:
+            self.guard.sent()
         busy = self.session.busy or any(not waiting.to for waiting in self.session.pending)
         how: Literal["prompt", "steer", "queued"] = "prompt"
         if busy:
@@ -528,13 +569,13 @@ class Conversation:
 
     def prompt(self) -> str:
         return (
-            f"{translate('answer' if self._writing_answer else 'why not')} › "
+            f"{translate('answer' if self.writes_answer else 'why not')} › "
             if self.feedback
             else "› "
         )
 
     @property
-    def _writing_answer(self) -> bool:
+    def writes_answer(self) -> bool:
         return (
             self.approval is not None
             and self.approval.form is not None
@@ -543,7 +584,9 @@ class Conversation:
 
     def hint(self) -> str:
         if self.feedback:
-            return "" if self._writing_answer else translate("what to do instead")
+            return "" if self.writes_answer else translate("what to do instead")
+        if self.approval is not None and self.chooser is None:
+            return self._question_hint(self.approval)
         if self._panel_wanted:
             return ""
         return translate(
@@ -551,6 +594,15 @@ class Conversation:
             if self.view.busy
             else "say something, / commands, @ files"
         )
+
+    def _question_hint(self, approval: Approval) -> str:
+        """What Enter does at the question, or how to come back to it."""
+        if not approval.ready:
+            return translate("Esc to answer") if self.guard.blocks("") else ""
+        row = approval.choice_list.marked
+        if row is None or (approval.form is not None and approval.form.takes_several):
+            return ""
+        return translate(f"Enter: {escape_line(translate(row.label))}")
 
     def panel_lines(self, width: int, room: int) -> list[Line]:
         """Rows above the input, at most `room`."""
@@ -560,6 +612,8 @@ class Conversation:
         below += [line(("warn", translate(self.flash)))] if self.flash else []
         if panel := self.chooser or self.approval:
             below = below[: max(room - PANEL_ROWS_MIN, 0)]
+            if panel is self.approval and self.buffer.text and not self.feedback and room > 1:
+                below = [*self._draft_lines(), *below]
             room -= len(below)
             gap = [EMPTY] * (room > PANEL_ROWS_MIN)
             if self.approval is not None:
@@ -577,10 +631,17 @@ class Conversation:
         room -= len(below)
         return [*(self._live[-room:] if room > 0 else ()), *below]
 
+    def _draft_lines(self) -> list[Line]:
+        """A line that the draft keeps the keys, while it does."""
+        is_blocked = self.guard.blocks(self.buffer.text)
+        return [line(("warn", translate("draft in the input: Esc to answer")))] * is_blocked
+
     def panel_drawn(self, rows: int) -> None:
         """Take note that the first `rows` rows above the input stand on the screen."""
         if self.approval is not None and self.chooser is None:
             self.approval.mark_drawn(rows)
+            if rows > self.approval.rows_above:
+                self.guard.drawn(self.mono_s())
 
     def _agents(self) -> Sequence[SubagentView]:
         """Subagents with their last acts; empty when there never were any."""

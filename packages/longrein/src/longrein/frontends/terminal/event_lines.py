@@ -463,16 +463,20 @@ def failed_summary(failed: AskFailed) -> list[Line]:
     ]
 
 
-def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
-    """Lines of a permission answer; none for a single yes, as the line of the call follows."""
+def answered_lines(answer: PermissionAnswered, name: str, *, removable: bool = True) -> list[Line]:
+    """Lines of a permission answer: each rule as it is stored, and the command that removes it;
+    none for a single yes, as the line of the call follows. `removable`: False for the rules of a
+    subagent, which no command of this session removes.
+    """
     if answer.verdict == "allow" and answer.scope != "once":
         where = "always" if answer.scope == "always" else "for this session"
-        return [
-            line(
-                ("ok", translate(f"allowed {where}")),
-                f"  {escape_line(', '.join(answer.rule.splitlines()) or name)}",
-            )
-        ]
+        rows: list[Line] = []
+        for rule in map(escape_line, answer.rule.splitlines()):
+            undo = translate(f"/permissions remove {rule} takes it back")
+            rows.append(line(("ok", translate(f"allowed {where}")), f"  {rule}"))
+            if removable:
+                rows.append(line(("dim", f"  {undo}")))
+        return rows or [line(("ok", translate(f"allowed {where}")), f"  {name}")]
     if answer.verdict == "deny" and answer.message and answer.by == "user":
         return [line(("bad", translate("no: ")), escape_line(answer.message))]
     return []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from longrein.agent import CommandRun
 from longrein.atomic_file import replace_file
+from longrein.frontends.argv import find_command
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, line, notice_line, user_command_lines
 from longrein.frontends.terminal.view_model import CallRow
@@ -36,6 +37,19 @@ def is_memory_line(text: str) -> bool:
         and not text[1].isdigit()
         and "\n" not in words
     )
+
+
+def is_command_line(text: str) -> bool:
+    """Return True for a command line of longrein, such as `longrein sessions`."""
+    words = text.split()
+    if words[:1] != ["longrein"] or "\n" in text.strip():
+        return False
+    if len(words) == 1 or words[1].startswith("-"):
+        return True
+    try:
+        return find_command(words[1]) is not None
+    except UsageError:  # of an installed package that cannot be loaded
+        return True
 
 
 def memory_rows(files: Sequence[tuple[str, str]]) -> list[Row]:

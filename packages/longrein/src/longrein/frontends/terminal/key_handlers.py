@@ -17,13 +17,10 @@ from prompt_toolkit.keys import Keys
 
 from longrein.agent import Continue, SetMode
 from longrein.frontends.terminal import input_actions
-from longrein.frontends.terminal.approvals import (
-    ALL_EDITS,
-    OPTION_LETTERS,
-    OPTIONS_MAX,
-    form_answer,
-)
+from longrein.frontends.terminal.answering import ENTER
+from longrein.frontends.terminal.approvals import ALL_EDITS, form_answer
 from longrein.frontends.terminal.approvals import answer as answer_for
+from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_actions import (
     background,
     edit_last_queued,
@@ -33,10 +30,15 @@ from longrein.frontends.terminal.command_actions import (
 from longrein.frontends.terminal.command_table import next_mode, parse
 from longrein.frontends.terminal.command_types import Outcome
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.input_prefixes import is_memory_line, is_user_command
+from longrein.frontends.terminal.input_prefixes import (
+    is_command_line,
+    is_memory_line,
+    is_user_command,
+)
 from longrein.frontends.terminal.keymap import chosen_keys, keymap
 from longrein.frontends.terminal.page_openers import open_last, open_question, toggle_todos
 from longrein.frontends.terminal.view_model import EMPTY
+from longrein.steps.human_text import escape_line
 from longrein_context.events.escape import one_line
 
 Action = Callable[[Conversation], None]
@@ -56,12 +58,16 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
     vim_insert = Condition(
         lambda: conversation.screen.vim_mode not in ("", "NORMAL") and _types(conversation)
     )
+    swallowing = Condition(lambda: conversation.swallows(_key_at_hand(conversation)))
+    keys.add(Keys.Any, filter=swallowing, eager=True)(
+        lambda _: conversation.swallow(_key_at_hand(conversation))
+    )
     add = partial(_bind, keys, conversation)
     add(stop, "c-c")
     add(stop, "<sigint>")
     add(_escape, "escape", when=~vim_insert)
     add(_ctrl_d, "c-d")
-    add(_close_menu, "enter", when=completing)
+    add(_take_completion, "enter", when=completing)
     add(enter, "enter", when=~completing)
     add(_complete, "tab")
     add(_backspace, "backspace", when=~vim_normal)
@@ -75,7 +81,7 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
         "history_search": (input_actions.search_history, ~vim_normal),
         "editor": (input_actions.open_editor, True),
         "paste_image": (input_actions.paste_image, ~vim_normal),
-        "open_results": (partial(open_last, answer=answer), True),
+        "open_results": (partial(open_last, answer=press), True),
         "pin_todos": (toggle_todos, True),
         "redraw": (lambda conversation: conversation.screen.app.renderer.clear(), True),
         "suspend": (suspend, True),
@@ -84,6 +90,13 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
         for sequence in sequences:
             add(actions[name][0], *sequence, when=actions[name][1])
     return keys
+
+
+def _key_at_hand(conversation: Conversation) -> str:
+    """Return the key that is being handled, as a letter or Enter; '' for any other."""
+    waiting = conversation.screen.app.key_processor.key_buffer
+    key = waiting[-1].key if waiting else ""
+    return ENTER if key == Keys.ControlM else str(key)
 
 
 def _types(conversation: Conversation) -> bool:
@@ -96,24 +109,21 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     keys = KeyBindings()
     choosing = Condition(lambda: conversation.chooser is not None)
     add = partial(_bind, keys, conversation)
-    for key in "ysaxmnfYSAXMNF":
-        add(partial(answer, key=key.lower()), key, when=~choosing)
-    add(_print_question, "e", when=~choosing)
-    add(partial(open_question, answer=answer), "v", when=~choosing)
-    asking = ~choosing & Condition(
+    ready = ~choosing & Condition(lambda: conversation.question_is_ready)
+    add(_print_question, "e", when=ready)
+    add(partial(open_question, answer=press), "v", when=ready)
+    asking = ready & Condition(
         lambda: conversation.approval is not None and conversation.approval.form is not None
     )
-    for number in range(1, OPTIONS_MAX + 1):
-        for key in (str(number), letter := OPTION_LETTERS[number - 1], letter.upper()):
-            add(partial(_choose_option, number=number), key, when=asking)
-    add(_choose_option, "enter", when=asking)
-    add(_answer_in_words, "o", when=asking)
-    keys.add(Keys.Any, filter=~choosing)(lambda event: _start_typing(conversation, event.data))
+    add(_take_marked, "enter", when=ready)
+    keys.add(Keys.Any, filter=~choosing)(lambda event: press(conversation, event.data))
     add(lambda conversation: conversation.close_chooser(chosen=True), "enter", when=choosing)
     _bind_search_keys(conversation, keys)
     for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1)):
         add(partial(_move, rows=rows, pages=pages), key)
-    add(partial(_move, rows=0, pages=1), " ", when=~choosing)
+    for key, rows in (("left", -1), ("right", 1)):
+        add(partial(_move, rows=rows, pages=0), key, when=~choosing)
+    add(partial(_move, rows=0, pages=1), " ", when=ready)
     add(_toggle_option, " ", when=asking)
     return keys
 
@@ -151,15 +161,58 @@ def _bind(
 # --- Questions and lists --------------------------------------------------------------------------
 
 
-def answer(conversation: Conversation, key: str) -> None:
-    """Answer the question with `key`; `f` lets the user type a reason.
+def press(conversation: Conversation, key: str) -> None:
+    """Handle a key at the question: an answer or an option, else the beginning of a text."""
+    approval = conversation.approval
+    if approval is None or not key.isprintable():
+        return
+    conversation.guard.other_key()
+    row = approval.row_by_key(key)
+    if row is not None and conversation.question_is_ready:
+        take_row(conversation, row, key)
+    else:
+        _start_typing(conversation, key)
+
+
+def take_row(conversation: Conversation, row: Row, pressed: str = "") -> None:
+    """Answer with `row`. One that allows more than this call is only marked by a key; Enter takes
+    it. `pressed`: the key; '' for Enter.
+    """
+    approval = conversation.approval
+    if approval is None:
+        return
+    if approval.form is not None and row in approval.form.options.rows:
+        approval.form.choose(row)
+        submit_form(conversation, pressed)
+    elif approval.form is not None and row.value == "o":
+        answer_in_words(conversation)
+    elif row.widens and pressed:
+        approval.answers.mark(row)
+        conversation.redraw()
+    else:
+        answer(conversation, row.value, pressed)
+
+
+def _take_marked(conversation: Conversation) -> None:
+    """Enter: answer with the marked row, or with all marked options."""
+    approval = conversation.approval
+    if approval is not None and approval.form is not None:
+        approval.form.confirm()
+        submit_form(conversation)
+    elif approval is not None and (row := approval.answers.marked) is not None:
+        take_row(conversation, row)
+
+
+def answer(conversation: Conversation, key: str, pressed: str = "") -> None:
+    """Answer the question with the row `key`; `f` lets the user type a reason.
 
     A yes to what was not drawn whole opens the question first.
     """
     if conversation.approval is None:
         return
     if conversation.approval.lines_unseen(key):
-        open_question(conversation, answer)
+        conversation.guard.answered(pressed, conversation.mono_s())
+        open_question(conversation, press)
         return
     question = conversation.approval.question
     if key == "f":
@@ -167,20 +220,8 @@ def answer(conversation: Conversation, key: str) -> None:
     elif message := answer_for(question, key):
         if key == ALL_EDITS:
             conversation.tell(SetMode("acceptEdits"))
-        conversation.submit_answer(question, message)
+        conversation.submit_answer(question, message, pressed)
     conversation.redraw()
-
-
-def _choose_option(conversation: Conversation, number: int = 0) -> None:
-    """Choose an option of the model's question by its number; without one confirm the marked
-    options.
-    """
-    if (approval := conversation.approval) is not None and (form := approval.form) is not None:
-        if number:
-            form.choose(number)
-        else:
-            form.confirm()
-        submit_form(conversation)
 
 
 def _toggle_option(conversation: Conversation) -> None:
@@ -190,15 +231,21 @@ def _toggle_option(conversation: Conversation) -> None:
         conversation.redraw()
 
 
-def submit_form(conversation: Conversation) -> None:
-    """Send the answers once all questions have one."""
+def submit_form(conversation: Conversation, pressed: str = "") -> None:
+    """Send the answers once all questions have one. `pressed`: the key that has answered."""
     approval = conversation.approval
-    if approval is not None and approval.form is not None and approval.form.is_done:
-        conversation.submit_answer(approval.question, form_answer(approval.question, approval.form))
+    if approval is None or approval.form is None:
+        return
+    if approval.form.is_done:
+        message = form_answer(approval.question, approval.form)
+        conversation.submit_answer(approval.question, message, pressed)
+    elif not approval.form.takes_several:
+        conversation.guard.answered(pressed, conversation.mono_s())
     conversation.redraw()
 
 
-def _answer_in_words(conversation: Conversation) -> None:
+def answer_in_words(conversation: Conversation) -> None:
+    """Let the user write an answer to the model's question."""
     approval = conversation.approval
     if approval is not None and approval.form is not None:
         approval.form.writing = True
@@ -209,11 +256,12 @@ def _answer_in_words(conversation: Conversation) -> None:
 def _start_typing(conversation: Conversation, text: str) -> None:
     """Move a key that is no answer, and the focus, to the input."""
     if text.isprintable():
-        conversation.last_key_s = conversation.mono_s()
+        conversation.guard.typed(conversation.buffer.text, conversation.mono_s())
+        if not conversation.buffer.text:
+            conversation.guard.begun = "ready"
         conversation.buffer.insert_text(text)
         conversation.screen.focus(panel=False)
         conversation.redraw()  # the keys of the question no longer look as if they counted
-        conversation.request_redraw()  # again and again, until the question has the keys back
 
 
 def _print_question(conversation: Conversation) -> None:
@@ -231,7 +279,6 @@ def send_denial_reason(conversation: Conversation, text: str) -> None:
         approval.form.writing = False
         if text:
             approval.form.say(text)
-        conversation.end_typing()
         submit_form(conversation)
         return
     if question is not None and (message := answer_for(question, "f", text)):
@@ -244,17 +291,18 @@ def _cancel_denial_reason(conversation: Conversation) -> None:
     if conversation.approval is not None and conversation.approval.form is not None:
         conversation.approval.form.writing = False
     conversation.end_denial_reason()
-    conversation.end_typing()
+    conversation.guard.released()
     conversation.redraw()
 
 
 def _move(conversation: Conversation, rows: int, pages: int) -> None:
     if conversation.chooser is not None:
         conversation.chooser.move(rows + 10 * pages)
-    elif conversation.approval is not None and (form := conversation.approval.form) is not None:
-        form.move(rows + pages)
+    elif conversation.approval is not None and conversation.approval.form is not None:
+        conversation.approval.choice_list.move(rows + pages)
     elif conversation.approval is not None:
-        conversation.approval.scroll(rows + conversation.approval.page * pages)
+        conversation.approval.answers.move(rows)
+        conversation.approval.scroll(conversation.approval.page * pages)
 
 
 # --- Stopping -------------------------------------------------------------------------------------
@@ -296,6 +344,8 @@ def cancel_current(conversation: Conversation) -> bool:
 def _escape(conversation: Conversation) -> None:
     if conversation.buffer.complete_state:
         conversation.buffer.cancel_completion()
+    elif conversation.give_keys():
+        pass
     elif (
         conversation.subagent_question_has_focus
         and conversation.feedback is None
@@ -330,12 +380,39 @@ def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
         buffer.insert_text("\n")
     elif is_memory_line(text):
         input_actions.choose_memory_file(conversation, text.strip())
+    elif conversation.guard.ends_answer(text.strip()):
+        buffer.reset()
+    elif text.strip() and _is_for_question(conversation, text):
+        pass
     elif text.strip():
         buffer.reset()
         conversation.screen.reset_vim_mode()
         send(conversation, text.strip("\n").rstrip(), into_turn=into_turn)
     elif conversation.session.state.turn_open and not conversation.session.busy:
         conversation.tell(Continue())
+
+
+def _is_for_question(conversation: Conversation, text: str) -> bool:
+    """Take a line that was begun at the question, or reads as an answer: as the answer, or ask
+    back. False for one that is to be sent.
+    """
+    approval, guard = conversation.approval, conversation.guard
+    opened = conversation.opened
+    if approval is None or conversation.asked_back == text or is_user_command(text):
+        return False
+    if parse(text, opened.known_skills(), opened.slash_commands()):
+        return False
+    begun, conversation.asked_back = guard.begun, text
+    row = approval.row_by_line(text)
+    if row is not None and begun == "ready":
+        conversation.buffer.reset()
+        take_row(conversation, row)
+    elif row is not None or begun:
+        answers = approval.answers_text()
+        conversation.warn(f"Enter again sends this; the question takes {answers}")
+    else:
+        return False
+    return True
 
 
 def send(conversation: Conversation, text: str, *, into_turn: bool = False) -> None:
@@ -347,6 +424,14 @@ def send(conversation: Conversation, text: str, *, into_turn: bool = False) -> N
     elif is_user_command(text):
         conversation.buffer.history.append_string(text)
         conversation.user_commands.run(conversation.pastes.expand(text)[1:].strip())
+    elif is_command_line(text) and conversation.asked_back != text:
+        conversation.asked_back = text
+        conversation.notice(
+            f"this is a command line: `!{escape_line(text)}` runs it here; the same line again "
+            "goes to the model"
+        )
+        if not conversation.reads_lines:
+            conversation.edit(text)
     else:
         conversation.say(text, steer=into_turn)
 
@@ -384,8 +469,14 @@ async def _complete_first(buffer: Buffer) -> None:
             buffer.complete_state = None
 
 
-def _close_menu(conversation: Conversation) -> None:
-    conversation.buffer.complete_state = None
+def _take_completion(conversation: Conversation) -> None:
+    """Enter: take the marked row of the menu; send where the word was whole before."""
+    buffer = conversation.buffer
+    state, buffer.complete_state = buffer.complete_state, None
+    taken = state.current_completion if state else None
+    is_whole = state is not None and state.original_document.text.rstrip() == buffer.text.rstrip()
+    if taken is not None and taken.text and is_whole:
+        enter(conversation)
 
 
 def _backspace(conversation: Conversation) -> None:

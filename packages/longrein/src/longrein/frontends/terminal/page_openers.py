@@ -11,9 +11,9 @@ from prompt_toolkit.application import in_terminal
 from prompt_toolkit.input.typeahead import get_typeahead
 
 from longrein.frontends.localization import translate
-from longrein.frontends.terminal.approvals import Approval, choices
+from longrein.frontends.terminal.approvals import Approval
 from longrein.frontends.terminal.command_types import Outcome
-from longrein.frontends.terminal.conversation import QUIET_S, Conversation
+from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import Line, line
 from longrein.frontends.terminal.page_view import Page, PageView
 from longrein.frontends.terminal.terminal_input import TerminalInput
@@ -87,8 +87,8 @@ def _waiting(conversation: Conversation) -> Line:
 
 
 def open_question(conversation: Conversation, answer: Answering) -> None:
-    """Show the whole question with its answers. They count once the page has been visible for
-    `QUIET_S`, and a yes once all that it allows was drawn.
+    """Show the whole question with its answers. They count once the page has been visible for a
+    while, and a yes once all that it allows was drawn.
     """
     from longrein.frontends.terminal.pager import Pager
 
@@ -96,22 +96,26 @@ def open_question(conversation: Conversation, answer: Answering) -> None:
     if approval is None or approval.form is not None:
         return
     opened_s = conversation.mono_s()
-    keys = {choice.value for choice in choices(approval.question)}
 
     def is_ready() -> bool:
-        return conversation.mono_s() - opened_s >= QUIET_S
+        return conversation.mono_s() - opened_s >= conversation.guard.quiet_s
 
     def take(key: str) -> bool:
-        if key.lower() not in keys:
+        if key != " " and conversation.swallows(key):
+            conversation.swallow(key)
+            return True
+        row = approval.answers.by_key(key)
+        if row is None:
             return False
-        unseen = approval.lines_unseen(key.lower())
+        unseen = approval.lines_unseen(row.value)
         if unseen:
             lines = translate(f"{unseen} line{'s' * (unseen > 1)}")
             view.message = translate(f"not shown yet: {lines}; Space goes on")
             pager.update()
         elif is_ready() and conversation.approval is approval:
             pager.close()
-            answer(conversation, key.lower())
+            conversation.guard.released()
+            answer(conversation, key)
         return True
 
     view = PageView(approval.whole, approval.drawn, approval.lines_above)
@@ -127,7 +131,7 @@ def _answers(approval: Approval, ready: bool) -> Line:
     style = "you" if ready else "dim"
     spans = [
         (style, choice.value + " ", translate(choice.short or choice.label))
-        for choice in choices(approval.question)
+        for choice in approval.answers.rows
     ]
     return line(*(span for key, name, label in spans for span in ((key, f" {name}"), label + " ")))
 
@@ -143,7 +147,7 @@ def _show(conversation: Conversation, pager: "Pager", approval: Approval | None 
 async def _run(conversation: Conversation, pager: "Pager", approval: Approval | None) -> None:
     app, screen = conversation.screen.app, conversation.screen
     ready = asyncio.get_running_loop().call_later(
-        QUIET_S, pager.update
+        conversation.guard.quiet_s, pager.update
     )  # the keys of a question count from then on
     try:
         lent = app.input.lent() if isinstance(app.input, TerminalInput) else nullcontext()
@@ -158,11 +162,9 @@ async def _run(conversation: Conversation, pager: "Pager", approval: Approval | 
         ready.cancel()
         conversation.pager = conversation.paged_approval = None
         if approval is not None:
-            conversation.end_typing()
-        else:
-            conversation.last_key_s = (
-                conversation.mono_s()
-            )  # a question that came up meanwhile has not been seen
+            conversation.guard.released()
+        else:  # a question that came up meanwhile has not been seen
+            conversation.guard.typed(conversation.buffer.text, conversation.mono_s())
         conversation.redraw()
 
 

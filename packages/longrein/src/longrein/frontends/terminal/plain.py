@@ -17,18 +17,19 @@ from longrein.app import AppSession
 from longrein.frontends.localization import translate
 from longrein.frontends.loop_streams import read_lines
 from longrein.frontends.stdio import STDIN_BYTES_MAX
-from longrein.frontends.terminal.approvals import Approval, choices, rule_lines
+from longrein.frontends.terminal.answering import ENTER
+from longrein.frontends.terminal.approvals import Approval, QuestionForm, rule_lines
 from longrein.frontends.terminal.choice_list import Chooser
 from longrein.frontends.terminal.command_types import Outcome
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fit, indented, line, plain
 from longrein.frontends.terminal.input_prefixes import is_memory_line, note_lines
 from longrein.frontends.terminal.key_handlers import (
-    answer,
     cancel_current,
     send,
     send_denial_reason,
     submit_form,
+    take_row,
 )
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.view_model import Piece
@@ -37,8 +38,6 @@ from longrein_context.events import UsageError
 
 NOBODY = "stdin has ended, so nobody can approve this"
 """Message to the model with a denial after the end of stdin."""
-KEYS = {"yes": "y", "ok": "y", "1": "y", "no": "n"}
-"""Words that answer a question for permission -> the key that they stand for."""
 
 
 # --- Plain output ---------------------------------------------------------------------------------
@@ -185,7 +184,7 @@ class PlainConversation(Conversation):
             self.out.put(prompt)
 
     def prompt(self) -> str:
-        if self.feedback is not None:
+        if self.feedback is not None and not self.writes_answer:
             return f"{translate('why not')}> "
         if self.approval is not None or self.chooser is not None:
             return "answer> "
@@ -198,6 +197,7 @@ class PlainConversation(Conversation):
         if approval is None or approval is self._written:
             return
         self._written = approval
+        self.guard.drawn(self.mono_s())
         approval.drawn.update(range(-approval.lines_above, len(approval.content)))
         question = approval.question
         reason = escape_line(translate(question.asked.reason))
@@ -212,20 +212,28 @@ class PlainConversation(Conversation):
         self._show_choices(approval)
 
     def _show_choices(self, approval: Approval) -> None:
+        form = approval.form
+        marked = "" if form is not None else approval.answers.chosen
         keys = [
-            line(f"  {choice.value}  {translate(choice.label)}")
-            for choice in choices(approval.question)
+            line(f"{'›' if row.value == marked else ' '} {row.value}  {translate(row.label)}")
+            for row in approval.answers.rows
         ]
-        self.show([*keys, *(approval.form.lines() if approval.form is not None else ())])
+        self.show([*keys, *(form.lines() if form is not None else ())])
 
     def open_chooser(self, chooser: Chooser, chosen: Callable[[str], None]) -> None:
         """Write a list, which the next line chooses from; where nobody types, leave."""
         if not self.interactive:
             self.leave(self.leaving or Outcome("exit"))
             return
-        rows = [line(f"  {row.value}  {translate(row.label)}") for row in chooser.rows]
-        self.show([line(translate(chooser.title)), *rows])
+        self._show_list(chooser)
         super().open_chooser(chooser, chosen)
+
+    def _show_list(self, chooser: Chooser) -> None:
+        rows = [
+            line(f"{'›' if row is chooser.marked else ' '} {row.value}  {translate(row.label)}")
+            for row in chooser.rows
+        ]
+        self.show([line(translate(chooser.title)), *rows])
 
     # --- Reading ----------------------------------------------------------------------------------
 
@@ -233,7 +241,7 @@ class PlainConversation(Conversation):
         """Handle the lines of `fd`, each after what the one before has started; then wait for the
         end of the conversation.
         """
-        async for raw in read_lines(fd):
+        async for raw in read_lines(fd, blank=self.interactive):
             if len(raw) > STDIN_BYTES_MAX:
                 raise UsageError("a line on stdin is longer than 10 MB")
             text = raw.decode("utf-8", "replace").replace("\0", "\ufffd").strip()
@@ -248,35 +256,53 @@ class PlainConversation(Conversation):
 
     def _take(self, text: str) -> None:
         if self.chooser is not None:
-            self.chooser.rows = [row for row in self.chooser.rows if row.value == text.lower()]
-            self.close_chooser(chosen=True)
+            if (row := self.chooser.by_line(text)) is None:
+                self._show_list(self.chooser)
+            else:
+                self.chooser.mark(row)
+                self.close_chooser(chosen=True)
         elif self.feedback is not None:
             send_denial_reason(self, text)
         elif self.approval is not None:
             self._answer(self.approval, text)
+        elif not text:
+            pass  # Enter alone says nothing
+        elif self.interactive and self.guard.swallows(ENTER, self.mono_s(), ""):
+            self.notice(f"typed in one go with the answer, so it was not sent: {text}")
         elif is_memory_line(text):
             self.show(note_lines(self.opened.app.note_files(), text))
         else:
             send(self, text)
 
     def _answer(self, approval: Approval, text: str) -> None:
-        """Answer a question with a key or a word for it; `f REASON` says why not. Anything else
-        asks again.
+        """Answer a question with a row of its list; `f REASON` says why not, `o WORDS` answers a
+        question of the model in words. Anything else asks again, and so does what was typed before
+        the question stood.
         """
-        key, _, reason = text.partition(" ")
+        key, _, words = text.partition(" ")
         form = approval.form
-        word = KEYS.get(text.lower(), text.lower())
-        if key.lower() == "f" and reason:
-            self._deny(approval, reason.strip())
-        elif form is not None and text.lower() not in ("n", "f"):
-            form.take(text)
+        row = approval.answers.by_line(text) if form is None or text in ("n", "f", "o") else None
+        if self.interactive and not self.question_is_ready:
+            self.notice("typed before the question stood here, so it answers nothing")
+            self._show_choices(approval)
+        elif key.lower() == "f" and words:
+            self._deny(approval, words.strip())
+        elif row is not None:
+            take_row(self, row)
+        elif form is not None and (form.take(text) or self._in_words(form, key, words)):
             if not form.is_done:
                 self.show(form.lines())
             submit_form(self)
-        elif word in [choice.value for choice in choices(approval.question)]:
-            answer(self, word)
         else:
             self._show_choices(approval)
+
+    @staticmethod
+    def _in_words(form: QuestionForm, key: str, words: str) -> bool:
+        """Answer with `o WORDS`; False for another line."""
+        if key.lower() != "o" or not words:
+            return False
+        form.say(words.strip())
+        return True
 
     def _deny(self, approval: Approval, reason: str) -> None:
         self.begin_denial_reason(approval.question)

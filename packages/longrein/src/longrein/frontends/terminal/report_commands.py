@@ -189,7 +189,8 @@ def _rule_line(n: int, row: "RuleRow") -> Line:
 
 
 def _remove_rule(context: CommandContext, rules: "Sequence[RuleRow]", wanted: str) -> CommandResult:
-    n = number(wanted)
+    allowed = {row.rule: n for n, row in enumerate(rules, 1) if row.kind == "allow"}
+    n = allowed.get(wanted) or number(wanted)
     if not wanted and rules:
         lists = [
             Row(f"remove {n}", f"{row.kind} {row.rule}", row.origin)

@@ -450,7 +450,7 @@ class BackgroundActivity:
                 return [event_lines.notice_line(f"{agent.label}: {text}")]
             case QuestionStep(answer=answer, id=call) if answer:
                 self.questions.pop((agent.session, call), None)
-                rows = event_lines.answered_lines(answer, "")
+                rows = event_lines.answered_lines(answer, "", removable=False)
                 return [line(("dim", f"{name}: "), *row) for row in rows]
             case QuestionStep(asked=asked) if asked:
                 question = Question(asked, step.call.arguments, agent.session, name)

@@ -15,13 +15,16 @@ from functools import partial
 from typing import Any
 
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import Input
 from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.output import Output
 
 from longrein.app import AppSession
 from longrein.frontends.localization import language_of, use_language
 from longrein.frontends.loop_streams import SIGNALS, cancel_all, signal_handlers
+from longrein.frontends.terminal.answering import QUIET_S
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.command_types import Outcome
@@ -56,15 +59,16 @@ async def run_terminal(
     choosing: bool = False,
     mono_s: Callable[[], float] = time.monotonic,
     again_s: float = AGAIN_S,
+    quiet_s: float = QUIET_S,
 ) -> Outcome:
     """Run the terminal until the user leaves. The session must be open and not running; it is
     closed here.
 
     `prompt` is sent at once; `choosing` opens the list of sessions first. With `plain`,
     or when stdin or stdout is not a terminal, or the encoding is not UTF-8, the plain terminal is
-    used. A second Ctrl-C within `again_s` seconds leaves. The terminal settings are always
-    restored. SIGTERM and SIGHUP give the exit code 128 + their number. Raises `LongreinError`
-    (such as `StoreFull`) after that. Needs the main thread.
+    used. A second Ctrl-C within `again_s` seconds leaves. `quiet_s`: see `KeyGuard`. The terminal
+    settings are always restored. SIGTERM and SIGHUP give the exit code 128 + their number. Raises
+    `LongreinError` (such as `StoreFull`) after that. Needs the main thread.
     """
     context = opened.app.context
     os.makedirs(os.path.dirname(opened.app.kept_file("history")), mode=0o700, exist_ok=True)
@@ -77,8 +81,11 @@ async def run_terminal(
     with _settings_kept():
         try:
             if plain or not _can_redraw():
-                return await run_plain(opened, prompt=prompt, choosing=choosing, mono_s=mono_s)
+                return await run_plain(
+                    opened, prompt=prompt, choosing=choosing, mono_s=mono_s, quiet_s=quiet_s
+                )
             conversation = _open_screen(opened, mono_s, again_s)
+            conversation.guard.quiet_s = quiet_s
             return await _run_screen(conversation, prompt, choosing=choosing)
         finally:
             await opened.session.close()
@@ -92,7 +99,17 @@ def _can_redraw() -> bool:
 def _open_screen(opened: AppSession, mono_s: Callable[[], float], again_s: float) -> Conversation:
     conversation = Conversation(opened, mono_s)
     conversation.again_s = again_s
-    output = TerminalOutput(sys.stdout, _size, enable_cpr=False)
+    keys_from = TerminalInput(
+        conversation.heard,
+        conversation.window.pressed,
+        conversation.another_program_has_the_terminal,
+    )
+    attach_screen(conversation, TerminalOutput(sys.stdout, _size, enable_cpr=False), keys_from)
+    return conversation
+
+
+def attach_screen(conversation: Conversation, output: Output, keys_from: Input) -> None:
+    """Let a conversation draw on `output` and take the keys of `keys_from`."""
     content = ScreenContent(
         conversation.prompt,
         conversation.hint,
@@ -100,11 +117,6 @@ def _open_screen(opened: AppSession, mono_s: Callable[[], float], again_s: float
         conversation.footer,
         conversation.status_line.rows,
         conversation.panel_drawn,
-    )
-    keys_from = TerminalInput(
-        conversation.heard,
-        conversation.window.pressed,
-        conversation.another_program_has_the_terminal,
     )
     keys, panel_keys = bind_keys(conversation), bind_panel_keys(conversation)
     screen = Screen(
@@ -115,12 +127,11 @@ def _open_screen(opened: AppSession, mono_s: Callable[[], float], again_s: float
         output,
         colour=conversation.colour,
         keys_from=keys_from,
-        vim=opened.app.context.settings.keys.vim,
+        vim=conversation.opened.app.context.settings.keys.vim,
     )
     conversation.keyboard = KeyProtocol(screen.app)
     screen.app.key_processor.before_key_press += lambda _: conversation.key_pressed()
     conversation.screen = screen
-    return conversation
 
 
 def _size() -> Size:
@@ -137,10 +148,12 @@ async def run_plain(
     prompt: str,
     choosing: bool,
     mono_s: Callable[[], float],
+    quiet_s: float = QUIET_S,
     fd: int = 0,
 ) -> Outcome:
     """Read lines from `fd` until they end and the session is idle, or the user leaves."""
     conversation = PlainConversation(opened, mono_s, interactive=os.isatty(fd))
+    conversation.guard.quiet_s = quiet_s
     conversation.print_header()
     conversation.ready.set()
     _begin(conversation, prompt, choosing=choosing)
@@ -198,6 +211,7 @@ def _begin(conversation: Conversation, prompt: str, *, choosing: bool) -> None:
     if prompt:
         conversation.say(prompt)
     elif choosing:
+        conversation.starts_with_list = True
         run_command(conversation, ParsedCommand(BY_NAME["resume"], "resume", ""))
 
 

@@ -1,0 +1,69 @@
+"""Questions are answered on purpose only: not by a sentence that is under way, not by the rest of
+an answer.
+"""
+
+import pytest
+
+from longrein.frontends.terminal.answering import QUIET_S
+from tests.seeds import seeds
+from tests.terminal.typist import Typist, sentence_over_questions
+
+pytestmark = pytest.mark.anyio
+SPACINGS_S = [0.5 * n for n in range(20)]
+
+
+@pytest.mark.parametrize("part", seeds(60))
+async def test_a_sentence_that_is_typed_answers_no_question(part: int) -> None:
+    for seed in range(5 * part, 5 * part + 5):
+        text, answers = await sentence_over_questions(seed)
+        assert answers == [], (seed, text)
+
+
+@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("questions", [1, 2, 3])
+@pytest.mark.parametrize("word", ["yes", "no", "y", "n", "nein", "ja", "是", "否", "1"])
+async def test_a_word_and_enter_answers_one_question_once(
+    word: str, questions: int, half: int
+) -> None:
+    for spacing_s in SPACINGS_S[half::2]:
+        async with Typist(["Bash"] * questions).running() as typist:
+            await typist.ask()
+            await typist.wait(10 * QUIET_S)
+            await typist.type(f"{word}\r", [0.0] + [spacing_s] * len(word))
+            await typist.wait(10 * QUIET_S)
+            given = [(one.verdict, one.scope) for one in typist.answers]
+            verdict = "allow" if word in ("yes", "y", "ja", "是", "1") else "deny"
+            assert given == [(verdict, "once")], spacing_s
+            assert typist.prompts == [], spacing_s
+            assert typist.conversation.buffer.text == "", spacing_s
+            assert len(typist.conversation.view.questions) == min(questions - 1, 1)
+
+
+async def test_edits_that_wait_are_not_allowed_by_the_rest_of_an_answer() -> None:
+    async with Typist(["Edit"] * 3).running() as typist:
+        await typist.ask()
+        await typist.wait(QUIET_S)
+        await typist.press(*"yes, also\r")
+        await typist.wait(QUIET_S)
+        assert [(one.verdict, one.scope) for one in typist.answers] == [("allow", "once")]
+        await typist.press("s")
+        await typist.wait(1.0)
+        assert len(typist.answers) == 1, "the key alone only marks"
+        await typist.press("\r")
+        assert [one.scope for one in typist.answers] == ["once", "session"]
+
+
+async def test_a_message_sent_past_a_question_keeps_the_keys_until_esc() -> None:
+    async with Typist(["Bash"]).running() as typist:
+        await typist.press("o")
+        await typist.ask()
+        await typist.press(*"nce more\r")
+        await typist.wait(60.0)
+        await typist.press("n")
+        await typist.wait(60.0)
+        assert (typist.answers, len(typist.prompts)) == ([], 1)
+        await typist.press("\x1b")
+        await typist.wait(QUIET_S)
+        await typist.press("n")
+        assert [one.verdict for one in typist.answers] == ["deny"]
+        assert typist.conversation.buffer.text == "n", "the draft stays"
