@@ -72,7 +72,7 @@ reads inside the folders: a tool, or a command that only reads =>
 changes a file: `Edit`, `Write` => anywhere => asks runs runs refused refused runs => writes
 changes a file: a command that says so (`>`, `rm`, `mv`, `cp`, `sed -i`, `tee` …) =>
     anywhere => asks runs runs refused refused runs => says
-the same, and not all of it is known (`git commit`, `rm $X`, `npm test > log`) =>
+changes files longrein cannot list beforehand (`git commit`, `rm $X`, `npm test > log`) =>
     sandbox => asks runs runs refused refused runs => says more
 the same => sandbox, gate => asks asks runs refused refused runs => says more
 the same => no sandbox => asks asks asks refused refused runs => says more
@@ -167,7 +167,7 @@ def table() -> str:
     rows = [head, ["---"] * len(head)]
     for name, places, outcomes, _ in ROWS:
         where = "" if places == "anywhere" else places
-        rows.append([name, where.replace(", gate", ", own gate"), *outcomes.split()])
+        rows.append([name, where.replace(", gate", "; an SDK or editor answers"), *outcomes.split()])
     return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
 
 

@@ -50,8 +50,11 @@ def check(found: list[tuple[str, str]], *wanted: str) -> None:
 
 def test_a_command_runs_what_a_file_tool_wrote_to_tmp(cli: CliHarness, name: str) -> None:
     written = call("Write", file_path=f"{name}.py", content="print(6 * 7)\n")
-    check(results(cli, written, bash(f"python3 {name}.py")), "42")
-    assert not os.path.exists(f"{name}.py"), "it is the session's /tmp, not the machine's"
+    try:
+        check(results(cli, written, bash(f"python3 {name}.py"), mode="bypassPermissions"), "42")
+        assert os.path.exists(f"{name}.py"), "what it says it made is there for the user"
+    finally:
+        Path(f"{name}.py").unlink(missing_ok=True)
 
 
 def test_file_tools_find_what_a_command_wrote_to_tmp(cli: CliHarness, name: str) -> None:

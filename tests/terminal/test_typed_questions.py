@@ -7,6 +7,7 @@ import pytest
 from longrein.frontends.terminal.answering import QUIET_S
 from tests.seeds import seeds
 from tests.terminal.typist import Typist, sentence_over_questions
+from tests.timeouts import HANG_S, until
 
 pytestmark = pytest.mark.anyio
 SPACINGS_S = [0.5 * n for n in range(20)]
@@ -37,6 +38,37 @@ async def test_a_word_and_enter_answers_one_question_once(
             assert typist.prompts == [], spacing_s
             assert typist.conversation.buffer.text == "", spacing_s
             assert len(typist.conversation.view.questions) == min(questions - 1, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["you forgot the tests", "no wait, first", "n ", "1 more", "yesterday"]
+)
+async def test_a_sentence_that_begins_like_an_answer_is_a_draft(text: str) -> None:
+    async with Typist(["Bash"]).running() as typist:
+        typist.conversation.hold_s = HANG_S
+        await typist.ask()
+        await typist.wait(10 * QUIET_S)
+        await typist.press(*text)
+        assert (typist.answers, typist.conversation.buffer.text) == ([], text)
+
+
+@pytest.mark.parametrize("text", ["yes\r", "y\r", "no\r"])
+async def test_a_word_that_goes_on_at_once_answers_with_enter(text: str) -> None:
+    async with Typist(["Bash"]).running() as typist:
+        typist.conversation.hold_s = HANG_S
+        await typist.ask()
+        await typist.wait(10 * QUIET_S)
+        await typist.press(*text)
+        assert [one.verdict for one in typist.answers] == ["deny" if "n" in text else "allow"]
+
+
+async def test_a_letter_alone_answers_a_moment_later() -> None:
+    async with Typist(["Bash"]).running() as typist:
+        typist.conversation.hold_s = 0.01
+        await typist.ask()
+        await typist.wait(10 * QUIET_S)
+        await typist.press("y")
+        await until(lambda: typist.answers)
 
 
 async def test_edits_that_wait_are_not_allowed_by_the_rest_of_an_answer() -> None:

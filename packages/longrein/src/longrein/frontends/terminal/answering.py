@@ -12,7 +12,14 @@ follow an answer, each within this time, belong to the answer.
 """
 TAIL_S = 10.0
 """Seconds in which Enter still ends a word whose first letter has answered."""
+HOLD_S = 0.25
+"""Seconds after which a letter alone is an answer: a sentence goes on sooner."""
 ENTER = "\r"
+
+
+def begins_word(text: str) -> bool:
+    """Return True if `text` is a word that answers, or the beginning of one."""
+    return any(word.startswith(text.lower()) for word in WORDS)
 
 
 class KeyGuard:

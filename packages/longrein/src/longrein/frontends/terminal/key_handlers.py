@@ -17,7 +17,7 @@ from prompt_toolkit.keys import Keys
 
 from longrein.agent import Continue, SetMode
 from longrein.frontends.terminal import input_actions
-from longrein.frontends.terminal.answering import ENTER
+from longrein.frontends.terminal.answering import ENTER, begins_word
 from longrein.frontends.terminal.approvals import ALL_EDITS, form_answer
 from longrein.frontends.terminal.approvals import answer as answer_for
 from longrein.frontends.terminal.choice_list import Row
@@ -110,8 +110,9 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     choosing = Condition(lambda: conversation.chooser is not None)
     add = partial(_bind, keys, conversation)
     ready = ~choosing & Condition(lambda: conversation.question_is_ready)
-    add(_print_question, "e", when=ready)
-    add(partial(open_question, answer=press), "v", when=ready)
+    alone = ready & Condition(lambda: not conversation.held)
+    add(_print_question, "e", when=alone)
+    add(partial(open_question, answer=press), "v", when=alone)
     asking = ready & Condition(
         lambda: conversation.approval is not None and conversation.approval.form is not None
     )
@@ -123,8 +124,8 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
         add(partial(_move, rows=rows, pages=pages), key)
     for key, rows in (("left", -1), ("right", 1)):
         add(partial(_move, rows=rows, pages=0), key, when=~choosing)
-    add(partial(_move, rows=0, pages=1), " ", when=ready)
-    add(_toggle_option, " ", when=asking)
+    add(partial(_move, rows=0, pages=1), " ", when=alone)
+    add(_toggle_option, " ", when=asking & alone)
     return keys
 
 
@@ -167,11 +168,23 @@ def press(conversation: Conversation, key: str) -> None:
     if approval is None or not key.isprintable():
         return
     conversation.guard.other_key()
-    row = approval.row_by_key(key)
-    if row is not None and conversation.question_is_ready:
-        take_row(conversation, row, key)
+    text = conversation.take_held() + key
+    row = approval.row_by_key(text[0])
+    is_answer = len(text) == 1 or begins_word(text)
+    if row is None or not is_answer or not conversation.question_is_ready:
+        _start_typing(conversation, text)
+    elif conversation.hold_s:
+        conversation.hold(text, partial(_take_held, conversation))
     else:
-        _start_typing(conversation, key)
+        take_row(conversation, row, key)
+
+
+def _take_held(conversation: Conversation) -> None:
+    """Answer with the key that nothing has followed."""
+    key = conversation.take_held()[:1]
+    approval = conversation.approval
+    if approval is not None and (row := approval.row_by_key(key)) is not None:
+        take_row(conversation, row, key)
 
 
 def take_row(conversation: Conversation, row: Row, pressed: str = "") -> None:
@@ -195,6 +208,9 @@ def take_row(conversation: Conversation, row: Row, pressed: str = "") -> None:
 
 def _take_marked(conversation: Conversation) -> None:
     """Enter: answer with the marked row, or with all marked options."""
+    if conversation.held:
+        _take_held(conversation)
+        return
     approval = conversation.approval
     if approval is not None and approval.form is not None:
         approval.form.confirm()
