@@ -125,6 +125,7 @@ class HttpModel:
         self.wire = wire.name
         self.budget = budget
         self.key_source = options.key_source
+        self.served_as = options.served_as
         self._wire = wire
         self._options = options
         self._clock = clock
