@@ -33,12 +33,14 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"longrein.models.local_server.{name}", HANG_S)
 
 
+META = {"n_ctx": 8_192, "n_ctx_train": 32_768}
 WINDOWS: list[tuple[str, Answers, int]] = [
     ("Ollama", OLLAMA, 262_144),
     ("Ollama, a model with its own num_ctx", OLLAMA | NUM_CTX, 16_384),
     ("Ollama, loaded", OLLAMA | NUM_CTX | LOADED, 4_096),
     ("llama.cpp", LLAMA_CPP, 8_192),
     ("llama.cpp without /props", TRAINED, 32_768),
+    ("llama.cpp with the window in its list", listed(GGUF, meta=META), 8_192),
     ("LM Studio", LM_STUDIO, 4_096),
     ("LM Studio, not loaded", LM_STUDIO | {"GET /api/v0/models": {"data": [STUDIO]}}, 131_072),
     ("vLLM", listed(QWEN, max_model_len=40_960), 40_960),
@@ -97,7 +99,7 @@ def test_a_local_server_is_asked_what_it_offers(body: Any, names: tuple[str, ...
         gone = local.url
     for url in (f"{gone}/v1", "http://[broken", "http://127.0.0.1:99999"):
         assert offered_models(url) == ()
-        assert find_served(url, "qwen") is None
+        assert find_served(url, "qwen", "ключ") is None
 
 
 def test_a_server_that_does_not_answer_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

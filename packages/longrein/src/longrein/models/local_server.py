@@ -121,6 +121,7 @@ def _window(ask: Ask, root: str, model: Fields) -> int:
     name = _name(model)
     return (
         _entry_window(model)  # vLLM, SGLang
+        or _count(model, "meta", "n_ctx")  # llama.cpp
         or _count(ask(f"{root}/props"), "default_generation_settings", "n_ctx")  # llama.cpp
         or _listed_window(ask(f"{root}/api/v0/models"), name)  # LM Studio
         or _listed_window(ask(f"{root}/api/ps"), name)  # Ollama: the model is loaded
@@ -166,9 +167,12 @@ def _ask_in_time(base_url: str, work: Callable[[Ask], None], api_key: str = "") 
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx2.Timeout(ANSWER_S, connect=CONNECT_S)
         verify = tls_context() if base_url.startswith("https:") else False
-        with httpx2.Client(
-            headers=headers, verify=verify, trust_env=False, timeout=timeout
-        ) as client:
+        with (
+            suppress(UnicodeError),  # a key that no header may hold
+            httpx2.Client(
+                headers=headers, verify=verify, trust_env=False, timeout=timeout
+            ) as client,
+        ):
             work(partial(_answer, client))
 
     thread = Thread(target=run, name="longrein-local-server", daemon=True)
