@@ -349,16 +349,20 @@ def _notes(
         *found_notes(run_context),
         _found_note(run_context),
         search_note(run_context, session.deps.model),
-        _served_note(session.deps.model),
+        _served_note(run_context, session.deps.model),
     )
     lines = (*found, *run_context.settings.notes, *log.notes, *later, fills)
     return tuple(map(session.deps.redact, filter(None, lines)))
 
 
-def _served_note(model: Model) -> str:
-    """Return the line about the model that stands for the one that the user wrote; '' for none."""
-    name = served_as(model)
-    return f"{model.name} is the model {name} of its server" if name else ""
+def _served_note(run_context: RunContext, model: Model) -> str:
+    """Return the line about the model that stands for the one that the user wrote; '' for none. A
+    headless run says it only with `--verbose`.
+    """
+    name, options = served_as(model), run_context.options
+    if not name or (options.print and not options.verbose):
+        return ""
+    return f"{model.name} is the model {name} of its server"
 
 
 def _connect_notices(
