@@ -9,10 +9,22 @@ import pytest
 from longrein.app import App, AppSession
 from longrein.app.run_context import RunContext, read_run_context
 from longrein.app.user_requests import mode_message, pin_message, unpin_message
+from longrein.frontends.terminal.start_notices import assumed_window
 from longrein.options import Options
 from longrein_context import State
 from longrein_context.events import UsageError
+from tests.models.local_servers import (
+    GGUF,
+    LLAMA_CPP,
+    LM_STUDIO,
+    OLLAMA,
+    QWEN,
+    Answers,
+    listed,
+    serving,
+)
 from tests.tables import cases
+from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
 CONFIG = """
@@ -25,10 +37,10 @@ window = 100000
 """
 
 
-def place(tmp_path: Path, project: str = "") -> RunContext:
+def place(tmp_path: Path, project: str = "", config_text: str = CONFIG) -> RunContext:
     config = tmp_path / ".config/longrein/config.toml"
     config.parent.mkdir(parents=True)
-    config.write_text(CONFIG)
+    config.write_text(config_text)
     folder = tmp_path / "work"
     folder.mkdir()
     if project:
@@ -110,3 +122,40 @@ def test_pins_are_checked_in_one_way(number: str, told: str) -> None:
         return
     with pytest.raises(UsageError, match="^" + re.escape(told)):
         unpin_message(state, number)
+
+
+@pytest.mark.parametrize(("provider", "answers", "window", "name", "line"), [
+    ("ollama", OLLAMA, 262_144, QWEN, ""),
+    ("llamacpp", LLAMA_CPP, 8_192, GGUF, ""),
+    ("lmstudio", LM_STUDIO, 4_096, QWEN, ""),
+    ("vllm", listed(QWEN, max_model_len=40_960), 40_960, QWEN, ""),
+    ("vllm", listed(QWEN), 32_768, QWEN,
+     ', window 32k assumed: window under [models."vllm/qwen"] states it'),
+    ("vllm", {}, 32_768, "",
+     ', window 32k assumed: window under [models."vllm/qwen"] states it'),
+])  # fmt: skip
+async def test_a_session_has_the_window_of_its_local_server(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+    answers: Answers,
+    window: int,
+    name: str,
+    line: str,
+) -> None:
+    for limit in ("CONNECT_S", "ANSWER_S"):
+        monkeypatch.setattr(f"longrein.models.local_server.{limit}", HANG_S)
+    with serving(answers) as local:
+        text = f'model = "{provider}/qwen"\n[providers.{provider}]\nbase_url = "{local.url}/v1"\n'
+        session = await opened(place(tmp_path, config_text=text))
+        try:
+            assert session.model == f"{provider}/qwen"
+            assert session.budget.window_tokens == window
+            assert assumed_window(session.model, session.budget) == line
+            said = f"{provider}/qwen is the model {name} of its server"
+            assert (said in session.notes) == bool(name)
+            assert session.effort == ""
+            session.app.budget(session.model)
+            assert local.asked.count("GET /v1/models") == 1, "a server is asked once"
+        finally:
+            await session.session.close()

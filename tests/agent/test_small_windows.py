@@ -4,18 +4,20 @@ The loopback provider enforces the window, with the room for the answer as local
 """
 
 import re
+from collections.abc import Callable
 
 import msgspec
 import pytest
 
 from longrein.agent import Compact, SetModel
-from longrein.models import ModelOptions, open_model
+from longrein.models import ModelOptions, Reply, open_model
 from longrein.testing.clock import VirtualClock
 from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Received, Rules, Turn
+from longrein.testing.scripted_model import ScriptedModel, count_tokens, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemoryWorkspace
-from longrein_context import Budget, fold
+from longrein_context import Budget, Request, fold
 from longrein_context.events import (
     Asked,
     AskFailed,
@@ -23,9 +25,10 @@ from longrein_context.events import (
     Entry,
     Summarized,
     TurnEnded,
+    Usage,
     UserSpoke,
 )
-from tests.agent.disk_harness import events_of, turn
+from tests.agent.disk_harness import DiskHarness, events_of, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -152,3 +155,36 @@ async def test_a_session_in_a_small_window_goes_on(
 ) -> None:
     _, ends = await run_session(*case)
     assert [end.split()[0] for end in ends][1:] == expected[1:]
+
+
+LOCAL = Budget(32_768, 4_000, is_local=True)
+PAID = Budget(32_768, 4_000)
+
+
+@pytest.mark.parametrize(("budget", "words", "counts", "lines"), [
+    (LOCAL, 6_000, lambda tokens: min(tokens, 4_096), 1),
+    (LOCAL, 6_000, lambda tokens: 7 * tokens // 10, 0),  # another tokenizer
+    (LOCAL, 6_000, lambda tokens: 0, 0),  # no count
+    (LOCAL, 6_000, lambda tokens: tokens, 0),
+    (PAID, 6_000, lambda tokens: min(tokens, 4_096), 0),
+])  # fmt: skip
+async def test_a_local_server_that_drops_part_of_the_prompt_is_told_once(
+    harness: DiskHarness, budget: Budget, words: int, counts: Callable[[int], int], lines: int
+) -> None:
+    def step(request: Request) -> Reply:
+        return says("Well.", usage=Usage(counts(count_tokens(request)), output_tokens=2))
+
+    model = ScriptedModel(step, step, step, budget=budget, name="local/qwen")
+    notices: list[str] = []
+    async with harness.session(model) as session:
+        session.notice = notices.append  # type: ignore[method-assign]
+        for prompt in ("note " * words, "note " * words, "go on"):
+            await turn(session, prompt)
+    told = [line for line in notices if "its server drops the rest" in line]
+    assert len(told) == lines
+    for line in told:
+        assert re.match(r"local/qwen counted 4,096 of about [1-9]?\d,\d{3} input tokens: ", line)
+        assert line.endswith(
+            "Start the server with a larger window, or state the one that it has: window under "
+            '[models."local/qwen"]'
+        )

@@ -2,16 +2,16 @@
 it looked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 import pytest
 
-from longrein.config import StoredKeys, choose_model, known_secrets
+from longrein.config import Probe, StoredKeys, choose_model, known_secrets
 from longrein.config.key_editing import keep_key
 from longrein.config.stored_keys import KeyEnvironment, provider_key
 from longrein.frontends.provider_keys import ignored_key
-from longrein.models import ModelOptions, known_providers, look_up
+from longrein.models import ModelOptions, ServedModel, known_providers, look_up
 from longrein_context import Price
 from longrein_context.events import ModelUnknown, SettingsError
 from tests.config.conftest import ConfigFolders
@@ -21,14 +21,18 @@ KEY = "sk-test-0123456789"
 MOCK = '[providers.mock]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1/"\n'
 
 
-def nobody(_url: str) -> Sequence[str]:
-    return ()
+def nobody(_url: str, _name: str, _key: str) -> ServedModel | None:
+    return None
 
 
 def found(
-    folders: ConfigFolders, environ: Mapping[str, str], text: str = "", name: str = ""
+    folders: ConfigFolders,
+    environ: Mapping[str, str],
+    text: str = "",
+    name: str = "",
+    probe: Probe = nobody,
 ) -> ModelOptions:
-    return choose_model(folders.user(text).load(environ), environ, nobody, name=name)
+    return choose_model(folders.user(text).load(environ), environ, probe, name=name)
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai", "gemini", "openrouter"])
@@ -48,23 +52,64 @@ def test_the_order_is_the_catalogs(folders: ConfigFolders) -> None:
 def test_a_local_server_is_found_on_its_usual_port(folders: ConfigFolders) -> None:
     asked: list[str] = []
 
-    def probe(url: str) -> Sequence[str]:
-        asked.append(url)
-        return ("qwen3:8b", "other") if ":1234" in url else ()
+    def probe(url: str, name: str, _key: str) -> ServedModel | None:
+        asked.append(f"{url} {name}".strip())
+        return ServedModel("qwen3:8b", 4_096) if ":1234" in url else None
 
     options = choose_model(folders.load(), {}, probe)
     found = (options.provider, options.model, options.wire)
     assert found == ("lmstudio", "qwen3:8b", "openai-chat")
     assert (options.base_url, options.api_key) == ("http://127.0.0.1:1234/v1", "")
-    assert asked == ["http://127.0.0.1:11434/v1", "http://127.0.0.1:1234/v1"]
+    lm_studio = "http://127.0.0.1:1234/v1"
+    assert asked == ["http://127.0.0.1:11434/v1", lm_studio, f"{lm_studio} qwen3:8b"]
 
 
-def test_a_named_model_asks_no_server_and_its_name_is_split_at_the_first_slash(
+MINE = '[providers.mine]\nwire = "openai-chat"\nbase_url = "http://{}/v1"\n'
+AT_HOME, AWAY = MINE.format("127.0.0.1:9"), MINE.format("llm.example.com")
+GGUF = "/models/qwen2.5-7b-instruct-q4.gguf"
+STATED = '[models."{}"]\nwindow = 5000'
+SERVED = ServedModel(GGUF, 8_192)
+
+
+@pytest.mark.parametrize(("text", "name", "served", "served_as", "window", "is_assumed"), [
+    ("", "llamacpp/qwen", SERVED, GGUF, 8_192, False),
+    ("", f"llamacpp/{GGUF}", SERVED, "", 8_192, False),
+    ("", "ollama/anything", SERVED, GGUF, 8_192, False),
+    ("", "ollama/qwen3", ServedModel("qwen3:8b"), "qwen3:8b", 32_768, True),
+    ("", "ollama/qwen3", ServedModel("qwen3:8b", 262_144), "qwen3:8b", 262_144, False),
+    ("", "ollama/qwen3", None, "", 32_768, True),
+    (STATED.format("ollama/qwen3"), "ollama/qwen3", SERVED, GGUF, 5_000, False),
+    (STATED.format("ollama/qwen3"), "ollama/qwen3", None, "", 5_000, False),
+    (AT_HOME, "mine/qwen", SERVED, GGUF, 8_192, False),
+    (AT_HOME, "mine/anything", SERVED, "", 8_192, False),
+    (AT_HOME, "mine/anything", None, "", 128_000, True),
+    (AWAY, "mine/qwen", SERVED, "", 128_000, True),
+])  # fmt: skip
+def test_a_server_of_the_users_own_says_the_model_and_its_window(
+    folders: ConfigFolders,
+    text: str,
+    name: str,
+    served: ServedModel | None,
+    served_as: str,
+    window: int,
+    is_assumed: bool,
+) -> None:
+    options = found(folders, {}, text, name, lambda *_: served)
+    budget = options.budget or look_up(options.provider, options.model)
+    assert f"{options.provider}/{options.model}" == name
+    assert options.served_as == served_as
+    assert (budget.window_tokens, budget.is_window_assumed) == (window, is_assumed)
+    assert budget.max_output_tokens * 4 <= budget.window_tokens or "window" in text
+
+
+def test_a_provider_elsewhere_is_not_asked_and_a_name_is_split_at_the_first_slash(
     folders: ConfigFolders,
 ) -> None:
-    options = found(
-        folders, {"OPENROUTER_API_KEY": KEY}, name="openrouter/anthropic/claude-sonnet-5.5"
-    )
+    def probe(*_: str) -> ServedModel | None:
+        raise AssertionError("a provider with a key knows its models")
+
+    name = "openrouter/anthropic/claude-sonnet-5.5"
+    options = found(folders, {"OPENROUTER_API_KEY": KEY}, name=name, probe=probe)
     assert (options.provider, options.model) == ("openrouter", "anthropic/claude-sonnet-5.5")
     assert found(folders, {}, 'model = "ollama/qwen3:8b"').base_url == "http://127.0.0.1:11434/v1"
 

@@ -1,7 +1,5 @@
 """Catalog: spellings of model names, budgets, and the cost of a request."""
 
-import asyncio
-
 import pytest
 
 from longrein.models import (
@@ -12,13 +10,12 @@ from longrein.models import (
     known_provider,
     known_providers,
     look_up,
-    offered_models,
     open_model,
     usual_price,
 )
 from longrein_context import Budget, Price
 from longrein_context.events import SettingsError, Usage
-from tests.models.http_server import BLOBS, Answer, FixedClock, serve_answers
+from tests.models.http_server import BLOBS, FixedClock
 
 
 @pytest.mark.parametrize(("name", "expected"), [
@@ -140,23 +137,3 @@ def test_what_the_settings_say_goes_first_and_an_unknown_wire_is_named() -> None
         "provider 'mock' has the unknown wire 'morse'; "
         "wires are anthropic, openai-chat, openai-responses, gemini, scripted"
     )
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(("body", "status", "names"), [
-    (b'{"object":"list","data":[{"id":"qwen3:8b"},{"id":"nomic-embed-text"}]}', 200, ("qwen3:8b",)),
-    (b'{"models":[{"name":"llama"}]}', 200, ("llama",)),
-    (b'{"data":null}', 200, ()),
-    (b"<html>", 200, ()),
-    (b"no", 404, ()),
-])  # fmt: skip
-async def test_a_local_server_is_asked_what_it_offers(
-    body: bytes, status: int, names: tuple[str, ...]
-) -> None:
-    async with serve_answers(Answer(body, status, {"content-type": "application/json"})) as server:
-        url = f"{server.url}/v1/"
-        assert await asyncio.get_running_loop().run_in_executor(None, offered_models, url) == names
-        assert server.heads[0].startswith("GET /v1/models HTTP/1.1")
-        gone = server.url
-    assert offered_models(f"{gone}/v1") == ()
-    assert offered_models("http://[broken") == ()

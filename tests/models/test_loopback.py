@@ -143,7 +143,10 @@ async def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_answ
         )
         asked = request(item(1, Text("go"), "user"), wire=wire)
         failure = (await answer_of(model, asked))[-1]
-        assert failure.kind in kinds
+        if (wire, fault.kind) == ("openai-chat", "no_end"):
+            assert isinstance(failure, Reply), "many servers of this wire do without"
+        else:
+            assert failure.kind in kinds
         if fault.status == 429:
             assert failure.retry_after_s == 2.0
         if fault.kind != "empty":

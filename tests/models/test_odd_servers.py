@@ -236,6 +236,26 @@ def test_a_name_in_each_piece_is_one_call() -> None:
     assert reply.parts == (ToolCall("", "A", {"x": 1}),)
 
 
+@pytest.mark.parametrize("given", [
+    [("A", ""), ("", '{"x"'), ("", ":1}")],
+    [("A", '{"x":1}')],
+    [("A", '{"x"'), ("A", ":1}")],
+    [("A", {"x": 1})],
+])  # fmt: skip
+def test_the_one_call_of_servers_from_before_tool_calls_is_a_call(
+    given: list[tuple[str, Any]],
+) -> None:
+    calls = [{"name": name or None, "arguments": text} for name, text in given]
+    deltas = [{"function_call": call} for call in calls]
+    for some in (
+        [{"content": "I look."}, *deltas],
+        [{"content": "I look."} | deltas[0], *deltas[1:]],
+    ):
+        reply = chat(*some, stop="function_call")
+        assert reply.parts == (Text("I look."), ToolCall("", "A", {"x": 1}))
+        assert reply.stop == "calls"
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES)
 async def test_events_under_the_name_of_json_or_with_status_201_are_events(wire: str) -> None:

@@ -157,13 +157,13 @@ def test_many_pieces_and_any_line_end_are_the_same_reply(data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_R009_a_stream_cut_at_any_byte_is_a_reply_only_when_its_terminal_event_was_seen(
+def test_R009_a_stream_cut_at_any_byte_is_a_reply_only_when_it_has_said_that_it_ends(
     wire: str,
 ) -> None:
     stream = STREAMS["text and parallel calls, one without arguments"][wire]
     terminal = {
         "anthropic": b'{"type": "message_stop"}',
-        "openai-chat": b"[DONE]",
+        "openai-chat": b"finish_reason",
         "openai-responses": b"response.completed",
         "gemini": b"finishReason",
     }
@@ -173,7 +173,7 @@ def test_R009_a_stream_cut_at_any_byte_is_a_reply_only_when_its_terminal_event_w
         _, final = read(wire, stream[:at])
         if isinstance(final, Reply):
             assert at > begins
-            assert final == whole
+            assert (final.parts, final.stop) == (whole.parts, whole.stop)
         else:
             assert final.kind == "truncated"
 
@@ -377,6 +377,13 @@ FENCED = "It ends so:\n```\n</think>\n```\nDone."
     # the template holds the first tag
     (LONE, (Thinking("I think.\n```\nx\n```\nYes."), Text("So."))),
     ("</think>\n\nSo.", (Text("So."),)),
+    ("I think.</think>So.", (Thinking("I think."), Text("So."))),
+    ("I think.</think>\nSo.", (Thinking("I think."), Text("So."))),
+    ("I think.\n</think>So.", (Thinking("I think."), Text("So."))),
+    ("I think.</think>\nIt is `</think>`.", (Thinking("I think."), Text("It is `</think>`."))),
+    ("The tag `</think>` ends it.", (Text("The tag `</think>` ends it."),)),
+    ('Write "</think>" then.', (Text('Write "</think>" then.'),)),
+    ("</think> is a tag.", (Text("</think> is a tag."),)),
     ("It ends with </think>.\nSo.", (Text("It ends with </think>.\nSo."),)),
     ("With </think>:\n</think>\nSo.", (Text("With </think>:\n</think>\nSo."),)),
     ("From <think> to\n</think>\nSo.", (Text("From <think> to\n</think>\nSo."),)),
@@ -620,13 +627,19 @@ async def test_R007_after_the_first_byte_a_silence_is_cut_by_the_shorter_limit(
 
 
 @pytest.mark.anyio
-async def test_a_server_that_never_says_done_is_believed_the_second_time() -> None:
-    whole = STREAMS["text"]["openai-chat"].removesuffix(b"data: [DONE]\n\n")
-    async with serve_answers(Answer(whole)) as server:
+@pytest.mark.parametrize("end", ["clean", "close", "reset", "silent"])
+async def test_a_stream_that_ends_after_its_stop_reason_is_complete_without_done(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longrein.models.http_model.TRAILING_WAIT_S", 0.1)
+    whole = STREAMS["text"]["openai-chat"]
+    without = whole.removesuffix(b"data: [DONE]\n\n")
+    assert without != whole
+    async with serve_answers(Answer(without, end=end)) as server:
         model = open_wire_model("openai-chat", server.url)
-        kinds = [type((await answer_of(model, ASKED))[-1]).__name__ for _ in range(3)]
-        assert kinds == ["Failure", "Reply", "Reply"]
+        assert (await answer_of(model, ASKED))[-1] == read("openai-chat", whole)[1]
         await model.aclose()
+    assert len(server.bodies) == 1
 
 
 @pytest.mark.anyio

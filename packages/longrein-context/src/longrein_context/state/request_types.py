@@ -126,6 +126,7 @@ class Budget(msgspec.Struct, frozen=True):
     """True for a server of the user's own without prices: it charges nothing, computing takes time,
     and reading what it has cached is free.
     """
+    is_window_assumed: bool = False  # True if no setting, table or server names the window
 
     @property
     def reads_free(self) -> bool:

@@ -53,6 +53,11 @@ MEANWHILE_S = 0.1
 """Age of a request at which a snapshot is written and commands are prepared, while the model
 works.
 """
+CUT_SHARE = 0.6
+"""A server that counts less than this share of the estimate drops part of the prompt. No tokenizer
+of a local model is so far from the estimate."""
+CUT_TOKENS_MIN = 2_000
+"""The estimate of a smaller request may be wrong by as much."""
 TOLD_WAIT_S = 1.0
 """A shorter wait for the provider is not announced."""
 
@@ -170,6 +175,7 @@ async def stream_answer(
     match final:
         case Reply():
             usage, estimated = _settled(session.state, model, request, final.usage, final.parts)
+            _tell_cut(session, model, request, final.usage)
             cost = _cost(model, usage, reserved_usd, session.deps.limits.usd_max)
             tools = session.deps.tools
             parts = with_call_ids(final.parts, seq, tools)
@@ -204,6 +210,24 @@ def _settled(
     )
     guess = Usage(request_tokens(state, request), output_tokens=output)
     return settled_usage(told, guess, model.budget.window_tokens, request.max_output_tokens)
+
+
+def _tell_cut(session: Session, model: Model, request: Request, told: Usage) -> None:
+    """Notify the user, once, of a server of their own that drops part of the prompt and says
+    nothing.
+    """
+    counted = told.context_tokens
+    if session.has_told_cut or not model.budget.reads_free or counted <= 0:
+        return
+    sent = request_tokens(session.state, request)
+    if sent < CUT_TOKENS_MIN or counted >= CUT_SHARE * sent:
+        return
+    session.has_told_cut = True
+    session.notice(
+        f"{model.name} counted {counted:,} of about {sent:,} input tokens: its server drops the "
+        "rest. Start the server with a larger window, or state the one that it has: window under "
+        f'[models."{model.name}"]'
+    )
 
 
 def _cost(model: Model, usage: Usage, reserved_usd: float, usd_max: float) -> float:

@@ -201,6 +201,8 @@ class Session:
         self.masks = MaskIndex()  # files that rules forbid to read and to change
         self.paused_failures = 0
         """Failures in a row for which a pause was made."""
+        self.has_told_cut = False
+        """True once the user knows that the server drops part of the prompt."""
         self.folders_seen: dict[tuple[str, int], None] = {}
         """Folders already searched for instruction files; a cache."""
         self.loop_task: asyncio.Task[None] | None = None

@@ -68,7 +68,7 @@ from longrein.config import (
     subagent_model,
 )
 from longrein.extension_points import SESSION_PARTS_DOOR, absent_extensions
-from longrein.models import Model, ModelOptions, forget_encoded, look_up, open_model
+from longrein.models import Model, ModelOptions, forget_encoded, look_up, open_model, served_as
 from longrein.permissions import Rules
 from longrein.settings_schema import MIB
 from longrein.store import (
@@ -80,6 +80,7 @@ from longrein.store import (
     owner_of,
     project_key,
 )
+from longrein.store.daemon_threads import run_in_thread
 from longrein.workspace import (
     SupervisedSpawner,
     Workspace,
@@ -117,9 +118,10 @@ async def build(app: "App", session: str, *, fresh: bool, additions: Additions) 
         fresh or not (session or run_context.options.continue_newest or run_context.options.resume)
     ):
         # first, so that a start without a model leaves no session behind
-        given = additions.plugins.open_model(run_context.settings.model) or chosen_model(
-            run_context
-        )
+        given = additions.plugins.open_model(run_context.settings.model)
+        if given is None:  # a thread, since a server of the user's own may be asked
+            choice = run_in_thread(lambda: chosen_model(run_context), "model")
+            given = await asyncio.wrap_future(choice)
     ended = sweep_orphans(run_context.state_dir)
     log = await _open_log(run_context, session, create=fresh)
     try:
@@ -347,9 +349,20 @@ def _notes(
         *found_notes(run_context),
         _found_note(run_context),
         search_note(run_context, session.deps.model),
+        _served_note(run_context, session.deps.model),
     )
     lines = (*found, *run_context.settings.notes, *log.notes, *later, fills)
     return tuple(map(session.deps.redact, filter(None, lines)))
+
+
+def _served_note(run_context: RunContext, model: Model) -> str:
+    """Return the line about the model that stands for the one that the user wrote; '' for none. A
+    headless run says it only with `--verbose`.
+    """
+    name, options = served_as(model), run_context.options
+    if not name or (options.print and not options.verbose):
+        return ""
+    return f"{model.name} is the model {name} of its server"
 
 
 def _connect_notices(
@@ -415,7 +428,12 @@ def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
         raise UsageError(
             f"window {window} must be larger than max_output {output}, both above 0 tokens"
         )
-    budget = msgspec.structs.replace(known, window_tokens=window, max_output_tokens=output)
+    budget = msgspec.structs.replace(
+        known,
+        window_tokens=window,
+        max_output_tokens=output,
+        is_window_assumed=known.is_window_assumed and not additions.window_tokens,
+    )
     return msgspec.structs.replace(chosen, budget=budget)
 
 

@@ -5,6 +5,7 @@ import time
 import uuid
 from asyncio import sleep
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from longrein.config import (
     FoundFile,
     LoadedHooks,
+    Probe,
     StoredKeys,
     TrustedFolders,
     choose_model,
@@ -31,10 +33,10 @@ from longrein.config.user_environment import read_bounded
 from longrein.extension_points import STORES_DOOR, bundled_points
 from longrein.models import (
     ModelOptions,
+    find_served,
     known_models,
     known_providers,
     look_up,
-    offered_models,
 )
 from longrein.options import Options
 from longrein.permissions import escape
@@ -104,6 +106,8 @@ class RunContext(msgspec.Struct, frozen=True):
     """Keys that `longrein login` has kept."""
     is_interactive: bool = False
     """True where a person answers, in the terminal or an editor."""
+    find_served: Probe = msgspec.field(default_factory=lambda: cache(find_served))
+    """How servers of the user's own are asked for a model: once for each name."""
 
     @property
     def key_environ(self) -> Mapping[str, str]:
@@ -370,7 +374,9 @@ def chosen_model(run_context: RunContext, name: str = "") -> ModelOptions:
 
     Raises `ModelUnknown`.
     """
-    chosen = choose_model(run_context.settings, run_context.key_environ, offered_models, name=name)
+    chosen = choose_model(
+        run_context.settings, run_context.key_environ, run_context.find_served, name=name
+    )
     effort = _effort(run_context.options)
     chosen = msgspec.structs.replace(
         chosen, effort=effort or chosen.effort, has_pauses=run_context.is_interactive

@@ -13,6 +13,7 @@ from longrein.config.stored_keys import ProviderKey, provider_key
 from longrein.config.user_environment import home_folder, user_file
 from longrein.models import (
     ModelOptions,
+    ServedModel,
     known_models,
     known_provider,
     known_providers,
@@ -26,9 +27,9 @@ from longrein_context import Budget, Price
 from longrein_context.events import LongreinError, ModelUnknown, SettingsError
 from longrein_context.events.escape import nearest
 
-Probe = Callable[[str], Sequence[str]]
-"""Function from a base URL to the names of the server's models; () without a server. Must return
-quickly.
+Probe = Callable[[str, str, str], ServedModel | None]
+"""Function from a base URL, the name that a user wrote ('' for the first model) and a key to the
+model that the server has; None without one. Must return quickly.
 """
 
 PRIVATE = re.compile(
@@ -48,7 +49,7 @@ class NoModelFound(ModelUnknown):
 def choose_model(
     settings: Settings,
     environ: Mapping[str, str],
-    probe: Probe = lambda _url: (),
+    probe: Probe = lambda *_: None,
     *,
     name: str = "",
 ) -> ModelOptions:
@@ -56,20 +57,20 @@ def choose_model(
     first found.
 
     Looks for keys in `environ` first, in the catalog's order, then for local servers on their usual
-    ports. Raises `ModelUnknown` (the keys and servers that were looked for, nearest names) and
-    `SettingsError`.
+    ports. A server of the user's own is asked for the model and its window. Raises `ModelUnknown`
+    (the keys and servers that were looked for, nearest names) and `SettingsError`.
     """
     name = name or settings.model
     if name:
-        return _named(name, settings, environ)
+        return _named(name, settings, environ, probe)
     for known in known_providers():
         if known.model and provider_key(known.name, settings.providers, environ).key:
-            return _options(known.name, known.model, settings, environ)
+            return _options(known.name, known.model, settings, environ, probe)
     for known in known_providers():
         if known.local:
-            offered = probe(provider_address(known.name, settings, environ))
-            if offered:
-                return _options(known.name, offered[0], settings, environ)
+            served = probe(provider_address(known.name, settings, environ), "", "")
+            if served is not None:
+                return _options(known.name, served.name, settings, environ, probe)
     raise NoModelFound(_nothing_found())
 
 
@@ -83,7 +84,7 @@ def _nothing_found() -> str:
     return "\n".join(lines)
 
 
-def _named(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelOptions:
+def _named(name: str, settings: Settings, environ: Mapping[str, str], probe: Probe) -> ModelOptions:
     provider, _, model = name.partition("/")
     if not provider or not model:
         full = [
@@ -100,7 +101,7 @@ def _named(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelOp
         )
     if provider not in settings.providers and known_provider(provider) is None:
         raise ModelUnknown(_unknown_provider(provider, name, settings, environ))
-    return _options(provider, model, settings, environ)
+    return _options(provider, model, settings, environ, probe)
 
 
 def _unknown_provider(
@@ -122,7 +123,7 @@ def _unknown_provider(
 
 
 def _options(
-    provider: str, model: str, settings: Settings, environ: Mapping[str, str]
+    provider: str, model: str, settings: Settings, environ: Mapping[str, str], probe: Probe
 ) -> ModelOptions:
     known, given = known_provider(provider), settings.providers.get(provider, Provider())
     url = provider_address(provider, settings, environ)
@@ -138,15 +139,20 @@ def _options(
         )
     figures = settings.models.get(f"{provider}/{model}")
     key = _needed_key(provider_key(provider, settings.providers, environ), given, url)
+    is_own = _is_private(url)
+    served = None
+    if wire == "openai-chat" and (known.local if known is not None else is_own):
+        served = probe(url, model, key.key)
     return ModelOptions(
         provider=provider,
         model=model,
+        served_as=_served_name(model, known, served),
         wire=wire,
         base_url=_home(url, environ) if wire == "scripted" else url,
         api_key=key.key,
         key_source=key.source,
         key_advice=key.advice,
-        budget=_budget(provider, model, figures, settings, is_own=_is_private(url)),
+        budget=_budget(provider, model, figures, settings, served, is_own=is_own),
         text_tools=given.text_tools,
         headers=given.headers,
         effort=figures.effort if figures else "",
@@ -154,6 +160,16 @@ def _options(
         idle_timeout_s=given.idle_timeout_s,
         content_timeout_s=given.content_timeout_s,
     )
+
+
+def _served_name(model: str, known: Known | None, served: ServedModel | None) -> str:
+    """Return the server's name of `model` if it has another; '' if not.
+
+    At a provider of the settings, which may be a gateway, the name must have to do with `model`.
+    """
+    if served is None or served.name == model:
+        return ""
+    return served.name if known is not None or model.lower() in served.name.lower() else ""
 
 
 def _lacking(settings: Settings, provider: str, key: str) -> str:
@@ -204,13 +220,22 @@ def _needed_key(found: ProviderKey, given: Provider, url: str) -> ProviderKey:
 
 
 def _budget(
-    provider: str, model: str, figures: ModelSettings | None, settings: Settings, *, is_own: bool
+    provider: str,
+    model: str,
+    figures: ModelSettings | None,
+    settings: Settings,
+    served: ServedModel | None,
+    *,
+    is_own: bool,
 ) -> Budget | None:
-    """Return the budget that the settings name; None for that of the catalog. `is_own`: the model
-    runs at an address of the user's own.
+    """Return the budget that the settings and the server name; None for that of the catalog.
+    `is_own`: the model runs at an address of the user's own.
     """
     table = look_up(provider, model)
     changes: dict[str, object] = {}
+    if served is not None and served.window_tokens:
+        changes["window_tokens"] = served.window_tokens
+        changes["max_output_tokens"] = min(table.max_output_tokens, served.window_tokens // 4)
     for name, field in (
         ("window", "window_tokens"),
         ("max_output", "max_output_tokens"),
@@ -219,6 +244,8 @@ def _budget(
         value = getattr(figures, name, -1)
         if value >= 0:
             changes[field] = value
+    if "window_tokens" in changes:
+        changes["is_window_assumed"] = False
     prices = [getattr(figures, name, -1.0) for name in _PRICES]
     if any(price >= 0 for price in prices):
         changes["price"] = _price(f"{provider}/{model}", prices, table.price, settings)

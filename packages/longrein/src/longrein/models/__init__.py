@@ -12,12 +12,12 @@ from longrein.models.catalog import (
     known_providers,
     look_up,
     model_budget,
-    offered_models,
     open_model,
     settled_usage,
     usual_price,
 )
 from longrein.models.failures import ATTEMPTS_MAX, pause_s
+from longrein.models.local_server import ServedModel, find_served, offered_models
 from longrein.models.model_port import (
     CallDelta,
     Clock,
@@ -32,6 +32,7 @@ from longrein.models.model_port import (
     UsageDelta,
     forget_encoded,
     key_source,
+    served_as,
 )
 from longrein.models.wire_base import WEB_SEARCH, can_search_web, family, wire_call_id
 from longrein_context.lazy_names import names_at_first_use
@@ -61,12 +62,14 @@ __all__ = [
     "Reply",
     "ScriptFile",
     "ScriptFileModel",
+    "ServedModel",
     "TextDelta",
     "ThinkingDelta",
     "UsageDelta",
     "can_search_web",
     "cost_usd",
     "family",
+    "find_served",
     "forget_encoded",
     "is_trained_on_patches",
     "key_source",
@@ -79,6 +82,7 @@ __all__ = [
     "open_model",
     "pause_s",
     "read_script",
+    "served_as",
     "settled_usage",
     "usual_price",
     "wire_call_id",

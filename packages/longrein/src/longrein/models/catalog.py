@@ -3,7 +3,6 @@ request.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -89,13 +88,10 @@ def look_up(provider: str, model: str) -> Budget:
     known = known_provider(provider)
     if known is not None and known.local:
         output = min(row[2] if row else OUTPUT_DEFAULT_TOKENS, OUTPUT_DEFAULT_TOKENS)
-        return Budget(
-            min(row[1] if row else WINDOW_LOCAL_TOKENS, WINDOW_LOCAL_TOKENS),
-            output,
-            Price(0.0, 0.0),
-        )
+        window = min(row[1] if row else WINDOW_LOCAL_TOKENS, WINDOW_LOCAL_TOKENS)
+        return Budget(window, output, Price(0.0, 0.0), is_window_assumed=True)
     if row is None:
-        return Budget(WINDOW_DEFAULT_TOKENS, OUTPUT_DEFAULT_TOKENS)
+        return Budget(WINDOW_DEFAULT_TOKENS, OUTPUT_DEFAULT_TOKENS, is_window_assumed=True)
     sold_by, window, output, prices, ttl_s, least, prefill = row
     sells = provider in (sold_by, *ALIASES.get(sold_by, ()))
     price = usual_price(provider, model, prices) if prices and sells else None
@@ -239,8 +235,7 @@ def _is_plausible(count: int, guess: int, most: int) -> bool:
 
 # --- Opening --------------------------------------------------------------------------------------
 #
-# Open a model from its options, and ask a server which models it offers. The only module that
-# knows all wires.
+# Open a model from its options. The only module that knows all wires.
 
 CLEARS: dict[str, tuple[str, ...]] = {
     "anthropic": ("exchange", "result", "call", "text", "old thinking"),
@@ -276,7 +271,7 @@ def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Mode
     budget = msgspec.structs.replace(budget, clears=CLEARS[options.wire])
     target = WireTarget(
         options.wire,
-        options.model,
+        options.served_as or options.model,
         read_blob,
         host_of(options.base_url),
         options.effort,
@@ -323,67 +318,3 @@ def host_of(url: str) -> str:
     """Return the host in `url`, without port and credentials."""
     rest = url.split("://", 1)[-1].split("/", 1)[0].rsplit("@", 1)[-1]
     return rest.rsplit(":", 1)[0].lower() if not rest.startswith("[") else rest.split("]")[0] + "]"
-
-
-# --- Models of a local server ---------------------------------------------------------------------
-#
-# A local server on its usual port is found without settings.
-
-
-LIST_CONNECT_S = 0.2
-"""Connect timeout; a server on this machine accepts at once."""
-LIST_TIMEOUT_S = 1.0
-"""Answer timeout; a server that is loading a model answers late."""
-LIST_BYTES_MAX = 4 << 20
-"""Longest list that is read."""
-_OTHER_USES = ("embed", "rerank", "whisper", "tts", "clip")
-
-
-class _Offer(msgspec.Struct):
-    id: str = ""
-    name: str = ""
-
-
-class _Offers(msgspec.Struct):
-    data: list[_Offer] | None = None
-    models: list[_Offer] | None = None
-
-
-def offered_models(base_url: str) -> tuple[str, ...]:
-    """Ask the server at `base_url` for its chat models; () if no server answers in time.
-
-    Blocks for at most `LIST_CONNECT_S + LIST_TIMEOUT_S`. Never raises for errors of the server.
-    """
-    import httpx2
-
-    timeout = httpx2.Timeout(LIST_TIMEOUT_S, connect=LIST_CONNECT_S)
-    try:
-        with (
-            httpx2.Client(
-                verify=base_url.startswith("https:"), trust_env=False, timeout=timeout
-            ) as client,
-            client.stream("GET", f"{base_url.rstrip('/')}/models") as response,
-        ):
-            return _names(_body(response)) if response.status_code == 200 else ()
-    except (httpx2.HTTPError, httpx2.InvalidURL):
-        return ()
-
-
-def _body(response: Any) -> bytes:
-    body = b""
-    for chunk in response.iter_bytes():
-        body += chunk
-        if len(body) > LIST_BYTES_MAX:
-            return b""
-    return body
-
-
-def _names(body: bytes) -> tuple[str, ...]:
-    try:
-        offers = msgspec.json.decode(body, type=_Offers)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ()
-    names = [offer.id or offer.name for offer in offers.data or offers.models or ()]
-    return tuple(
-        name for name in names if name and not any(word in name.lower() for word in _OTHER_USES)
-    )

@@ -125,6 +125,7 @@ class HttpModel:
         self.wire = wire.name
         self.budget = budget
         self.key_source = options.key_source
+        self.served_as = options.served_as
         self._wire = wire
         self._options = options
         self._clock = clock
@@ -132,7 +133,6 @@ class HttpModel:
         self._client: HttpClient | None = None
         load_http_client()
         self._url = wire.url(options.base_url)
-        self._ends_without_done = 0
         self._was_model = False
 
     async def aclose(self) -> None:
@@ -292,7 +292,6 @@ class HttpModel:
                 final = stalled_failure(reader, limit_s)
             if final is not None:
                 batch.append(final)
-                self._ends_without_done = 0
             if batch:
                 yield batch
             if final is not None:
@@ -317,12 +316,6 @@ class HttpModel:
         if page and not payloads:
             return [self._not_a_model()]
         batch, final = read_rest(reader, payloads)
-        if final is None and reader.builder.stop and self.wire == "openai-chat":
-            # A server that twice in a row sends a stop reason and then ends its stream never sends
-            # `[DONE]`.
-            self._ends_without_done += 1
-            if self._ends_without_done >= 2:
-                final = reader.finish()
         batch.append(
             final
             or reader.builder.failure("truncated", "the stream ended before the model had finished")
@@ -426,7 +419,7 @@ async def _trailing_events(chunks: AsyncIterator[bytes], splitter: EventSplitter
             async for chunk in chunks:
                 payloads += splitter.feed(chunk)
                 came += len(chunk)
-                if came > TRAILING_BYTES_MAX:
+                if came > TRAILING_BYTES_MAX or b"[DONE]" in payloads:
                     break
     return payloads + splitter.flush()
 

@@ -111,7 +111,7 @@ class ModelOptions(msgspec.Struct, frozen=True):
     provider: str
     """Name in the settings."""
     model: str
-    """Id as the provider knows it."""
+    """Id as the provider knows it, unless `served_as` has that."""
     wire: str
     """`anthropic`, `openai-chat`, `openai-responses`, `gemini` or `scripted`."""
     base_url: str
@@ -142,6 +142,8 @@ class ModelOptions(msgspec.Struct, frozen=True):
     """
     has_pauses: bool = False
     """True where a person answers, so that minutes may pass between two requests."""
+    served_as: str = ""
+    """Id as the server knows it, where the user wrote another name; else empty."""
     proxy: str = ""
     """URL of a proxy for `https` addresses, from `HTTPS_PROXY`; loopback never uses one."""
 
@@ -169,6 +171,11 @@ ReadBlob = Callable[[str], bytes]
 def key_source(model: Model) -> str:
     """Return the place of the key that a model sends, for display; `none` without a key."""
     return str(getattr(model, "key_source", "none"))
+
+
+def served_as(model: Model) -> str:
+    """Return the id that a model has on its server if the user wrote another; '' if not."""
+    return str(getattr(model, "served_as", ""))
 
 
 def forget_encoded(model: Model) -> None:

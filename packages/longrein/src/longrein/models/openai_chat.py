@@ -47,8 +47,8 @@ from longrein_context.events import ToolCall, ToolResult, ToolSpec, Usage
 
 # --- Reading a stream -----------------------------------------------------------------------------
 #
-# The terminal event is `data: [DONE]`. `finish_reason` alone does not end a stream, which may be
-# cut before the usage.
+# The terminal event is `data: [DONE]`. `finish_reason` alone does not end a stream, since the usage
+# may follow; a stream that ends after it is complete.
 
 
 _STOPS = {
@@ -102,6 +102,8 @@ class _Delta(msgspec.Struct):
     reasoning: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
     tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None
+    """The one call of servers from before `tool_calls`."""
     refusal: str | None = None
 
 
@@ -155,9 +157,8 @@ class ChatStreamReader(StreamReader):
 
     wire = "openai-chat"
 
-    def __init__(self, model: str, says_done: bool = True) -> None:
+    def __init__(self, model: str) -> None:
         super().__init__(model)
-        self._says_done = says_done
         self._text: PartBuilder | None = None
         self._thinking: PartBuilder | None = None
         """Reasoning; its name is the field that it came in, `content` for reasoning in tags."""
@@ -171,7 +172,7 @@ class ChatStreamReader(StreamReader):
     @property
     def may_end(self) -> bool:
         """True if the reply is complete without `[DONE]`, for servers that never send it."""
-        return bool(self.builder.stop) and not self._says_done
+        return bool(self.builder.stop)
 
     def feed(self, payload: bytes, out: list[Delta]) -> None:
         """Read one chunk."""
@@ -240,11 +241,13 @@ class ChatStreamReader(StreamReader):
                 self._content(content, out)
             else:
                 self._chunks(content, out)
-        if delta.tool_calls or delta.refusal:
+        calls = delta.tool_calls or []
+        if delta.function_call is not None:
+            calls = [*calls, _Call(function=delta.function_call)]
+        if calls or delta.refusal:
             self._content("", out, last=True)
-        if delta.tool_calls:
-            for call in delta.tool_calls:
-                self._call(call, out)
+        for call in calls:
+            self._call(call, out)
         if delta.refusal:
             self._say(delta.refusal, out)
             self.builder.stop = "refusal"
@@ -423,8 +426,6 @@ class ServerQuirks(msgspec.Struct, frozen=True):
     """Takes `reasoning.effort` in place of `reasoning_effort`."""
     auto_marks: bool = False
     """Places cache marks itself if the request holds a top-level `cache_control`."""
-    says_done: bool = True
-    """Ends its stream with `[DONE]`."""
 
 
 def quirks_of(host: str, model: str) -> ServerQuirks:
@@ -439,7 +440,7 @@ def quirks_of(host: str, model: str) -> ServerQuirks:
         return ServerQuirks(usage_on_wish=False, short_ids=True)
     if host.endswith(("moonshot.ai", "moonshot.cn")):
         return ServerQuirks(cache_key=True)
-    return ServerQuirks(short_ids=short, says_done=not host.endswith("perplexity.ai"))
+    return ServerQuirks(short_ids=short)
 
 
 class OpenAIChat(Wire):
@@ -472,7 +473,7 @@ class OpenAIChat(Wire):
 
     def reader(self) -> ChatStreamReader:
         """Make a parser for one reply."""
-        return ChatStreamReader(self.target.model, self.quirks.says_done)
+        return ChatStreamReader(self.target.model)
 
     def _head(self, request: Request) -> bytes:
         quirks, effort = self.quirks, self.target.effort

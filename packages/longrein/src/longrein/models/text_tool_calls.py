@@ -20,6 +20,7 @@ from longrein.models.model_port import (
     TextDelta,
     forget_encoded,
     key_source,
+    served_as,
 )
 from longrein.models.wire_base import SessionCaches, own_tools
 from longrein.models.wire_content import TextPiece, content_pieces, exact_json, read_arguments
@@ -319,6 +320,7 @@ class TextToolModel:
         self.model = inner.model
         self.wire, self.budget = inner.wire, inner.budget
         self.key_source = key_source(inner)
+        self.served_as = served_as(inner)
         self._inner = inner
         self._sessions = SessionCaches(_RewrittenSession)
 

@@ -261,7 +261,13 @@ THINK_END = "</think>"
 """Tag that ends reasoning."""
 TAG_BLANKS_MAX = 64
 """Largest number of blanks before the first tag."""
-_LONE_END = r"(?m)^</think>[ \t\r]*$"
+_LONE_END = (
+    r"(?m)^</think>(?=\w|[ \t\r]*$)"
+    r"|(?<=[^\s`'\"(\[{<>«“‘])</think>(?![`'\")\]}»”’])"
+)
+"""The tag at the begin of a line, or right behind a word. An answer about the tag quotes it, or has
+it between blanks.
+"""
 _FENCE_LINE = r"(?m)^ {0,3}(?:```|~~~)"
 
 
@@ -328,10 +334,10 @@ class ThinkTags:
 
 
 def split_at_lone_end(text: str) -> tuple[str, str] | None:
-    """Split text into reasoning and answer at its first line that is `</think>`; None for none.
+    """Split text into reasoning and answer at a `</think>` without its beginning; None for none.
 
     Some chat templates put `<think>` into the prompt, so that only the end is received. A text that
-    names a tag before that line, or has that line in a code fence, may be an answer about the tag.
+    names a tag before that end, or has the end in a code fence, may be an answer about the tag.
     """
     found = re.search(_LONE_END, text)
     if found is None:

@@ -52,6 +52,7 @@ from longrein.frontends.terminal.live_area import figures, footer_line, state_wo
 from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.screen import Screen
 from longrein.frontends.terminal.start_notices import (
+    assumed_window,
     chosen_line,
     confinement,
     later_notices,
@@ -191,8 +192,10 @@ class Conversation:
         opened = self.opened
         cwd = escape_line(shorten_home(self.session.state.cwd, opened.app.context.home))
         head = line(("bold", "longrein"), ("dim", f" {opened.app.version} · {cwd} · /help"))
-        chosen = line(("dim", escape_line(translate(chosen_line(opened.model, opened.key_source)))))
-        return [head, chosen, *map(event_lines.notice_line, start_notices(opened))]
+        chosen = translate(chosen_line(opened.model, opened.key_source))
+        assumed = translate(assumed_window(opened.model, opened.budget))
+        model = line(("dim", escape_line(chosen)), ("warn", escape_line(assumed)))
+        return [head, model, *map(event_lines.notice_line, start_notices(opened))]
 
     async def show_later_notices(self) -> None:
         for text in await later_notices(self.opened.app):

@@ -18,6 +18,7 @@ from longrein.frontends.localization import translate
 from longrein.frontends.provider_keys import key_of
 from longrein.models import known_provider, known_providers, offered_models
 from longrein.steps.human_text import size
+from longrein_context import Budget
 
 CONNECT_S = 0.05
 """Longest wait for a server on this machine to take a connection."""
@@ -33,6 +34,14 @@ def chosen_line(model: str, key_source: str) -> str:
             else f"{model}, without a key"
         )
     return f"{model}, key from {key_source}"
+
+
+def assumed_window(model: str, budget: Budget) -> str:
+    """Return the end of that line where nothing says the window of the model; else ''."""
+    if not budget.is_window_assumed:
+        return ""
+    thousands = budget.window_tokens // 1_000
+    return f', window {thousands}k assumed: window under [models."{model}"] states it'
 
 
 def start_notices(opened: AppSession) -> Sequence[str]:
