@@ -49,6 +49,35 @@ def test_shown_files_are_safe(data: bytes) -> None:
         msgspec.json.encode(visible(found.text) if found.odd else found.text)
 
 
+LEGACY = ("gbk", "gb18030", "big5", "shift_jis", "euc_kr", "euc_jp", "cp1252", "utf-16-le")
+
+
+@given(
+    st.binary(max_size=200)
+    | st.builds(
+        lambda text, name, tail: text.encode(name, "ignore") + tail,
+        st.text(alphabet="ab \n\r中文函数函數返回テスト테스트éñ€“”ㄱｱ髙①"),
+        st.sampled_from(LEGACY),
+        st.binary(max_size=2),
+    )
+)
+def test_decoding_loses_no_byte(data: bytes) -> None:
+    found = decode(data)
+    if found is not None:
+        assert found.style.encode(found.text) == data
+
+
+@pytest.mark.parametrize("data", [
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0",
+    b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\0>\0\x01\0\0\0",
+    bytes(range(1, 256)) * 4,
+    b"\xa7\r\r\n\0\0\0\0\xd0\xc6\x1cd\x11\x01\0\0",
+    b"\x1f\x8b\x08\0\xb1\xb2\xb3\xb4",
+])  # fmt: skip
+def test_no_binary_becomes_text(data: bytes) -> None:
+    assert decode(data) is None
+
+
 @given(st.text(alphabet="ab\n中😀", max_size=60).map(str.encode), st.integers(4, 40))
 def test_cuts_break_no_character(data: bytes, limit: int) -> None:
     head, tail = cut_head(data, limit), cut_tail(data, limit)

@@ -21,10 +21,10 @@ from longrein.tools.text_encoding import (
     lines_of,
     size_words,
     visible,
-    wide_encoding,
 )
 from longrein.tools.tool_port import Outcome, ToolContext
 from longrein.workspace import ResolvedPath
+from longrein.workspace.text_decoding import wide_encoding
 from longrein_context.events import Document, FileSeen, Image, Text, ToolError, marker
 
 # --- File types by their first bytes --------------------------------------------------------------
@@ -336,11 +336,13 @@ def large_page(
         )
     chosen, _ = fit_lines(context, lines[first - 1 : first - 1 + count], first)
     last = first + len(chosen) - 1
-    note = (
+    notes = encoding_notes(decoded)
+    notes.append(
         f"lines {first}-{last} of a file of {size_words(place.size_bytes)}; read on with "
         f"offset={last + 1}, or use Grep"
     )
-    return numbered_lines(chosen, first, decoded.odd) + f"\n[{note}]"
+    rows = numbered_lines(chosen, first, decoded.odd)
+    return rows + "".join(f"\n[{note}]" for note in notes)
 
 
 async def read_large_media(context: ToolContext, place: ResolvedPath) -> Outcome:
