@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from longrein.tools.file_access import ODD_NAME_HINT
-from longrein.tools.read import image_info
 from longrein_context.events import Document, FileSeen, Image
+from longrein_context.events.image_header import image_info
 
 pytestmark = pytest.mark.anyio
 
@@ -233,6 +233,23 @@ async def test_image(harness: Any) -> None:
     blob = hashlib.sha256(PNG).hexdigest()
     assert harness.last.parts[1] == Image(blob, "image/png", 29, 640, 480)
     assert harness.last.facts == (FileSeen(str(path), blob, blob),)
+
+
+@pytest.mark.parametrize("data", [
+    PNG[:20],
+    PNG[:12] + b"XXXX" + PNG[16:],
+    b"\x89PNG\r\n\x1a\n",
+    JPEG[:20],
+    b"\xff\xd8\xff\xe0\0",
+    b"GIF89a\0\0\0\0",
+    WEBP[:26],
+    b"RIFF\0\0\0\0WEBPxxxx" + bytes(20),
+])  # fmt: skip
+async def test_a_broken_picture_is_told_and_not_shown(harness: Any, data: bytes) -> None:
+    harness.file("a.png", data)
+    found = await harness.call("Read", file_path="a.png")
+    assert found.startswith("[broken-picture] a.png begins as image/")
+    assert not any(isinstance(part, Image) for part in harness.last.parts)
 
 
 async def test_pdf(harness: Any) -> None:

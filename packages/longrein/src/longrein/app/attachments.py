@@ -11,13 +11,13 @@ from longrein.steps.human_text import counted, escape_line
 from longrein.tools.read import (
     binary_kind,
     encoding_notes,
-    image_info,
     is_pdf,
 )
 from longrein.tools.text_encoding import cut_head, decode, visible
 from longrein.workspace import ResolvedPath, Workspace
 from longrein.workspace.text_decoding import wide_encoding
 from longrein_context.events import ATTACHED, AnyPart, Document, Image, Text
+from longrein_context.events.image_header import image_info
 from longrein_context.state.quoting import quote_external
 
 ATTACHMENTS_MAX = 20
@@ -88,7 +88,7 @@ class AttachmentReader(msgspec.Struct, frozen=True):
         info = image_info(data)
         return (
             Image(self.keep_blob(data), info.media, len(data), info.width, info.height)
-            if info
+            if info is not None and info.is_whole
             else None
         )
 
@@ -126,10 +126,14 @@ class AttachmentReader(msgspec.Struct, frozen=True):
             if place.size_bytes > MEDIA_BYTES_MAX:
                 raise OSError(f"it is larger than {MEDIA_BYTES_MAX // 1024 // 1024} MB")
             data = self.workspace.read(place.real, MEDIA_BYTES_MAX)
-            found = self.image_of(data) if image is not None else None
-            yield found or Document(
-                self.keep_blob(data), "application/pdf", len(data), escape_line(place.path)
-            )
+            if image is None:
+                name = escape_line(place.path)
+                yield Document(self.keep_blob(data), "application/pdf", len(data), name)
+                return
+            found = self.image_of(data)
+            if found is None:
+                raise OSError("its header is broken, so that it cannot be shown")
+            yield found
             return
         is_wide = bool(wide_encoding(data))
         shown = data[:FILE_BYTES_MAX] if is_wide else cut_head(data, FILE_BYTES_MAX)
