@@ -54,6 +54,11 @@ NOT_UTF8 = (
     r"|[\x80-\xbf]{4})"
 )
 """Matches in every file that is not UTF-8 or holds a NUL, and in no other."""
+NEVER_TEXT = (
+    "--glob=!*.{pyc,pyo,class,o,so,dylib,dll,exe,jar,whl,wasm,zip,gz,bz2,xz,zst,7z,png,jpg,jpeg,gif,"
+    "webp,ico,pdf,woff,woff2,ttf,otf,mp3,mp4,mov,avi,sqlite,db}"
+)
+"""Files that need not be opened to know that they are binary."""
 UNREADABLE = re.compile(rb"^rg: (.+?): (?:.*: )?(.*) \(os error (?!2\))\d+\)$", re.MULTILINE)
 
 
@@ -171,15 +176,19 @@ async def _grep_with_rg(
     workspace: Workspace, rg: str, query: Query, hidden: IsHidden | None
 ) -> SearchResult:
     """Search with `rg`, and with Python the files that are not UTF-8."""
-    output, (listed, errors) = await asyncio.gather(
-        _run(workspace, query, rg_words(rg, query)),
-        _pipe(workspace, list_words(rg, query)),
-    )
     wanted = _wanted(query, hidden)
+    listing = asyncio.ensure_future(_pipe(workspace, list_words(rg, query)))
+    try:
+        output = await _run(workspace, query, rg_words(rg, query))
+        if output.ended.cause == "flood" or _error_text(output.data, output.ended):
+            return await _result(query, [await _parse(query, output, wanted)])
+        listed, errors = await listing
+    finally:
+        listing.cancel()
     names = filter(wanted, map(os.fsdecode, listed.data.split(b"\0")[:-1]))
     others = await workspace.run_in_thread(lambda: _text_files(names, query.path))
     other = _Found()
-    if others and not _error_text(output.data, output.ended):
+    if others:
         other = await _search_listed(workspace, query, others)
     decoded = others.difference(path for path, _ in other.skipped)
     found = await _parse(query, output, lambda path: wanted(path) and path not in decoded)
@@ -592,6 +601,7 @@ def rg_words(rg: str, query: Query) -> list[str]:
 def list_words(rg: str, query: Query) -> list[str]:
     """Build the command line of `rg` that lists the files that are not UTF-8."""
     words = [*_rg_words(rg, query), "--files-with-matches", "--null", "--text", "--encoding=none"]
+    words.append(NEVER_TEXT)
     return [*words, "--regexp", NOT_UTF8, "--", query.path]
 
 
