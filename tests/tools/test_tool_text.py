@@ -28,6 +28,7 @@ from longrein.tools.text_encoding import cut_head, cut_tail, decode, visible
     (b"10%\r20%\r", "20%"),
     (b"h\0i\0 \0t\0h\0e\0r\0e\0", "hi there"),
     (b"\xff\xfeh\0i\0", "hi"),
+    (b"alpha\0beta\0gamma\0", "alphabetagamma"),
     (b"", ""),
 ])  # fmt: skip
 def test_clean(data: bytes, expected: str) -> None:
@@ -73,6 +74,10 @@ def test_decoding_loses_no_byte(data: bytes) -> None:
     bytes(range(1, 256)) * 4,
     b"\xa7\r\r\n\0\0\0\0\xd0\xc6\x1cd\x11\x01\0\0",
     b"\x1f\x8b\x08\0\xb1\xb2\xb3\xb4",
+    b"alpha\0beta\0gamma\0delta\0" * 40,
+    "中文\0文件\0函数\0".encode() * 40,
+    "中文\0文件\0函数\0".encode("gbk") * 40,
+    b"\x03\0\0\0\x05\0\0\0names\0values\0",
 ])  # fmt: skip
 def test_no_binary_becomes_text(data: bytes) -> None:
     assert decode(data) is None

@@ -268,6 +268,22 @@ async def test_what_was_not_searched_is_named(harness: CommandHarness, engine: s
     assert found.skipped[0][1].startswith("a binary file")
 
 
+async def test_what_cannot_be_read_is_named(harness: CommandHarness, engine: str) -> None:
+    for name in ("a.txt", "sub/b.txt", "c.txt"):
+        path = harness.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("one\n")
+    (harness.folder / "a.txt").chmod(0)
+    (harness.folder / "sub").chmod(0)
+    if os.access(harness.folder / "a.txt", os.R_OK):
+        pytest.skip("root reads every file")
+    found = await grep(harness.workspace, Query(str(harness.folder), "one"))
+    (harness.folder / "sub").chmod(0o700)
+    assert told(found, harness.folder) == ["c.txt"]
+    places = [(path.removeprefix(f"{harness.folder}/"), why) for path, why in found.skipped]
+    assert sorted(places) == [("a.txt", "permission denied"), ("sub", "permission denied")]
+
+
 async def test_R088_a_hopeless_pattern_costs_its_time_and_no_more(
     harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

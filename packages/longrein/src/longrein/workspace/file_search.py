@@ -59,7 +59,7 @@ NEVER_TEXT = (
     "webp,ico,pdf,woff,woff2,ttf,otf,mp3,mp4,mov,avi,sqlite,db}"
 )
 """Files that need not be opened to know that they are binary."""
-UNREADABLE = re.compile(rb"^rg: (.+?): (?:.*: )?(.*) \(os error (?!2\))\d+\)$", re.MULTILINE)
+UNREADABLE = re.compile(rb"^(?:rg: )?(/.+?): (?:.*: )?(.*) \(os error (?!2\))\d+\)$", re.MULTILINE)
 
 
 IsHidden = Callable[[str], bool]

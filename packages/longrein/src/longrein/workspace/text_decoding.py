@@ -99,12 +99,23 @@ def wide_encoding(data: bytes) -> str:
         return "utf-16-le"
     if low > half * 0.7 and high < half * 0.1:
         return "utf-16-be"
+    if is_utf8_start(sample):
+        return ""  # texts with NULs between them
     usual = {}
     for name in ("utf-16-le", "utf-16-be"):
         text = sample[: half * 2].decode(name, "replace")
         usual[name] = len(re.findall(WIDE_CHARS, text)) / len(text)
     best = max(usual, key=usual.__getitem__)
     return best if usual[best] > 0.95 and len(set(usual.values())) == 2 else ""
+
+
+def is_utf8_start(data: bytes) -> bool:
+    """Return True for UTF-8 whose last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 # --- Guess of an 8-bit or East Asian encoding -----------------------------------------------------
@@ -192,7 +203,7 @@ BROKEN_MAX = 0.02
 def _decode_legacy(data: bytes, bom: bytes) -> DecodedText:
     """Decode what is not valid UTF-8: UTF-8 with invalid bytes, East Asian, Western or Latin-1."""
     text = data.decode("utf-8", "surrogateescape")
-    bad = len(re.findall("[\udc80-\udcff]", text))
+    bad = _broken(text)
     if len(re.findall("[^\0-\x7f]", text)) > 2 * bad:
         return DecodedText(text, "utf-8", bom, broken=True)
     whole = bom + data
@@ -201,15 +212,18 @@ def _decode_legacy(data: bytes, bom: bytes) -> DecodedText:
     best = max(scores, key=scores.__getitem__)
     western = len(re.findall(_WESTERN, sample)) / len(sample.translate(None, bytes(range(128))))
     if scores[best] > max(USUAL_MIN, western):
-        for name in best:
-            text = whole.decode(name, "surrogateescape")
-            broken = len(re.findall("[\udc80-\udcff]", text))
-            most = BROKEN_MAX * len(text) if name == best[-1] else 0
-            if broken <= most and _returns(text, name, whole):
-                return DecodedText(text, name)
+        texts = [(name, whole.decode(name, "surrogateescape")) for name in best]
+        name, text = min(texts, key=lambda one: _broken(one[1]))
+        if _broken(text) <= BROKEN_MAX * len(text) and _returns(text, name, whole):
+            return DecodedText(text, name)
     if re.search(rb"[\x80-\x9f]", whole) and not re.search(rb"[\x81\x8d\x8f\x90\x9d]", whole):
         return DecodedText(whole.decode("cp1252"), "cp1252")
     return DecodedText(whole.decode("latin-1"), "latin-1")
+
+
+def _broken(text: str) -> int:
+    """Return the number of invalid bytes in a text."""
+    return len(re.findall("[\udc80-\udcff]", text))
 
 
 def _returns(text: str, encoding: str, data: bytes) -> bool:
@@ -227,7 +241,7 @@ def _score(sample: bytes, candidate: _Candidate) -> float:
     chars = re.sub("[\0-\x7f]", "", text)
     if not chars:
         return 0.0
-    broken = len(re.findall("[\udc80-\udcff]", chars))
+    broken = _broken(chars)
     usual = frequent = 0
     for char in chars:
         if char in candidate.frequent:
