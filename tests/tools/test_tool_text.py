@@ -68,6 +68,20 @@ def test_decoding_loses_no_byte(data: bytes) -> None:
         assert found.style.encode(found.text) == data
 
 
+@pytest.mark.parametrize(("text", "encoding"), [
+    ("函数返回值", "gbk"),
+    ("函數返回值", "cp950"),
+    ("テストです", "cp932"),
+    ("테스트 파일", "cp949"),
+    ("“Größe”", "cp1252"),
+])  # fmt: skip
+def test_an_encoding_is_seen_behind_a_long_beginning(text: str, encoding: str) -> None:
+    data = b"# license\n" * 40_000 + text.encode(encoding)
+    found = decode(data)
+    assert found is not None
+    assert (found.text[-len(text) :], found.style.encoding) == (text, encoding)
+
+
 @pytest.mark.parametrize("data", [
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0",
     b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\0>\0\x01\0\0\0",

@@ -23,8 +23,8 @@ BOMS = {
 }
 SAMPLE_BYTES = 8192
 """Start of a file that shows what is in it."""
-GUESSED_BYTES = 1 << 16
-"""Start of a file of which the encoding is guessed."""
+GUESSED_BYTES = 1 << 14
+"""Text from the first character that is not ASCII on by which the encoding is guessed."""
 WIDE_CHARS = r"[\t\n\r -~\u2010-\u2026\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff01-\uffe5]"
 """Usual characters of East Asian text."""
 
@@ -204,10 +204,11 @@ def _decode_legacy(data: bytes, bom: bytes) -> DecodedText:
     """Decode what is not valid UTF-8: UTF-8 with invalid bytes, East Asian, Western or Latin-1."""
     text = data.decode("utf-8", "surrogateescape")
     bad = _broken(text)
-    if len(re.findall("[^\0-\x7f]", text)) > 2 * bad:
+    if len(text) - len(text.encode("ascii", "ignore")) > 2 * bad:
         return DecodedText(text, "utf-8", bom, broken=True)
     whole = bom + data
-    sample = whole[:GUESSED_BYTES]
+    first = len(data) - len(data.lstrip(bytes(range(128))))
+    sample = data[max(0, first - 1) :][:GUESSED_BYTES]
     scores = {each.names: _score(sample, each) for each in _CANDIDATES}
     best = max(scores, key=scores.__getitem__)
     western = len(re.findall(_WESTERN, sample)) / len(sample.translate(None, bytes(range(128))))
@@ -223,7 +224,7 @@ def _decode_legacy(data: bytes, bom: bytes) -> DecodedText:
 
 def _broken(text: str) -> int:
     """Return the number of invalid bytes in a text."""
-    return len(re.findall("[\udc80-\udcff]", text))
+    return len(text) - len(text.encode("utf-32-le", "ignore")) // 4
 
 
 def _returns(text: str, encoding: str, data: bytes) -> bool:
