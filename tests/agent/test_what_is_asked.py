@@ -167,7 +167,8 @@ def table() -> str:
     rows = [head, ["---"] * len(head)]
     for name, places, outcomes, _ in ROWS:
         where = "" if places == "anywhere" else places
-        rows.append([name, where.replace(", gate", "; an SDK or editor answers"), *outcomes.split()])
+        where = where.replace(", gate", "; an SDK or editor answers")
+        rows.append([name, where, *outcomes.split()])
     return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
 
 

@@ -133,7 +133,9 @@ PIXEL = bytes.fromhex(
 """A real picture of one pixel."""
 BLOBS = {
     "real": PIXEL,
-    "img1": b"\x89PNG-not-really",
+    "img1": PIXEL[:24],
+    "broken": b"\x89PNG-not-really",
+    **{f"p{n}": PIXEL + bytes([n]) for n in range(8)},
     "doc1": b"first line\nsecond line",
     "pdf1": b"%PDF-1.7",
 }

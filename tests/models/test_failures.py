@@ -3,13 +3,16 @@
 # ruff: noqa: E501 - exact JSON and exact sentences are read as one line
 
 import json
+from base64 import b64encode
 
 import pytest
 
 from longrein.models import Failure, pause_s
 from longrein.models.failures import RetryHeaders, failure_of_status, limit_tokens, retry_after_s
+from longrein_context import Request
 from longrein_context.events import Image, Text, Thinking
 from tests.models.http_server import (
+    BLOBS,
     Answer,
     answer_of,
     item,
@@ -180,7 +183,7 @@ TOO_MANY_PIXELS = (
 @pytest.mark.parametrize(("said", "thoughts", "pictures"), [
     ("messages.1.content.0: Invalid `signature` in `thinking` block", [True, False, False], [2] * 3),
     (TOO_MANY_PIXELS, [True] * 3, [2, 1, 0]),
-    ("This model does not support image input", [True] * 3, [2, 1, 0]),
+    ("This model does not support image input", [True] * 3, [2, 0, 0]),
     ("tools.0.name is wrong", [True] * 3, [2] * 3),
 ])  # fmt: skip
 async def test_R025_R027_a_refused_picture_or_thought_is_left_out_and_the_session_goes_on(
@@ -211,6 +214,62 @@ async def test_R025_R027_a_refused_picture_or_thought_is_left_out_and_the_sessio
             )
         )
         assert kinds == ["server"] * healing + ["invalid"] * (3 - healing)
+        await model.aclose()
+
+
+UNNAMED = "Could not process image"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("said", "answered", "shown", "refused", "tries"), [
+    (UNNAMED, [], ["p1"], ["p1"], 1),
+    (UNNAMED, ["p1"], ["p1", "p2"], ["p2"], 1),
+    (UNNAMED, ["p1", "p2"], ["p1", "p2", "p3", "p4", "p5"], ["p3"], 3),
+    (UNNAMED, ["p1"], ["p1", "p2", "p3"], ["p2", "p3"], 3),
+    ("Unsupported image format", ["p1"], ["p1", "p2"], ["p2"], 1),
+    ("messages.0.content.1.image.source.base64.data: Could not process image", [], ["p1", "p2", "p3"],
+     ["p2"], 1),
+    ("Invalid 'messages[0].content[0]': invalid image", [], ["p1", "p2", "p3"], ["p1"], 1),
+])  # fmt: skip
+async def test_only_the_refused_picture_is_left_out(
+    said: str, answered: list[str], shown: list[str], refused: list[str], tries: int
+) -> None:
+    """The provider refuses some pictures; the others stay, and later ones are sent."""
+    codes = {name: b64encode(data).decode() for name, data in BLOBS.items()}
+
+    def pictures(*names: str) -> Request:
+        parts = [Image(name, "image/png", 70, 1, 1) for name in names]
+        return request(*(item(n, part, "user") for n, part in enumerate(parts, 1)))
+
+    error = json.dumps({"type": "error", "error": {"message": said}}).encode()
+    no = Answer(error, 400, {"content-type": "application/json"})
+    async with serve_answers(Answer(b"")) as server:
+
+        async def ask(*names: str) -> list[str]:
+            """Ask, again after each retryable refusal; return the pictures that were taken."""
+            while True:
+                body = model.body(pictures(*names)).decode()
+                is_bad = any(codes[name] in body for name in refused)
+                server.answers = [no if is_bad else Answer(b"")]
+                end = (await answer_of(model, pictures(*names)))[-1]
+                if not is_bad:
+                    return [name for name in names if codes[name] in body]
+                assert isinstance(end, Failure)
+                assert (end.kind, "asked again without the picture (image/png" in end.message) == (
+                    "server",
+                    True,
+                )
+
+        model = open_wire_model("anthropic", server.url)
+        if answered:
+            assert await ask(*answered) == answered
+        before = len(server.bodies)
+        good = [name for name in shown if name not in refused]
+        assert await ask(*shown) == good
+        assert len(server.bodies) - before == tries + 1
+        assert b"the provider refused image/png, 1x1 pixels" in server.bodies[-1]
+        assert await ask(*shown, "p7") == [*good, "p7"]
+        assert len(server.bodies) - before == tries + 2, "it is remembered"
         await model.aclose()
 
 

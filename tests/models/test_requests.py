@@ -23,7 +23,7 @@ LIST = {
     "openai-responses": "input",
     "gemini": "contents",
 }
-PNG = "iVBORy1ub3QtcmVhbGx5"
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"
 SIGNED = {
     "anthropic": '{"type":"thinking","thinking":"hm","signature":"S1"}',
     "openai-chat": '{"reasoning_content":"hm"}',
@@ -418,6 +418,8 @@ def test_a_pdf_goes_as_it_is_where_the_wire_takes_one(wire: str) -> None:
             "9000x20 pixels, 60 bytes is more than the provider takes",
         ),
         (Image("img1", "image/tiff", 60), "a picture of type image/tiff was left out"),
+        (Image("broken", "image/png", 60), "image/png was left out: its bytes are broken"),
+        (Image("real", "image/jpeg", 60), "image/png"),
         (Image("gone", "image/png", 60), "its bytes are gone from the session's folder"),
     ],
 )

@@ -58,6 +58,18 @@ def test_a_text_file_is_quoted_and_a_long_one_is_cut(tmp_path: Path) -> None:
     assert not found.notes
 
 
+def test_a_file_in_another_encoding_and_a_broken_picture_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("第一行：函数返回值\n".encode("gbk") * 2_000)
+    (tmp_path / "p.png").write_bytes(PNG[:18])
+    found = reader(tmp_path).read("see @a.txt and @p.png")
+    (text,) = (part.text for part in found.parts if isinstance(part, Text))
+    assert "| 第一行：函数返回值\n" in text
+    assert "\n[GBK; Edit and Write keep them]\n[cut here: Read shows the other" in text
+    assert [note.partition(": ")[2] for note in found.notes] == [
+        "its header is broken, so that it cannot be shown"
+    ]
+
+
 def test_a_folder_is_a_listing_without_what_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "src/sub").mkdir(parents=True)
     for n in range(NAMES_MAX + 5):

@@ -71,6 +71,12 @@ REFUSALS: list[tuple[str, str | bytes, str, str, str]] = [
     ("l1.txt", "caf\xe9 und \xfc\n".encode("latin-1"), "und", "\u4e2d",
      ("[encoding] ROOT/l1.txt is Latin-1 or unknown 8-bit encoding, which has no '\\u4e2d'; nothing was written. "  # noqa: E501
       "Leave the character out, or convert the file with Bash (iconv) first.")),
+    ("gbk.txt", "第一行：函数返回值\n".encode("gbk"), "函数", "\U0001f600",
+     ("[encoding] ROOT/gbk.txt is GBK, which has no '\\U0001f600'; nothing was written. "
+      "Leave the character out, or convert the file with Bash (iconv) first.")),
+    ("sjis.txt", "これはテストです\n".encode("shift_jis"), "テスト", "¥100",
+     ("[encoding] ROOT/sjis.txt is Shift-JIS, which has no '\\xa5'; nothing was written. "
+      "Leave the character out, or convert the file with Bash (iconv) first.")),
 ]  # fmt: skip
 
 
@@ -275,6 +281,22 @@ async def test_changed_between_check_and_exchange(
         ("中文 \xff 字\n".encode().replace(b"\xc3\xbf", b"\xff"), "字", "word", "中文 ".encode() + b"\xff "  # noqa: E501
                                                                                              b"word\n"),
         (b"tab\tx\x0c\x1b[0m\n", "x", "y", b"tab\ty\x0c\x1b[0m\n"),
+        *(
+            (line.encode(name), old, new, line.replace(old, new).encode(name))
+            for name, line, old, new in (
+                ("gbk", "# 函数返回值\nname = '测试'\n", "测试", "配置"),
+                ("gb18030", "# 函数返回值 ㊣\u0180\nname = '测试'\n", "测试", "配置"),
+                ("big5", "# 函數返回值\nname = '測試'\n", "測試", "設定"),
+                ("shift_jis", "# 戻り値の型\nname = 'テスト'\n", "テスト", "表示"),
+                ("euc_kr", "# 설정 파일\nname = '테스트'\n", "테스트", "값"),
+                ("euc_jp", "# これはテストです\nname = '設定'\n", "設定", "表示"),
+                ("cp1252", "# “prix” en €\nname = 'été'\n", "été", "œuf"),
+                ("utf-16-be", "\ufeff# 函数\nname = '测试'\n", "测试", "配置"),
+                ("utf-16-le", "# 函数\r\nname = '测试'\r\n", "测试", "配置"),
+            )
+        ),
+        ("第一行：函数返回值\n".encode("gbk") * 20 + b"\xb0 \xff\nx = 1\n", "x = 1", "x = 二",
+         "第一行：函数返回值\n".encode("gbk") * 20 + b"\xb0 \xff\nx = \xb6\xfe\n"),
     ],
 )  # fmt: skip
 async def test_only_the_change_changes(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from longrein.tools.file_access import ODD_NAME_HINT
-from longrein.tools.read import image_info
 from longrein_context.events import Document, FileSeen, Image
+from longrein_context.events.image_header import image_info
 
 pytestmark = pytest.mark.anyio
 
@@ -40,6 +40,15 @@ async def shows(harness: Any, content: bytes | str, expected: str, **arguments: 
             "café\n".encode("latin-1"),
             "1\tcafé\n[Latin-1 or unknown 8-bit encoding; Edit and Write keep them]",
         ),
+        ("函数\n".encode("gbk"), "1\t函数\n[GBK; Edit and Write keep them]"),
+        ("函數返回\n".encode("big5"), "1\t函數返回\n[Big5; Edit and Write keep them]"),
+        ("テスト\n".encode("shift_jis"), "1\tテスト\n[Shift-JIS; Edit and Write keep them]"),
+        ("테스트\n".encode("euc_kr"), "1\t테스트\n[EUC-KR; Edit and Write keep them]"),
+        ("“né”\n".encode("cp1252"), "1\t“né”\n[Windows-1252; Edit and Write keep them]"),
+        ("year: año\n".encode("cp1252"), "1\tyear: año\n[LATIN; Edit and Write keep them]"),
+        ("©2020 20°C\n".encode("cp1252"), "1\t©2020 20°C\n[LATIN; Edit and Write keep them]"),
+        ("第一行\n".encode("utf-16-le"), "1\t第一行\n[UTF-16; Edit and Write keep them]"),
+        ("第一行\n".encode("utf-16-be"), "1\t第一行\n[UTF-16; Edit and Write keep them]"),
         (
             "中文中文\n".encode() + b"\xff\n",
             "1\t中文中文\n2\t\ufffd\n[bytes that are not UTF-8 are shown as \ufffd]",
@@ -49,6 +58,7 @@ async def shows(harness: Any, content: bytes | str, expected: str, **arguments: 
 )
 async def test_text(harness: Any, content: bytes | str, expected: str) -> None:
     """R061: any bytes become text that a wire can carry."""
+    expected = expected.replace("LATIN", "Latin-1 or unknown 8-bit encoding")
     await shows(harness, content, expected)
 
 
@@ -223,6 +233,23 @@ async def test_image(harness: Any) -> None:
     blob = hashlib.sha256(PNG).hexdigest()
     assert harness.last.parts[1] == Image(blob, "image/png", 29, 640, 480)
     assert harness.last.facts == (FileSeen(str(path), blob, blob),)
+
+
+@pytest.mark.parametrize("data", [
+    PNG[:20],
+    PNG[:12] + b"XXXX" + PNG[16:],
+    b"\x89PNG\r\n\x1a\n",
+    JPEG[:20],
+    b"\xff\xd8\xff\xe0\0",
+    b"GIF89a\0\0\0\0",
+    WEBP[:26],
+    b"RIFF\0\0\0\0WEBPxxxx" + bytes(20),
+])  # fmt: skip
+async def test_a_broken_picture_is_told_and_not_shown(harness: Any, data: bytes) -> None:
+    harness.file("a.png", data)
+    found = await harness.call("Read", file_path="a.png")
+    assert found.startswith("[broken-picture] a.png begins as image/")
+    assert not any(isinstance(part, Image) for part in harness.last.parts)
 
 
 async def test_pdf(harness: Any) -> None:

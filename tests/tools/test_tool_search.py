@@ -64,11 +64,28 @@ async def test_bad_pattern_is_one_line(tree: Any, pattern: str) -> None:
 async def test_long_lines_and_much_text(tree: Any) -> None:
     tree.file("min.js", "x" * 2000 + "\n")
     text = await tree.call("Grep", pattern="xxx", output_mode="content")
-    assert text == "min.js\n1:" + "x" * 500 + "[longrein:5e1f0c cut: line of 2,000 characters]"
+    cut = "[longrein:5e1f0c cut: characters 1-500 of a line of 2,000]"
+    assert text == "min.js\n1:" + "x" * 500 + cut
+    tree.file("min.js", "x" * 700 + "here" + "y" * 300 + "\n")
+    text = await tree.call("Grep", pattern="here", output_mode="content")
+    before = "[longrein:5e1f0c cut: 504 characters]"
+    cut = "[longrein:5e1f0c cut: characters 505-1,004 of a line of 1,004]"
+    assert text == "min.js\n1:" + before + "x" * 196 + "here" + "y" * 300 + cut
+    tree.file("min.js", "x" * 6_000_000 + "here" + "y" * 5_000_000 + "\n")
+    text = await tree.call("Grep", pattern="here", output_mode="content")
+    assert "x" * 125 + "here" + "y" * 371 in text
+    assert text.endswith("cut: characters 5,999,876-6,000,375 of a line of 11,000,004]")
     tree.file("many.txt", ("y" * 400 + "\n") * 200)
     text = await tree.call("Grep", pattern="yyy", output_mode="content")
     assert len(text) < 31_000
     assert text.endswith("[there is more: narrow the search, or raise head_limit]")
+
+
+async def test_what_was_not_searched_is_never_not_found(tree: Any) -> None:
+    text = await tree.call("Grep", pattern="nowhere", path="bin")
+    assert text.startswith("Nothing found in what was searched.\n[not searched: bin (a binary file")
+    tree.file("gbk.txt", "第一行：函数返回值\n".encode("gbk"))
+    assert await tree.call("Grep", pattern="函数") == "gbk.txt"
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from longrein.tools.text_encoding import cut_head, cut_tail, decode, visible
     (b"10%\r20%\r", "20%"),
     (b"h\0i\0 \0t\0h\0e\0r\0e\0", "hi there"),
     (b"\xff\xfeh\0i\0", "hi"),
+    (b"alpha\0beta\0gamma\0", "alphabetagamma"),
     (b"", ""),
 ])  # fmt: skip
 def test_clean(data: bytes, expected: str) -> None:
@@ -47,6 +48,53 @@ def test_shown_files_are_safe(data: bytes) -> None:
     found = decode(data)
     if found is not None:
         msgspec.json.encode(visible(found.text) if found.odd else found.text)
+
+
+LEGACY = ("gbk", "gb18030", "big5", "shift_jis", "euc_kr", "euc_jp", "cp1252", "utf-16-le")
+
+
+@given(
+    st.binary(max_size=200)
+    | st.builds(
+        lambda text, name, tail: text.encode(name, "ignore") + tail,
+        st.text(alphabet="ab \n\r中文函数函數返回テスト테스트éñ€“”ㄱｱ髙①"),
+        st.sampled_from(LEGACY),
+        st.binary(max_size=2),
+    )
+)
+def test_decoding_loses_no_byte(data: bytes) -> None:
+    found = decode(data)
+    if found is not None:
+        assert found.style.encode(found.text) == data
+
+
+@pytest.mark.parametrize(("text", "encoding"), [
+    ("函数返回值", "gbk"),
+    ("函數返回值", "cp950"),
+    ("テストです", "cp932"),
+    ("테스트 파일", "cp949"),
+    ("“Größe”", "cp1252"),
+])  # fmt: skip
+def test_an_encoding_is_seen_behind_a_long_beginning(text: str, encoding: str) -> None:
+    data = b"# license\n" * 40_000 + text.encode(encoding)
+    found = decode(data)
+    assert found is not None
+    assert (found.text[-len(text) :], found.style.encoding) == (text, encoding)
+
+
+@pytest.mark.parametrize("data", [
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0",
+    b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\0>\0\x01\0\0\0",
+    bytes(range(1, 256)) * 4,
+    b"\xa7\r\r\n\0\0\0\0\xd0\xc6\x1cd\x11\x01\0\0",
+    b"\x1f\x8b\x08\0\xb1\xb2\xb3\xb4",
+    b"alpha\0beta\0gamma\0delta\0" * 40,
+    "中文\0文件\0函数\0".encode() * 40,
+    "中文\0文件\0函数\0".encode("gbk") * 40,
+    b"\x03\0\0\0\x05\0\0\0names\0values\0",
+])  # fmt: skip
+def test_no_binary_becomes_text(data: bytes) -> None:
+    assert decode(data) is None
 
 
 @given(st.text(alphabet="ab\n中😀", max_size=60).map(str.encode), st.integers(4, 40))

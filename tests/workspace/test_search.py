@@ -3,6 +3,7 @@ session.
 """
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -157,9 +158,9 @@ async def test_names_and_lines_that_are_no_utf8(harness: CommandHarness, engine:
     name = os.fsencode(harness.folder) + b"/odd \xff\n name.txt"
     with open(name, "wb") as file:
         file.write(b"caf\xe9 one\n")
-    found = await grep(harness.workspace, Query(str(harness.folder), "one", mode="content"))
-    told = [(os.fsencode(one.path), os.fsencode(one.text)) for one in found.lines]
-    assert told == [(name, b"caf\xe9 one")]
+    found = await grep(harness.workspace, Query(str(harness.folder), "é one", mode="content"))
+    told = [(os.fsencode(one.path), one.text) for one in found.lines]
+    assert told == [(name, "café one")]
     assert [
         os.fsencode(path)
         for path in (await grep(harness.workspace, Query(str(harness.folder), "one"))).paths
@@ -170,6 +171,117 @@ async def test_names_and_lines_that_are_no_utf8(harness: CommandHarness, engine:
         os.fsencode(path)
         for path in (await glob(harness.workspace, "*", str(harness.folder))).paths
     ] == [name]
+
+
+@pytest.mark.parametrize("content", [
+    "# 配置文件\nint 函数 = 1;\n".encode("gbk"),
+    "# 設定檔案\nint 函數 = 1;\n".encode("big5"),
+    "# 設定ファイル\nint 函数 = 1;\n".encode("shift_jis"),
+    "# 설정 파일\nint 함수 = 1;\n".encode("euc_kr"),
+    "# réglage\nint fonctión = 1;\n".encode("latin-1"),
+    "# réglage\nint “fonctión” = 1;\n".encode("cp1252"),
+    "# 配置文件\nint 函数 = 1;\n".encode("utf-8-sig"),
+    "# 配置文件\nint 函数 = 1;\n".encode("utf-16"),
+    "# 配置文件\r\nint 函数 = 1;\r\n".encode("utf-16-le"),
+    "# 配置文件\nint 函数 = 1;\n".encode("utf-16-be"),
+])  # fmt: skip
+async def test_text_of_every_encoding_is_found(
+    harness: CommandHarness, engine: str, content: bytes
+) -> None:
+    for name in ("b/a.txt", "b.txt", "c.txt"):
+        path = harness.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes("函数 函數 함수 fonctión\n".encode() if name == "b.txt" else content)
+    query = Query(str(harness.folder), "函[数數]|함수|fonct.ón", mode="content", after=1)
+    found = await grep(harness.workspace, query)
+    places = [(line.path.removeprefix(f"{harness.folder}/"), line.number) for line in found.lines]
+    assert places == [("b/a.txt", 2), ("b.txt", 1), ("c.txt", 2)]
+    assert "\ufffd" not in str(found)
+    assert (found.partial, found.skipped) == ("", ())
+    for limit, offset in ((1, 0), (1, 1), (5, 2)):
+        some = msgspec.structs.replace(query, limit=limit, offset=offset)
+        part = await grep(harness.workspace, some)
+        assert part.lines == found.lines[offset : offset + limit]
+        assert part.more == (offset + limit < 3)
+
+
+@given(st.lists(st.one_of(st.binary(max_size=6), st.text(max_size=2).map(str.encode))))
+def test_the_list_of_files_that_are_not_utf8_is_exact(pieces: list[bytes]) -> None:
+    data = b"".join(pieces)
+    pattern = search_module.NOT_UTF8.removeprefix("(?-u)").encode()
+    found = re.search(pattern, data, re.MULTILINE) is not None
+    assert found == ("\0" in data.decode("utf-8", "replace") or not is_utf8(data))
+
+
+def is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+LONG = b"." * 6_000_000 + b" the one word " + b"." * 5_000_000
+
+
+@pytest.mark.parametrize("content", [
+    LONG + b"\n",
+    LONG + b"\nno\none word\n",
+    "中".encode() * 2_000_000 + LONG,
+    b"caf\xe9 " + LONG,
+    ("é" * 300_000 + " one word " + "中" * 300_000).encode("utf-16"),
+    b"one word " * 200_000,
+])  # fmt: skip
+@pytest.mark.parametrize("mode", ["content", "files", "count"])
+async def test_long_lines_are_searched(
+    harness: CommandHarness, engine: str, mode: str, content: bytes
+) -> None:
+    (harness.folder / "a.txt").write_bytes(content)
+    (harness.folder / "b.txt").write_bytes(b"one word\n")
+    query = Query(str(harness.folder), "one word", mode=mode)  # type: ignore[arg-type]
+    found = await grep(harness.workspace, query)
+    names = {os.path.basename(path) for path in found.paths}
+    names |= {os.path.basename(path) for path, _ in found.counts}
+    names |= {os.path.basename(line.path) for line in found.lines}
+    assert names == {"a.txt", "b.txt"}
+    assert (found.partial, found.skipped) == ("", ())
+    for line in found.lines:
+        assert line.text[line.at :].startswith("one word")
+        assert len(line.text) < 20_000
+    whole = [line for line in found.lines if line.chars]
+    assert len(whole) == (mode == "content")
+    for line in whole:
+        text = content.decode("utf-16" if content[0] == 255 else "latin-1").partition("\n")[0]
+        if not text.startswith("\xe4"):
+            assert (line.left_out + line.at, line.chars) == (text.index("one word"), len(text))
+
+
+async def test_what_was_not_searched_is_named(harness: CommandHarness, engine: str) -> None:
+    big, binary = harness.folder / "big.txt", harness.folder / "x.bin"
+    big.write_bytes(b"caf\xe9\n" + (b"x" * 79 + b"\n") * 850_000)
+    binary.write_bytes(b"\0one\n")
+    found = await grep(harness.workspace, Query(str(harness.folder), "é"))
+    assert found.paths == ()
+    assert [path for path, _ in found.skipped] == [str(big)]
+    assert found.skipped[0][1].startswith("larger than 64 MB")
+    found = await grep(harness.workspace, Query(str(binary), "nowhere"))
+    assert found.skipped[0][1].startswith("a binary file")
+
+
+async def test_what_cannot_be_read_is_named(harness: CommandHarness, engine: str) -> None:
+    for name in ("a.txt", "sub/b.txt", "c.txt"):
+        path = harness.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("one\n")
+    (harness.folder / "a.txt").chmod(0)
+    (harness.folder / "sub").chmod(0)
+    if os.access(harness.folder / "a.txt", os.R_OK):
+        pytest.skip("root reads every file")
+    found = await grep(harness.workspace, Query(str(harness.folder), "one"))
+    (harness.folder / "sub").chmod(0o700)
+    assert told(found, harness.folder) == ["c.txt"]
+    places = [(path.removeprefix(f"{harness.folder}/"), why) for path, why in found.skipped]
+    assert sorted(places) == [("a.txt", "permission denied"), ("sub", "permission denied")]
 
 
 async def test_R088_a_hopeless_pattern_costs_its_time_and_no_more(
@@ -359,12 +471,12 @@ async def test_S033_what_rg_found_behind_a_link_is_left_out(
     ).stdout
     assert b"secret" in printed or mode == "names"
     printed = printed.replace(os.fsencode(outside), os.fsencode(tree))
-    ended = CommandExit(0)
-    found = await search_module.read_output(query, printed, ended)
+    output = search_module.SearchOutput(printed, CommandExit(0))
+    found = await search_module.read_output(query, output)
     assert "secret" not in str(found)
     assert "only.txt" not in str(found)
     (tree / swapped).rename(tree / "kept")
     (tree / swapped).symlink_to(outside / swapped)
-    found = await search_module.read_output(query, printed, ended)
+    found = await search_module.read_output(query, output)
     assert (found.paths, found.lines, found.counts) == ((), (), ())
     assert found.partial == ("" if mode == "names" else "changed")

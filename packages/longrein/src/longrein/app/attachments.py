@@ -8,9 +8,16 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from longrein.steps.human_text import counted, escape_line
-from longrein.tools.read import binary_kind, image_info, is_pdf
+from longrein.tools.read import (
+    binary_kind,
+    encoding_notes,
+    is_pdf,
+)
+from longrein.tools.text_encoding import cut_head, decode, visible
 from longrein.workspace import ResolvedPath, Workspace
+from longrein.workspace.text_decoding import wide_encoding
 from longrein_context.events import ATTACHED, AnyPart, Document, Image, Text
+from longrein_context.events.image_header import image_info
 from longrein_context.state.quoting import quote_external
 
 ATTACHMENTS_MAX = 20
@@ -81,7 +88,7 @@ class AttachmentReader(msgspec.Struct, frozen=True):
         info = image_info(data)
         return (
             Image(self.keep_blob(data), info.media, len(data), info.width, info.height)
-            if info
+            if info is not None and info.is_whole
             else None
         )
 
@@ -113,30 +120,37 @@ class AttachmentReader(msgspec.Struct, frozen=True):
         yield self._text(f"{place.path.rstrip('/')}/", "\n".join(names) or "(empty)", rest)
 
     def _file(self, place: ResolvedPath) -> Iterator[AnyPart]:
-        data = self.workspace.read(place.real, FILE_BYTES_MAX)
+        data = self.workspace.read(place.real, FILE_BYTES_MAX + 1)
         image = image_info(data)
         if image is not None or is_pdf(data):
             if place.size_bytes > MEDIA_BYTES_MAX:
                 raise OSError(f"it is larger than {MEDIA_BYTES_MAX // 1024 // 1024} MB")
             data = self.workspace.read(place.real, MEDIA_BYTES_MAX)
-            found = self.image_of(data) if image is not None else None
-            yield found or Document(
-                self.keep_blob(data), "application/pdf", len(data), escape_line(place.path)
-            )
-        elif b"\0" in data:
+            if image is None:
+                name = escape_line(place.path)
+                yield Document(self.keep_blob(data), "application/pdf", len(data), name)
+                return
+            found = self.image_of(data)
+            if found is None:
+                raise OSError("its header is broken, so that it cannot be shown")
+            yield found
+            return
+        is_wide = bool(wide_encoding(data))
+        shown = data[:FILE_BYTES_MAX] if is_wide else cut_head(data, FILE_BYTES_MAX)
+        left = place.size_bytes - len(shown)
+        decoded = decode(shown)
+        if decoded is None:
             size = counted(place.size_bytes, "byte")
             yield Text(
                 f"{ATTACHED}{escape_line(place.path)}, {binary_kind(data)}, {size}, which cannot "
                 "be shown]"
             )
-        else:
-            left = place.size_bytes - len(data)
-            rest = (
-                f"\n[cut here: Read shows the other {counted(left, 'byte')} of it]"
-                if left > 0
-                else ""
-            )
-            yield self._text(place.path, data.decode("utf-8", "replace"), rest)
+            return
+        notes = encoding_notes(decoded)
+        if left > 0:
+            notes.append(f"cut here: Read shows the other {counted(left, 'byte')} of it")
+        text = visible(decoded.text) if decoded.odd else decoded.text
+        yield self._text(place.path, text, "".join(f"\n[{note}]" for note in notes))
 
     def _text(self, name: str, text: str, rest: str) -> Text:
         name = escape_line(name)

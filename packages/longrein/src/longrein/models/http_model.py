@@ -6,8 +6,10 @@ Every answer is limited: in bytes (head, one event, the reply, the whole answer)
 
 import asyncio
 import re
+from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -17,7 +19,15 @@ from longrein.models.failures import (
     failure_of_status,
     is_loopback,
 )
-from longrein.models.model_port import Clock, Delta, Failure, ModelOptions, Reply, UsageDelta
+from longrein.models.model_port import (
+    Clock,
+    Delta,
+    Failure,
+    ModelOptions,
+    ReadBlob,
+    Reply,
+    UsageDelta,
+)
 from longrein.models.transport import (
     EVENT_BYTES_MAX,
     AddressInvalid,
@@ -43,22 +53,29 @@ from longrein.models.wire_base import (
     WireTarget,
     json_fields,
 )
-from longrein.models.wire_content import DECODE_ERRORS, REPLY_CHARS_MAX, repair_json
+from longrein.models.wire_content import (
+    DECODE_ERRORS,
+    REPLY_CHARS_MAX,
+    blob_bytes,
+    picture_words,
+    pictures_in,
+    repair_json,
+)
 from longrein_context import Budget, Request
-from longrein_context.events import Usage
-from longrein_context.events.escape import one_line
+from longrein_context.events import Image, Usage, decode_json
+from longrein_context.events.escape import one_line, whole_number
 
 # --- Recovery from refused content ----------------------------------------------------------------
 #
 # An image or a piece of reasoning that is refused once would be refused in each later request.
 # `HttpModel` answers such a refusal with a retryable failure and leaves the content out from then
-# on.
+# on: only the picture that was refused, as far as the provider or a few trials tell which it is.
 
 
-IMAGE_SIDES_PX = (8_000, 2_000, 0)
-"""Longest side of an image, tried in turn: the limit for one, the limit for many in one request,
-no images.
-"""
+MANY_IMAGES_SIDE_PX = 2_000
+"""Longest side of an image where a request has many."""
+TRIALS_MAX = 4
+"""Pictures of one request that are left out one at a time, to find the refused one."""
 _REASONING_REFUSED = (
     r"signature.{0,80}(thinking|thought)|(thinking|thought).{0,80}signature|expected "
     r"`?(redacted_)?thinking|"
@@ -73,22 +90,124 @@ _IMAGE_REFUSED = (
 )
 
 
-def drop_refused(target: WireTarget, failure: Failure) -> WireTarget | None:
-    """Return a target without the refused content; None when `failure` is about something else."""
-    if failure.kind != "invalid" or failure.status not in (400, 404, 413, 415, 422):
-        return None
-    text = failure.message
-    if target.reasoning and re.search(_REASONING_REFUSED, text, re.IGNORECASE | re.DOTALL):
-        return msgspec.structs.replace(target, reasoning=False, effort="")
-    smaller = [side for side in IMAGE_SIDES_PX if side < target.picture_side_px]
-    if smaller and re.search(_IMAGE_REFUSED, text, re.IGNORECASE | re.DOTALL):
-        return msgspec.structs.replace(target, picture_side_px=smaller[0])
-    return None
+_IMAGES_UNSUPPORTED = (
+    r"(\bnot|n't|\bno)\b.{0,20}(support|accept|allow|capab|enable).{0,30}(image|vision|picture)s?\b"
+    r"(?!.{0,12}(type|format|media|url|size))|"
+    r"\b(image|vision|picture)s?( inputs?)? (is|are) not (support|enable|available)"
+)
+_IMAGE_LARGE = r"dimension|pixels|exceed|too (large|big)"
 
 
-def as_retryable(failure: Failure) -> Failure:
+class RefusedContent:
+    """Finds out which content of its requests a provider refuses."""
+
+    def __init__(self) -> None:
+        self._answered: Request | None = None
+        self._accepted: set[str] = set()
+        self._refused: frozenset[str] = frozenset()
+        self._tried: list[str] = []
+
+    def note_answer(self, request: Request, target: WireTarget) -> None:
+        """Note that the provider took a request: what was left out on trial is refused."""
+        self._answered = request
+        if self._tried and self._tried[-1] in _blobs(request):
+            self._refused, self._tried = target.refused_pictures, []
+
+    def drop(
+        self, target: WireTarget, failure: Failure, request: Request, body: bytes
+    ) -> tuple[WireTarget, str] | None:
+        """Return a target without the refused content, and the content in words; None when
+        `failure` is about something else.
+        """
+        if failure.kind != "invalid" or failure.status not in (400, 404, 413, 415, 422):
+            return None
+        text = failure.message
+        if target.reasoning and _matches(_REASONING_REFUSED, text):
+            return msgspec.structs.replace(target, reasoning=False, effort=""), "the thinking"
+        if not target.picture_side_px or not _matches(_IMAGE_REFUSED, text):
+            return None
+        if _blobs(request) <= target.refused_pictures:
+            return None  # no picture was sent
+        if _matches(_IMAGES_UNSUPPORTED, text):
+            return msgspec.structs.replace(target, picture_side_px=0), "pictures"
+        pictures = [one for item in request.items for one in pictures_in(item.part)]
+        is_large = any(max(one.width, one.height) > MANY_IMAGES_SIDE_PX for one in pictures)
+        has_limit = target.picture_side_px <= MANY_IMAGES_SIDE_PX
+        if is_large and not has_limit and _matches(_IMAGE_LARGE, text):
+            smaller = msgspec.structs.replace(target, picture_side_px=MANY_IMAGES_SIDE_PX)
+            return smaller, f"pictures of more than {MANY_IMAGES_SIDE_PX} pixels"
+        return self._drop_picture(target, text, pictures, body)
+
+    def _drop_picture(
+        self, target: WireTarget, text: str, pictures: list[Image], body: bytes
+    ) -> tuple[WireTarget, str]:
+        """Return a target without the picture that was refused, or without any when no other
+        choice is left.
+        """
+        sent = {one.blob: one for one in pictures if one.blob not in self._refused}
+        named = named_pictures(text, body, list(sent), target.read_blob)
+        left_out = self._next_left_out(target, list(sent), named)
+        if not left_out:
+            return msgspec.structs.replace(target, picture_side_px=0), "pictures"
+        words = "; ".join(picture_words(sent[blob]) for blob in sent if blob in left_out)
+        fewer = msgspec.structs.replace(target, refused_pictures=left_out | self._refused)
+        return fewer, f"the picture ({words})"
+
+    def _next_left_out(
+        self, target: WireTarget, sent: list[str], named: list[str]
+    ) -> frozenset[str]:
+        """Return the pictures to leave out next; none when all suspects were tried."""
+        if named:
+            self._refused |= frozenset(named)
+            return frozenset(named)
+        if self._answered is not None:
+            self._accepted.update(_blobs(self._answered))
+        suspects = [blob for blob in sent if blob not in self._accepted] or sent
+        untried = [blob for blob in suspects if blob not in self._tried]
+        if untried and len(self._tried) < TRIALS_MAX:
+            self._tried.append(untried[-1])
+            return frozenset(untried[-1:])
+        everything = frozenset(suspects)
+        return frozenset() if everything <= target.refused_pictures else everything
+
+
+def _blobs(request: Request) -> set[str]:
+    """Return the blobs of the pictures of a request."""
+    return {one.blob for item in request.items for one in pictures_in(item.part)}
+
+
+def named_pictures(text: str, body: bytes, blobs: Sequence[str], read_blob: ReadBlob) -> list[str]:
+    """Return the picture at the place of the request that an error names, such as
+    `messages.3.content.0`; an empty list when it names none, or a place with several.
+    """
+    place = re.search(r"\b(messages|input|contents)\b[\w.\[\]]*", text)
+    if place is None:
+        return []
+    try:
+        node: Any = decode_json(body)
+    except msgspec.DecodeError:
+        return []
+    for step in re.split(r"[.\[\]]+", place[0]):
+        at = whole_number(step, -1)
+        if isinstance(node, list) and 0 <= at < len(node):
+            node = node[at]
+        elif at >= 0:
+            return []
+        elif isinstance(node, dict):
+            node = node.get(step, node)
+    inside = msgspec.json.encode(node)
+    known = {blob: blob_bytes(blob, read_blob) for blob in blobs}
+    found = [blob for blob, data in known.items() if data and b64encode(data) in inside]
+    return found if len(found) == 1 else []
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return re.search(pattern, text, re.IGNORECASE | re.DOTALL) is not None
+
+
+def as_retryable(failure: Failure, left_out: str) -> Failure:
     """Turn `failure` into one that the loop retries."""
-    said = f"{failure.message}; asked again without what was refused"
+    said = f"{failure.message}; asked again without {left_out}"
     return msgspec.structs.replace(failure, kind="server", message=said)
 
 
@@ -134,6 +253,7 @@ class HttpModel:
         load_http_client()
         self._url = wire.url(options.base_url)
         self._was_model = False
+        self._refused = RefusedContent()
 
     async def aclose(self) -> None:
         """Close idle connections."""
@@ -162,10 +282,13 @@ class HttpModel:
             return
         response = None
         try:
-            response = await self._send(self.body(request))
+            body = self.body(request)
+            response = await self._send(body)
             if not 200 <= response.status < 300:
-                yield [self._without_refused(await self._read_error(response))]
+                failure = await self._read_error(response)
+                yield [self._without_refused(failure, request, body)]
                 return
+            self._refused.note_answer(request, self._wire.target)
             reader = self._wire.reader()
             try:
                 if response.headers.get("content-type", "").startswith("application/json"):
@@ -255,14 +378,14 @@ class HttpModel:
         said = f"{failure.message}; asked was {self._url}: are base_url and model right?"
         return msgspec.structs.replace(failure, message=said)
 
-    def _without_refused(self, failure: Failure) -> Failure:
+    def _without_refused(self, failure: Failure, request: Request, body: bytes) -> Failure:
         """Leave the refused content out of later requests, if `failure` names such content."""
-        target = drop_refused(self._wire.target, failure)
-        if target is None:
+        dropped = self._refused.drop(self._wire.target, failure, request, body)
+        if dropped is None:
             return failure
-        self._wire.target = target
+        self._wire.target, left_out = dropped
         self._caches = SessionCaches(lambda: FragmentCache(self._wire))
-        return as_retryable(failure)
+        return as_retryable(failure, left_out)
 
     async def _read(
         self, response: HttpResponse, reader: StreamReader

@@ -283,6 +283,8 @@ class WireTarget(msgspec.Struct, frozen=True):
     """True if minutes may pass between two requests, so that a longer cache pays."""
     picture_side_px: int = IMAGE_SIDE_PX_MAX
     """Longest side of an image that is sent; 0: no image is sent."""
+    refused_pictures: frozenset[str] = frozenset()
+    """Blobs of images that the provider refused."""
 
     def owns(self, item: Item) -> bool:
         """Return whether the provider block of `item` may be sent back: same wire, same model
@@ -489,6 +491,7 @@ class Wire(ABC):
             pdf=self.takes_pdf,
             handle=item.handle,
             side_px=target.picture_side_px,
+            refused=target.refused_pictures,
         )
 
     def _thinking(self, item: Item) -> bytes:

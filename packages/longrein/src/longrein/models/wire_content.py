@@ -30,6 +30,7 @@ from longrein_context.events import (
     is_count,
     is_too_deep,
 )
+from longrein_context.events.image_header import image_info
 
 IMAGE_BYTES_MAX = 3_900_000
 """Largest image in original bytes; the provider limit of 5 MiB counts base64, which is a third
@@ -85,57 +86,95 @@ def content_pieces(
     pdf: bool,
     handle: str = "",
     side_px: int = IMAGE_SIDE_PX_MAX,
+    refused: frozenset[str] = frozenset(),
 ) -> list[Piece]:
     """Convert `part` to pieces; a result gives the pieces of all its parts in order.
 
     `whole`: read a text document from its blob, instead of sending its two ends and a line that
     names `handle`. `pdf`: whether the wire takes PDF files. `side_px`: longest side of an image in
-    pixels; 0 leaves images out.
+    pixels; 0 leaves images out. `refused`: blobs of images that the provider refused.
     """
     match part:
         case Text(text) | Thinking(text):
             return [TextPiece(text)]
         case Image():
-            return [_image_piece(part, read_blob, side_px)]
+            return [_image_piece(part, read_blob, side_px, refused)]
         case Document():
             return [_document_piece(part, read_blob, whole=whole, pdf=pdf, handle=handle)]
         case ToolResult():
             nested = [
-                content_pieces(p, read_blob, whole=whole, pdf=pdf, handle=handle, side_px=side_px)
-                for p in part.parts
+                content_pieces(
+                    inner,
+                    read_blob,
+                    whole=whole,
+                    pdf=pdf,
+                    handle=handle,
+                    side_px=side_px,
+                    refused=refused,
+                )
+                for inner in part.parts
             ]
             return [piece for pieces in nested for piece in pieces]
         case ToolCall():
             raise AssertionError("a call is no content")
 
 
-def _image_piece(part: Image, read_blob: ReadBlob, side_px: int) -> Piece:
+def _image_piece(part: Image, read_blob: ReadBlob, side_px: int, refused: frozenset[str]) -> Piece:
     if not side_px:
-        return TextPiece("[a picture was left out: this model or its provider refused it]")
+        return TextPiece("[a picture was left out: this model or its provider takes none]")
+    if part.blob in refused:
+        return TextPiece(
+            f"[a picture was left out: the provider refused {picture_words(part)}; convert it "
+            "to another type or size]"
+        )
     if part.media not in IMAGE_TYPES:
         return TextPiece(
             f"[a picture of type {part.media} was left out: the provider does not take it]"
         )
     if part.size_bytes > IMAGE_BYTES_MAX or max(part.width, part.height) > side_px:
-        size = f"{part.width}x{part.height} pixels, {part.size_bytes} bytes"
-        return TextPiece(
-            f"[a picture was left out: {size} is more than the provider takes; make it smaller]"
-        )
-    data = _read_blob(part.blob, read_blob)
+        return _too_large(part, part.width, part.height)
+    data = blob_bytes(part.blob, read_blob)
     if data is None:
         return TextPiece("[a picture was left out: its bytes are gone from the session's folder]")
-    return ImagePiece(part.media, b64encode(data).decode())
+    info = image_info(data)
+    if info is None or not info.is_whole:
+        return TextPiece(
+            f"[a picture of type {part.media} was left out: its bytes are broken; make it again]"
+        )
+    if max(info.width, info.height) > side_px:
+        return _too_large(part, info.width, info.height)
+    return ImagePiece(info.media, b64encode(data).decode())
+
+
+def _too_large(part: Image, width: int, height: int) -> TextPiece:
+    size = f"{width}x{height} pixels, {part.size_bytes} bytes"
+    return TextPiece(
+        f"[a picture was left out: {size} is more than the provider takes; make it smaller]"
+    )
+
+
+def picture_words(part: Image) -> str:
+    """Describe a picture, such as `image/png, 640x480 pixels`."""
+    sides = f", {part.width}x{part.height} pixels" if part.width else ""
+    return f"{part.media}{sides}"
+
+
+def pictures_in(part: AnyPart) -> list[Image]:
+    """Return the pictures of a part in their order."""
+    if isinstance(part, ToolResult):
+        return [picture for inner in part.parts for picture in pictures_in(inner)]
+    return [part] if isinstance(part, Image) else []
 
 
 def _document_piece(
     part: Document, read_blob: ReadBlob, *, whole: bool, pdf: bool, handle: str
 ) -> Piece:
     if part.media == "application/pdf" and pdf and part.size_bytes <= PDF_BYTES_MAX:
-        data = _read_blob(part.blob, read_blob)
+        data = blob_bytes(part.blob, read_blob)
         if data is not None:
             return PdfPiece(part.name or "document.pdf", b64encode(data).decode())
     if whole and part.media.startswith("text/"):
-        data = _read_blob(part.blob, read_blob)
+        data = blob_bytes(part.blob, read_blob)
         if data is not None:
             text = data.decode("utf-8", "replace").replace("\0", "�")
             return TextPiece(f"{part.name}:\n{text}" if part.name else text)
@@ -150,7 +189,8 @@ def _excerpt(part: Document, handle: str) -> str:
     return "\n".join(filter(None, (part.head, note, part.tail)))
 
 
-def _read_blob(blob: str, read_blob: ReadBlob) -> bytes | None:
+def blob_bytes(blob: str, read_blob: ReadBlob) -> bytes | None:
+    """Return the bytes of a blob; None when they are gone."""
     try:
         return read_blob(blob)
     except (OSError, LookupError):

@@ -145,14 +145,10 @@ def change_of(old: bytes | None, new: bytes) -> tuple[str, str]:
 
 
 def _text(data: bytes) -> str | None:
-    """Decode plain UTF-8 text; None for other content."""
-    if b"\0" in data:
-        return None
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if re.search(r"[\x01-\x08\x0b\x0e-\x1f\x7f]", text) else text
+    """Decode text without control characters and invalid bytes; None for other content."""
+    found = decode(data)
+    odd = r"[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]"
+    return None if found is None or re.search(odd, found.text) else found.text
 
 
 def _lines(text: str) -> list[str]:

@@ -2,8 +2,6 @@
 model has seen.
 """
 
-import msgspec
-
 from longrein.tools.file_access import (
     HANDLED_BYTES_MAX,
     existing_file,
@@ -21,11 +19,12 @@ from longrein.tools.text_encoding import (
     lines_of,
     size_words,
     visible,
-    wide_encoding,
 )
 from longrein.tools.tool_port import Outcome, ToolContext
 from longrein.workspace import ResolvedPath
+from longrein.workspace.text_decoding import wide_encoding
 from longrein_context.events import Document, FileSeen, Image, Text, ToolError, marker
+from longrein_context.events.image_header import image_info
 
 # --- File types by their first bytes --------------------------------------------------------------
 
@@ -58,17 +57,6 @@ MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 
 
-class ImageInfo(msgspec.Struct, frozen=True):
-    """Type and size of an image that a model can view."""
-
-    media: str
-    """Media type."""
-    width: int
-    """Pixels; 0 when the header does not say."""
-    height: int
-    """Pixels; 0 when the header does not say."""
-
-
 def binary_kind(data: bytes) -> str:
     """Name the type of binary content; `binary data` when it is unknown."""
     return next((kind for magic, kind in MAGIC if data.startswith(magic)), "binary data")
@@ -79,69 +67,11 @@ def is_pdf(data: bytes) -> bool:
     return data.startswith(b"%PDF-")
 
 
-def image_info(data: bytes) -> ImageInfo | None:
-    """Return type and pixel size of a PNG, JPEG, GIF or WebP image, from its header; None for
-    anything else.
-    """
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return ImageInfo("image/png", big_endian(data, 16, 4), big_endian(data, 20, 4))
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return ImageInfo("image/gif", little_endian(data, 6, 2), little_endian(data, 8, 2))
-    if data.startswith(b"\xff\xd8\xff"):
-        return ImageInfo("image/jpeg", *jpeg_size(data))
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return ImageInfo("image/webp", *webp_size(data))
-    return None
-
-
-def jpeg_size(data: bytes) -> tuple[int, int]:
-    """Return width and height from the first frame header (SOF0 to SOF15 without DHT, JPG and
-    DAC).
-    """
-    at = 2
-    while at + 9 < len(data) and data[at] == 0xFF:
-        mark = data[at + 1]
-        if 0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC):
-            return big_endian(data, at + 7, 2), big_endian(data, at + 5, 2)
-        if mark == 0xFF:
-            at += 1
-        elif mark == 1 or 0xD0 <= mark <= 0xD7:
-            at += 2
-        else:
-            at += 2 + big_endian(data, at + 2, 2)
-    return 0, 0
-
-
-def webp_size(data: bytes) -> tuple[int, int]:
-    """Return width and height from a lossy, lossless or extended WebP header."""
-    kind = data[12:16]
-    if kind == b"VP8X":
-        return little_endian(data, 24, 3) + 1, little_endian(data, 27, 3) + 1
-    if kind == b"VP8L":
-        bits = little_endian(data, 21, 4)
-        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    return (
-        (little_endian(data, 26, 2) & 0x3FFF, little_endian(data, 28, 2) & 0x3FFF)
-        if kind == b"VP8 "
-        else (0, 0)
-    )
-
-
-def big_endian(data: bytes, at: int, size: int) -> int:
-    """Return a big-endian number."""
-    return int.from_bytes(data[at : at + size], "big")
-
-
-def little_endian(data: bytes, at: int, size: int) -> int:
-    """Return a little-endian number."""
-    return int.from_bytes(data[at : at + size], "little")
-
-
 # --- The tool -------------------------------------------------------------------------------------
 
 
 MEDIA_BYTES_MAX = 32 * 1024 * 1024
-"""Maximum size of an image or PDF; the adapters shrink images to the provider's limit."""
+"""Maximum size of an image or PDF that is read."""
 
 
 async def Read(
@@ -268,8 +198,14 @@ def read_media(place: ResolvedPath, data: bytes, digest: str, blob: str) -> Outc
     if image is None:
         text = f"[PDF document {name}, {size_words(len(data))}]"
         return Outcome((Text(text), Document(blob, "application/pdf", len(data), name)), (seen,))
-    pixels = f", {image.width}x{image.height} pixels" if image.width else ""
-    text = f"[image {name}, {image.media}{pixels}, {size_words(len(data))}]"
+    if not image.is_whole:
+        raise ToolError(
+            f"[broken-picture] {name} begins as {image.media}, but its header is broken: it has no "
+            "width and height. Nothing was shown. Look into it with Bash (file, xxd), or make it "
+            "again."
+        )
+    pixels = f"{image.width}x{image.height} pixels"
+    text = f"[image {name}, {image.media}, {pixels}, {size_words(len(data))}]"
     return Outcome(
         (Text(text), Image(blob, image.media, len(data), image.width, image.height)), (seen,)
     )
@@ -336,11 +272,13 @@ def large_page(
         )
     chosen, _ = fit_lines(context, lines[first - 1 : first - 1 + count], first)
     last = first + len(chosen) - 1
-    note = (
+    notes = encoding_notes(decoded)
+    notes.append(
         f"lines {first}-{last} of a file of {size_words(place.size_bytes)}; read on with "
         f"offset={last + 1}, or use Grep"
     )
-    return numbered_lines(chosen, first, decoded.odd) + f"\n[{note}]"
+    rows = numbered_lines(chosen, first, decoded.odd)
+    return rows + "".join(f"\n[{note}]" for note in notes)
 
 
 async def read_large_media(context: ToolContext, place: ResolvedPath) -> Outcome:

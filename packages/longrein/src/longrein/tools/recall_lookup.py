@@ -9,7 +9,7 @@ import msgspec
 
 from longrein.store import Content, SearchHit, SessionHistory, contents_of, title_of
 from longrein.tools.logged_versions import file_history, version_at, version_list
-from longrein.tools.read import image_info, is_pdf
+from longrein.tools.read import is_pdf
 from longrein.tools.recall_pages import PageRange, parse_range, read_page
 from longrein.tools.recall_times import entries_around, find_moment, shown_time
 from longrein.tools.text_encoding import counted
@@ -27,6 +27,7 @@ from longrein_context.events import (
     parse_handle,
 )
 from longrein_context.events.escape import whole_number
+from longrein_context.events.image_header import image_info
 
 # --- Content by handle ----------------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ LINE_CHARS_MAX = 500
 """Maximum length of a line, so that a match in minified code does not fill the page."""
 TEXT_BYTES_MAX = 30_000
 """Maximum size of one result."""
+SKIPPED_SHOWN_MAX = 5
+"""Files that a note about skipped files names."""
 
 
 def resolve_search_root(context: ToolContext, path: str) -> ResolvedPath:
@@ -62,19 +64,36 @@ def shown_lines(context: ToolContext, lines: "tuple[Line, ...]") -> list[str]:
         elif line.number > number + 1 and gaps:
             rows.append("--")
         path, number = line.path, line.number
-        rows.append(f"{number}{':' if line.match else '-'}{shown_text(context, line.text)}")
+        rows.append(f"{number}{':' if line.match else '-'}{shown_text(context, line)}")
     return rows
 
 
-def shown_text(context: ToolContext, text: str) -> str:
-    """Return a line with control characters visible, at most `LINE_CHARS_MAX` long."""
-    if len(text) <= LINE_CHARS_MAX:
+def shown_text(context: ToolContext, line: "Line") -> str:
+    """Return a line with control characters visible; of a long one `LINE_CHARS_MAX` characters
+    around its first match.
+    """
+    text, chars = line.text, line.chars or len(line.text)
+    if chars <= LINE_CHARS_MAX:
         return visible(text)
-    cut = marker(context.nonce, "cut", f"line of {len(text):,} characters")
-    return visible(text[:LINE_CHARS_MAX]) + cut
+    begin = min(max(0, line.at - LINE_CHARS_MAX // 4), max(0, len(text) - LINE_CHARS_MAX))
+    shown = text[begin : begin + LINE_CHARS_MAX]
+    first = line.left_out + begin
+    how = f"characters {first + 1:,}-{first + len(shown):,} of a line of {chars:,}"
+    before = marker(context.nonce, "cut", f"{first:,} characters") if first else ""
+    return before + visible(shown) + marker(context.nonce, "cut", how)
 
 
-def result_text(rows: list[str], found: "SearchResult", narrow: str) -> str:
+def skipped_note(context: ToolContext, found: "SearchResult") -> str:
+    """Name files that were not searched, the first few of them."""
+    paths = shown_paths(context, tuple(path for path, _ in found.skipped[:SKIPPED_SHOWN_MAX]))
+    reasons = [clean_text(reason) for _, reason in found.skipped]
+    named = [f"{path} ({reason})" for path, reason in zip(paths, reasons, strict=False)]
+    if more := len(found.skipped) - len(named):
+        named.append(f"{more:,} more")
+    return f"\n[not searched: {', '.join(named)}]" if named else ""
+
+
+def result_text(context: ToolContext, rows: list[str], found: "SearchResult", narrow: str) -> str:
     """Join rows and notes up to `TEXT_BYTES_MAX`. Raises `ToolError` for a failed search."""
     if found.error:
         raise ToolError(f"[bad-pattern] {' '.join(clean_text(found.error).split())}")
@@ -84,7 +103,9 @@ def result_text(rows: list[str], found: "SearchResult", narrow: str) -> str:
         if size > TEXT_BYTES_MAX:
             rows, more = rows[:i], True
             break
-    text = "\n".join(rows) or "Nothing found."
+    is_whole = not found.partial and not found.skipped
+    nothing = "Nothing found." if is_whole else "Nothing found in what was searched."
+    text = "\n".join(rows) or nothing
     if more:
         text += f"\n[there is more: {narrow}]"
     if found.partial:
@@ -96,7 +117,7 @@ def result_text(rows: list[str], found: "SearchResult", narrow: str) -> str:
             if why
             else "\n[lines of files that changed during the search are left out; search again]"
         )
-    return text
+    return text + skipped_note(context, found)
 
 
 # --- `Grep`: files and lines by content -----------------------------------------------------------
@@ -158,7 +179,10 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
     found = await grep(tool_context.workspace, query, hidden_filter(tool_context, place))
     return Outcome.of(
         result_text(
-            result_rows(tool_context, found), found, "narrow the search, or raise head_limit"
+            tool_context,
+            result_rows(tool_context, found),
+            found,
+            "narrow the search, or raise head_limit",
         )
     )
 
@@ -218,7 +242,8 @@ async def Glob(context: ToolContext, pattern: str, path: str = "") -> Outcome:
     found = await glob(
         context.workspace, rest, place.real, PATHS_MAX, hidden_filter(context, place)
     )
-    return Outcome.of(result_text(shown_paths(context, found.paths), found, "narrow the pattern"))
+    rows = shown_paths(context, found.paths)
+    return Outcome.of(result_text(context, rows, found, "narrow the pattern"))
 
 
 def split_folder(pattern: str, path: str) -> tuple[str, str]:

@@ -5,13 +5,20 @@ can change one line of a CRLF file in UTF-16 with two broken characters, and onl
 `clean` removes terminal escapes and control characters from command output.
 """
 
-import codecs
 import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
+from longrein.workspace.text_decoding import (
+    HARMLESS,
+    LINE_BYTES,
+    PRINTABLE,
+    decode_text,
+    encode_text,
+    wide_encoding,
+)
 from longrein_context.events.escape import valid_text
 
 T = TypeVar("T")
@@ -23,10 +30,6 @@ T = TypeVar("T")
 # 30 MB.
 
 
-PRINTABLE = bytes([9, 10, *range(32, 127)])
-"""Bytes of ASCII text that need no cleaning."""
-HARMLESS = PRINTABLE + bytes(range(128, 256))
-"""Bytes that need no cleaning when text is not only ASCII."""
 CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)))
 """Characters that are removed after escapes and carriage returns."""
 PICTURES = {code: 0x2400 + code for code in (*range(9), *range(11, 32))} | {127: 0x2421}
@@ -61,24 +64,6 @@ def clean_text(text: str) -> str:
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
     text = text.translate(CONTROLS)
     return valid_text(text)
-
-
-def wide_encoding(data: bytes) -> str:
-    """Detect `utf-16-le` or `utf-16-be` by a BOM or the positions of NULs; '' for other
-    encodings.
-    """
-    if data.startswith(b"\xff\xfe") and not data.startswith(b"\xff\xfe\0\0"):
-        return "utf-16-le"
-    if data.startswith(b"\xfe\xff"):
-        return "utf-16-be"
-    sample = data[:512]
-    if len(sample) < 8 or b"\0" not in sample:
-        return ""
-    half = len(sample) // 2
-    low, high = sample[0::2].count(0), sample[1::2].count(0)
-    if high > half * 0.7 and low < half * 0.1:
-        return "utf-16-le"
-    return "utf-16-be" if low > half * 0.7 and high < half * 0.1 else ""
 
 
 def visible(text: str) -> str:
@@ -130,20 +115,27 @@ def counted(count: int, word: str) -> str:
 # --- Lossless decoding of text files --------------------------------------------------------------
 
 
-BOMS = {
-    "utf-8": codecs.BOM_UTF8,
-    "utf-16-le": codecs.BOM_UTF16_LE,
-    "utf-16-be": codecs.BOM_UTF16_BE,
+ENCODING_NAMES = {
+    "utf-16-le": "UTF-16",
+    "utf-16-be": "UTF-16",
+    "gbk": "GBK",
+    "gb18030": "GB18030",
+    "cp950": "Big5",
+    "big5hkscs": "Big5 with Hong Kong characters",
+    "cp932": "Shift-JIS",
+    "cp949": "EUC-KR",
+    "euc_jp": "EUC-JP",
+    "cp1252": "Windows-1252",
+    "latin-1": "Latin-1 or unknown 8-bit encoding",
 }
-LINE_BYTES = HARMLESS + b"\r"
-"""Bytes of a text file without special characters."""
+"""Encodings other than UTF-8 by their usual names."""
 
 
 class Style(msgspec.Struct, frozen=True):
     """Encoding of a text file: character set, byte order mark and line ends."""
 
     encoding: str = "utf-8"
-    """`utf-8`, `utf-16-le`, `utf-16-be` or `latin-1`."""
+    """`utf-8` or one of `ENCODING_NAMES`."""
     bom: bytes = b""
     """Byte order mark at the start."""
     eol: str = "\n"
@@ -155,18 +147,13 @@ class Style(msgspec.Struct, frozen=True):
         """Encode `text` with unchanged line ends. Raises UnicodeEncodeError for characters the
         encoding lacks.
         """
-        errors = {"utf-8": "surrogateescape", "latin-1": "strict"}.get(
-            self.encoding, "surrogatepass"
-        )
-        return self.bom + text.encode(self.encoding, errors)
+        return self.bom + encode_text(text, self.encoding)
 
     def words(self) -> str:
         """Describe an unusual style, such as `UTF-16, CRLF line ends`; '' for UTF-8 with LF."""
         said = []
         if self.encoding != "utf-8":
-            said.append(
-                "Latin-1 or unknown 8-bit encoding" if self.encoding == "latin-1" else "UTF-16"
-            )
+            said.append(ENCODING_NAMES[self.encoding])
         elif self.bom:
             said.append("byte order mark")
         if self.mixed:
@@ -195,42 +182,12 @@ def decode(data: bytes) -> Decoded | None:
     """Decode a text file; None for a binary one."""
     if not data.translate(None, PRINTABLE):
         return Decoded(data.decode("ascii"), PLAIN_STYLE)
-    wide = wide_encoding(data)
-    if wide:
-        return decode_wide(data, wide)
-    if b"\0" in data:
+    found = decode_text(data)
+    if found is None:
         return None
-    bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
-    body = data[len(bom) :]
-    odd = bool(body.translate(None, LINE_BYTES)) or b"\xc2" in body
-    try:
-        text, encoding = body.decode("utf-8"), "utf-8"
-    except UnicodeDecodeError:
-        text, encoding = decode_broken(body)
-        odd = True
-        sample = body[:8192]
-        if len(sample.translate(None, LINE_BYTES + b"\x0c\x1b")) * 20 > len(sample):
-            return None  # too many control characters for text of any encoding
-    return Decoded(text, style_of(text, encoding, bom), odd)
-
-
-def decode_wide(data: bytes, encoding: str) -> Decoded | None:
-    """Decode UTF-16 with or without a byte order mark; None for an odd number of bytes."""
-    bom = BOMS[encoding] if data.startswith(BOMS[encoding]) else b""
-    if len(data) % 2:
-        return None
-    text = data[len(bom) :].decode(encoding, "surrogatepass")
-    return Decoded(text, style_of(text, encoding, bom), True)
-
-
-def decode_broken(data: bytes) -> tuple[str, str]:
-    """Decode UTF-8 with invalid bytes, or Latin-1 when these outnumber valid non-ASCII
-    characters.
-    """
-    text = data.decode("utf-8", "surrogateescape")
-    bad = sum(1 for char in text if "\udc80" <= char <= "\udcff")
-    good = sum(1 for char in text if char > "\x7f") - bad
-    return (text, "utf-8") if good >= bad else (data.decode("latin-1"), "latin-1")
+    is_plain = found.encoding == "utf-8" and not found.broken
+    is_odd = not is_plain or bool(data.translate(None, LINE_BYTES)) or b"\xc2" in data
+    return Decoded(found.text, style_of(found.text, found.encoding, found.bom), is_odd)
 
 
 def style_of(text: str, encoding: str, bom: bytes) -> Style:

@@ -37,6 +37,7 @@ from longrein_context.events import (
     UsageError,
 )
 from longrein_context.events.escape import whole_number
+from longrein_context.events.image_header import image_info
 from longrein_context.state.quoting import quote_external
 
 PROTOCOL_VERSION = 1
@@ -438,7 +439,7 @@ def _part(block: Any, nonce: str, keep_blob: KeepBlob) -> AnyPart:
             return Text(block.text.replace("\0", "\ufffd"))
         case "image":
             data = _bytes(block.data, IMAGE_BYTES_MAX)
-            return Image(keep_blob(data), block.mime_type, len(data))
+            return _image(data, block.mime_type, keep_blob)
         case "resource_link":
             return Text(_link(block))
         case "resource":
@@ -447,6 +448,14 @@ def _part(block: Any, nonce: str, keep_blob: KeepBlob) -> AnyPart:
             raise UsageError(
                 f"a content block of type {kind!r} cannot be taken; text, images and resources can"
             )
+
+
+def _image(data: bytes, media: str, keep_blob: KeepBlob) -> AnyPart:
+    """Return a picture with the type and the sides that its header says."""
+    info = image_info(data)
+    if info is None:
+        return Image(keep_blob(data), media, len(data))
+    return Image(keep_blob(data), info.media, len(data), info.width, info.height)
 
 
 def _link(block: Any) -> str:
@@ -470,7 +479,7 @@ def _resource(resource: Any, nonce: str, keep_blob: KeepBlob) -> AnyPart:
         resource.mime_type or "application/octet-stream",
     )
     if media.startswith("image/"):
-        return Image(keep_blob(data), media, len(data))
+        return _image(data, media, keep_blob)
     if media == "application/pdf":
         return Document(keep_blob(data), media, len(data), name)
     return Text(

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from longrein.tools.read import image_info
 from longrein.tools.text_encoding import clean_text
 from longrein.tools.tool_port import Blobs, Outcome
 from longrein_context.events import AnyPart, Document, Image, Text
+from longrein_context.events.image_header import image_info
 
 IMAGE_BYTES_MAX = 10 << 20
 PARTS_MAX = 100
@@ -100,12 +100,12 @@ def _binary(data: str, media: str, name: str, blobs: Blobs) -> list[AnyPart]:
     except (binascii.Error, ValueError):
         return [Text(f"[{name}: its data is no base64]")]
     media, info = clean_text(media)[:80], image_info(found)
-    if info is not None and len(found) <= IMAGE_BYTES_MAX:
-        return [Image(blobs.put_blob(found), info.media, len(found), info.width, info.height)]
-    if info is not None or not found:
-        return [
-            Text(f"[{name}, {media}, {len(found):,} bytes: {'too large' if found else 'empty'}]")
-        ]
-    return [
-        Document(blobs.put_blob(found), media or "application/octet-stream", len(found), name),
-    ]
+    if info is None and found:
+        blob = blobs.put_blob(found)
+        return [Document(blob, media or "application/octet-stream", len(found), name)]
+    problem = "empty"
+    if info is not None:
+        if info.is_whole and len(found) <= IMAGE_BYTES_MAX:
+            return [Image(blobs.put_blob(found), info.media, len(found), info.width, info.height)]
+        problem = "too large" if info.is_whole else "broken, its header has no width and height"
+    return [Text(f"[{name}, {media}, {len(found):,} bytes: {problem}]")]

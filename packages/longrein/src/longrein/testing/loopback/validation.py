@@ -17,7 +17,7 @@ import msgspec
 from longrein.testing.loopback.overflow_errors import overflow
 from longrein.testing.loopback.response_parts import ReplyContext
 from longrein.testing.loopback.script import Limits, Rules, Turn
-from longrein.tools.read import image_info
+from longrein_context.events.image_header import image_info
 
 TOKEN_BYTES = 4
 """Bytes of a request per token. An image counts as `IMAGE_TOKENS`."""
