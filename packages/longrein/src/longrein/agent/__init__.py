@@ -57,9 +57,6 @@ from longrein.agent.task_slots import TaskPool
 from longrein.models import Clock
 from longrein.settings_schema import Limits, TaskOptions
 
-SessionPort = OpenSession
-"""Name of `OpenSession` in the terminal."""
-
 __all__ = [
     "BYPASS",
     "NETWORK_CALL",
@@ -88,7 +85,6 @@ __all__ = [
     "Rewind",
     "RewindPreview",
     "Session",
-    "SessionPort",
     "SessionUpdate",
     "SetMode",
     "SetModel",

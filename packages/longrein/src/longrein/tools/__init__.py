@@ -58,7 +58,6 @@ from longrein.tools.tool_search import (
 from longrein_context.lazy_names import names_at_first_use
 
 if TYPE_CHECKING:
-    from longrein.store import SessionHistory
     from longrein.tools.argument_substitution import Piece, substitute
     from longrein.tools.diff import change_of, hunks_of
 
@@ -67,7 +66,6 @@ __getattr__ = names_at_first_use(
     {
         "diff": "change_of hunks_of",
         "argument_substitution": "Piece substitute",
-        "recall_lookup": "SessionHistory",
     },
 )
 
@@ -87,7 +85,6 @@ __all__ = [
     "OutputSlice",
     "Piece",
     "SessionFiles",
-    "SessionHistory",
     "SessionServices",
     "ShellCommand",
     "SkillBody",

@@ -10,7 +10,7 @@ import msgspec
 from longrein.agent import (
     BYPASS,
     Compact,
-    SessionPort,
+    OpenSession,
     SetModel,
     StopSubagent,
     StopTask,
@@ -163,7 +163,7 @@ def _call_text(state: State, call: ToolCall) -> str:
     return f"{call.name} {key_argument(call.arguments, state.traits_of(call.name).key_argument)}".rstrip()  # noqa: E501
 
 
-def _running(session: SessionPort) -> list[Row]:
+def _running(session: OpenSession) -> list[Row]:
     calls = [(id_, now.call) for id_, now in session.state.calls.items() if now.started]
     return [
         *(Row(id_, _call_text(session.state, call), "call") for id_, call in calls),

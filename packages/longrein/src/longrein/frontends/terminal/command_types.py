@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.agent import InboxMessage, PendingMessage, SessionPort
+from longrein.agent import InboxMessage, OpenSession, PendingMessage
 from longrein.app import AppSession
 from longrein.frontends.secret_input import SecretQuestion
 from longrein.frontends.terminal.choice_list import Row
@@ -114,7 +114,7 @@ class MessageQueue:
     Their numbers are stable, so that `/queue N` never takes back another message.
     """
 
-    def __init__(self, session: SessionPort) -> None:
+    def __init__(self, session: OpenSession) -> None:
         self._session = session
         self._numbers: dict[int, int] = {}
         self._last = 0
@@ -149,7 +149,7 @@ class CommandContext:
 
     def __init__(self, opened: AppSession, view: ViewModel) -> None:
         self.opened = opened
-        self.session: SessionPort = opened.session
+        self.session: OpenSession = opened.session
         self.view = view
         self.queued_messages = MessageQueue(self.session)
         self.window: TerminalWindow | None = None

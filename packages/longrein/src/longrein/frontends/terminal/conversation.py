@@ -17,7 +17,7 @@ from longrein.agent import (
     BYPASS,
     Answer,
     InboxMessage,
-    SessionPort,
+    OpenSession,
     SubagentView,
     UserMessage,
     session_usd,
@@ -97,7 +97,7 @@ class Conversation:
 
     def __init__(self, opened: AppSession, mono_s: Callable[[], float]) -> None:
         self.opened = opened
-        self.session: SessionPort = opened.session
+        self.session: OpenSession = opened.session
         self.colour = not opened.app.context.environ.get("NO_COLOR")
         self.model = opened.model
         """`provider/model` at the start; later changes come from the log."""

@@ -24,8 +24,7 @@ from longrein.steps import (
     steps_of,
 )
 from longrein.steps.human_text import elapsed, escape, escape_line, first_line, key_argument
-from longrein.store import Content, contents_of
-from longrein.tools import SessionHistory
+from longrein.store import Content, SessionHistory, contents_of
 from longrein.tools.recall_lookup import resolve_handle
 from longrein_context.events import (
     AnyEvent,
