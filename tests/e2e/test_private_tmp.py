@@ -1,6 +1,7 @@
 """A path means one file for commands, file tools and the user, also below `/tmp`."""
 
 import os
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,16 @@ def test_what_the_user_names_is_there_for_commands(cli: CliHarness, tmp: Path) -
     (told,) = cli.reports()
     assert told.startswith("named.csvtwo words.csvcat: ")
     assert "other.csv: No such file" in told
+
+
+@needs_bubblewrap
+def test_a_socket_that_the_user_names_stays_out_of_reach(cli: CliHarness, tmp: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(f"{tmp}/daemon")
+        daemon.listen()
+        cli.plays(calls(bash(f"test -e {tmp}/daemon || echo hidden")), says("so"))
+        cli.run("-p", f"who serves {tmp}/daemon?")
+    assert cli.reports() == ["hidden"]
 
 
 @needs_bubblewrap

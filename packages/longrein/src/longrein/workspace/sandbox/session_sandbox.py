@@ -179,9 +179,10 @@ class SessionSandbox:
         """Let commands read from now on what the user or a file tool has named, where they would
         see an empty folder: a path means one file for all.
 
-        `paths`: real paths. Secrets, and what rules forbid to read, stay hidden.
+        `paths`: real paths. Secrets, what rules forbid to read, sockets and /run, where those of
+        daemons are, stay hidden.
         """
-        absent = (*EMPTIED, self.home)
+        absent = (*(one for one in EMPTIED if one != "/run"), self.home)
         others = (*absent, self._state_dir, *self._roots)
         for path in paths:
             is_absent = path.startswith(absent) and is_inside(path, absent)
@@ -190,7 +191,7 @@ class SessionSandbox:
 
     def _existing_named(self, policy: SandboxPolicy) -> tuple[str, ...]:
         found = (one for one in self._named if not is_inside(one, policy.hidden))
-        return tuple(one for one in found if os.path.exists(one))
+        return tuple(one for one in found if os.path.isfile(one) or os.path.isdir(one))
 
     def describe(self) -> str:
         """Return what commands can change and which network they have, for the model."""
