@@ -317,7 +317,7 @@ def test_what_is_shown_and_what_was_known_give_new_content(old: list[str], new: 
 @cases(
     "old new note",
     (b"a\r\nb\r\n", b"a\nb", "only its line ends changed"),
-    (b"a", b"\xff\xfe", "its content is not plain text, now 2 bytes"),
+    (b"a", b"\0\1", "its content is not plain text, now 2 bytes"),
     (b"a", b"a\x1b[31m", "its content is not plain text, now 6 bytes"),
     (None, b"a", "its old content was not kept"),
     (b"", b"x" * 6_000, "changed in lines 1-1 of 1"),

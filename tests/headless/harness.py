@@ -233,6 +233,9 @@ class OpenedSession:
     def context_report(self) -> Report:
         return report(self.session.state, self.budget)
 
+    async def read_history(self, _work: object) -> Sequence[object]:
+        return ()  # nothing was used
+
     def keep_media(self, data: bytes, media: str) -> Image:
         return Image("b" * 64, media, len(data))
 

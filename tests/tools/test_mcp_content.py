@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from longrein.extensions.mcp.mcp_port import ListedTool
-from longrein.extensions.mcp.result_content import outcome_of, resource_parts
+from longrein.extensions.mcp.result_content import error_line, outcome_of, resource_parts
 from longrein.extensions.mcp.tool_specs import (
     DEPTH_MAX,
     DESCRIPTION_CHARS_MAX,
@@ -17,7 +17,6 @@ from longrein.extensions.mcp.tool_specs import (
     tool_spec,
     usable_schema,
 )
-from longrein.extensions.mcp.transports import error_line
 from longrein.tools import Tool, fit_arguments
 from longrein_context.events import Document, Image, Text, ToolSpec
 

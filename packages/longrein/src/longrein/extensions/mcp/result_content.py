@@ -4,6 +4,7 @@ the SDK.
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -109,3 +110,19 @@ def _binary(data: str, media: str, name: str, blobs: Blobs) -> list[AnyPart]:
             return [Image(blobs.put_blob(found), info.media, len(found), info.width, info.height)]
         problem = "too large" if info.is_whole else "broken, its header has no width and height"
     return [Text(f"[{name}, {media}, {len(found):,} bytes: {problem}]")]
+
+
+# --- What a server printed ------------------------------------------------------------------------
+
+_ERROR = re.compile(
+    r"(?:[\w.]+\.)?\w*(?:Error|Exception)\b(?: \[\w+\])?:|(?:npm )?(?:error|ERR!|fatal)\b"
+)
+
+
+def error_line(text: str) -> str:
+    """Return the line of what a program printed that names its error, not the last one of its
+    trace; '' for nothing printed.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if _ERROR.match(line)]
+    return next(iter([*reversed(named), *reversed(lines)]), "")

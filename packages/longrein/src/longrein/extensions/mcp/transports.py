@@ -4,7 +4,6 @@ bounded.
 
 import asyncio
 import os
-import re
 import shutil
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -21,6 +20,7 @@ from mcp.shared.message import SessionMessage
 
 from longrein.extensions.mcp.mcp_port import CannotStart, McpFailure, ServerHost
 from longrein.extensions.mcp.oauth import oauth_of
+from longrein.extensions.mcp.result_content import error_line
 from longrein.extensions.mcp.server_config import McpServer
 from longrein.workspace import CommandExit, CommandSpec, Confinement, StreamProcess
 from longrein.workspace.http import CheckedTransport, NetError, RefusedAddress, host_of
@@ -293,20 +293,6 @@ async def _why_ended(process: StreamProcess) -> str:
         how = f"exit code {end.code}"
     why = error_line(process.errors.text)
     return f"it has stopped ({how})" + (f": {why[:200]}" if why else "")
-
-
-_ERROR = re.compile(
-    r"(?:[\w.]+\.)?\w*(?:Error|Exception)\b(?: \[\w+\])?:|(?:npm )?(?:error|ERR!|fatal)\b"
-)
-
-
-def error_line(text: str) -> str:
-    """Return the line of what a program printed that names its error, not the last one of its
-    trace; '' for nothing printed.
-    """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    named = [line for line in lines if _ERROR.match(line)]
-    return next(iter([*reversed(named), *reversed(lines)]), "")
 
 
 # --- HTTP -----------------------------------------------------------------------------------------
