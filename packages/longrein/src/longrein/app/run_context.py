@@ -98,8 +98,6 @@ class RunContext(msgspec.Struct, frozen=True):
     state_dir: str
     roots: tuple[str, ...]
     trusted: TrustedFolders = TrustedFolders()
-    left_out: tuple[str, ...] = ()
-    """Files of the current folder that were not read because it is not trusted, for display."""
     hooks: LoadedHooks = LoadedHooks()
     """Hooks of the user and of a trusted project."""
     keys: StoredKeys | None = None
@@ -161,16 +159,12 @@ def read_run_context(
     settings = _settings(options, cwd, home, environ, trusted=is_trusted, given=given)
     use_store_at(state, settings.sessions.store)
     roots = (*roots, *(folder for folder in settings.folders if folder not in roots))
-    left_out = (
-        ()
-        if is_trusted or not _uses(options, "project")
-        else left_out_files(cwd, home, environ, settings)
-    )
+    if not is_trusted and _uses(options, "project"):
+        left_out = left_out_files(cwd, home, environ, settings)
+        trusted = msgspec.structs.replace(trusted, left_out=left_out)
     hooks = _hooks(options, settings, cwd, home, environ, trusted, table)
     keys = StoredKeys(environ, home, settings.providers)
-    return RunContext(
-        options, settings, environ, home, cwd, state, roots, trusted, left_out, hooks, keys
-    )
+    return RunContext(options, settings, environ, home, cwd, state, roots, trusted, hooks, keys)
 
 
 def use_store_at(state_dir: str, address: str) -> None:
@@ -318,11 +312,11 @@ def _text_of(path: str, flag: str) -> str:
 
 def left_out_note(run_context: RunContext) -> str:
     """Return the line about what was left out of a folder that is not trusted; '' for nothing."""
-    if not run_context.left_out:
+    if not run_context.trusted.left_out:
         return ""
     shown, more = (
-        run_context.left_out[:LEFT_OUT_SHOWN_MAX],
-        len(run_context.left_out) - LEFT_OUT_SHOWN_MAX,
+        run_context.trusted.left_out[:LEFT_OUT_SHOWN_MAX],
+        len(run_context.trusted.left_out) - LEFT_OUT_SHOWN_MAX,
     )
     named = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
     why = run_context.trusted.why_not(run_context.cwd)

@@ -124,7 +124,7 @@ def instruction_files(opened: "AppSession") -> Sequence[MemoryFile]:
     state = opened.session.state
     read = [*(source.path for source in state.prefix.sources), *state.told] if state.prefix else []
     files = [_memory_file(place.home, path, "read") for path in dict.fromkeys(read)]
-    skipped = [path for path in place.left_out if path.endswith(".md")]
+    skipped = [path for path in place.trusted.left_out if path.endswith(".md")]
     files += [
         _memory_file(place.home, os.path.join(place.cwd, path), "not read: not trusted")
         for path in skipped

@@ -103,7 +103,7 @@ def trusted_run_context(options: Options) -> RunContext | None:
     Until the answer nothing of the folder is used, no program is started and nothing is sent.
     """
     run_context = read_run_context(options)
-    if not (run_context.left_out or run_context.hooks.changed) or not is_terminal():
+    if not (run_context.trusted.left_out or run_context.hooks.changed) or not is_terminal():
         return run_context
     try:
         lines = trust_screen(run_context, _columns())

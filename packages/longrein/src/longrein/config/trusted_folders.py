@@ -75,6 +75,8 @@ class TrustedFolders(msgspec.Struct, frozen=True):
     """All folders that the user trusts."""
 
     entries: tuple[TrustedFolder, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Files of the current folder that were not read because it is not trusted, for display."""
 
     def cover(self, folder: str) -> bool:
         """Return whether the user trusts `folder`: itself, or a folder above it in the same

@@ -201,7 +201,7 @@ def draw_init(opened: AppSession, start: int) -> Line:
             {"name": os.path.basename(path.rstrip("/")), "path": path}
             for path in context.options.plugin_dirs
         ],
-        "left_out": list(context.left_out),
+        "left_out": list(context.trusted.left_out),
         "output_style": "default",
         "apiKeySource": opened.key_source,
         "claude_code_version": opened.app.version,
