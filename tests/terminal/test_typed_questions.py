@@ -2,9 +2,12 @@
 an answer.
 """
 
+import asyncio
+
 import pytest
 
 from longrein.frontends.terminal.answering import QUIET_S
+from longrein_context.events import PermissionAnswered, PermissionAsked
 from tests.seeds import seeds
 from tests.terminal.typist import Typist, sentence_over_questions
 from tests.timeouts import HANG_S, until
@@ -45,7 +48,7 @@ async def test_a_word_and_enter_answers_one_question_once(
 )
 async def test_a_sentence_that_begins_like_an_answer_is_a_draft(text: str) -> None:
     async with Typist(["Bash"]).running() as typist:
-        typist.conversation.hold_s = HANG_S
+        typist.conversation.guard.hold_s = HANG_S
         await typist.ask()
         await typist.wait(10 * QUIET_S)
         await typist.press(*text)
@@ -55,7 +58,7 @@ async def test_a_sentence_that_begins_like_an_answer_is_a_draft(text: str) -> No
 @pytest.mark.parametrize("text", ["yes\r", "y\r", "no\r"])
 async def test_a_word_that_goes_on_at_once_answers_with_enter(text: str) -> None:
     async with Typist(["Bash"]).running() as typist:
-        typist.conversation.hold_s = HANG_S
+        typist.conversation.guard.hold_s = HANG_S
         await typist.ask()
         await typist.wait(10 * QUIET_S)
         await typist.press(*text)
@@ -64,11 +67,37 @@ async def test_a_word_that_goes_on_at_once_answers_with_enter(text: str) -> None
 
 async def test_a_letter_alone_answers_a_moment_later() -> None:
     async with Typist(["Bash"]).running() as typist:
-        typist.conversation.hold_s = 0.01
+        typist.conversation.guard.hold_s = 0.01
         await typist.ask()
         await typist.wait(10 * QUIET_S)
         await typist.press("y")
         await until(lambda: typist.answers)
+
+
+async def test_a_letter_that_is_held_answers_no_later_question() -> None:
+    async with Typist(["Bash"]).running() as typist:
+        typist.conversation.guard.hold_s = 0.01
+        await typist.ask()
+        await typist.wait(10 * QUIET_S)
+        await typist.press("y")
+        call = await typist.session.call("Bash", {"command": "rm x"})
+        typist.session.append(
+            PermissionAnswered("c2.0", "deny", "hook"), PermissionAsked(call, "Bash", "rm x", "why")
+        )
+        typist.conversation.view.remove_question(typist.conversation.view.questions[0])
+        await typist.wait(0.0)
+        assert [one.asked.shown for one in typist.conversation.view.questions] == ["rm x"]
+        await asyncio.sleep(0.05)
+        assert typist.answers == []
+
+
+async def test_a_letter_that_is_held_is_no_answer_after_esc() -> None:
+    async with Typist(["Bash"]).running() as typist:
+        typist.conversation.guard.hold_s = HANG_S
+        await typist.ask()
+        await typist.wait(10 * QUIET_S)
+        await typist.press("y", "\x1b")
+        assert typist.conversation.guard.held == ""
 
 
 async def test_edits_that_wait_are_not_allowed_by_the_rest_of_an_answer() -> None:

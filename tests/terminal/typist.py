@@ -51,7 +51,7 @@ class Typist:
             OpenedSession(self.session, os.devnull),  # type: ignore[arg-type]
             lambda: self.now_s,
         )
-        self.conversation.hold_s = 0
+        self.conversation.guard.hold_s = 0
 
     async def _turn(self, session: ScriptedSession, text: str) -> None:
         await self._is_asked.wait()

@@ -27,6 +27,9 @@ class KeyGuard:
 
     def __init__(self, quiet_s: float = QUIET_S) -> None:
         self.quiet_s = quiet_s
+        self.hold_s = min(HOLD_S, quiet_s)
+        self.held = ""
+        """Keys at the question that are an answer, or begin a sentence if another follows."""
         self.drawn_s: float | None = None
         """Time at which the present question was drawn first; None before."""
         self.begun = ""
@@ -46,6 +49,7 @@ class KeyGuard:
     def appeared(self) -> None:
         """Take note that another question is to be drawn."""
         self.drawn_s, self._given, self._is_held = None, None, False
+        self.held = ""
 
     def drawn(self, now_s: float) -> None:
         """Take note that the question stands on the screen."""
@@ -87,6 +91,11 @@ class KeyGuard:
         """Let the question have the keys at once, as the user comes back to it."""
         self._key_s = float("-inf")
         self._is_held = False
+
+    def take_held(self) -> str:
+        """Return the keys that were held, once."""
+        held, self.held = self.held, ""
+        return held
 
     # --- After an answer --------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from longrein.app import AppSession
 from longrein.config import shorten_home
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines, live_area, task_rows
-from longrein.frontends.terminal.answering import ENTER, HOLD_S, KeyGuard
+from longrein.frontends.terminal.answering import ENTER, KeyGuard
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.choice_list import Chooser, Row
 from longrein.frontends.terminal.command_types import CommandContext, Outcome
@@ -84,10 +84,6 @@ class Conversation:
     reads_lines = False
     """True where nothing is drawn again and lines are read, not keys."""
     cut_hint = "  Enter goes on with it"
-    hold_s = HOLD_S
-    held = ""
-    """Keys at a question that may be an answer or begin a sentence."""
-    _holding: asyncio.TimerHandle | None = None
     starts_with_list = False
     """True until the list of sessions is left that stands before the conversation."""
     asked_back = ""
@@ -385,18 +381,6 @@ class Conversation:
         save_draft_later(self)
         if not self.screen.panel_has_focus:
             self.guard.typed(self.buffer.text, self.mono_s())
-
-    def hold(self, text: str, act: Callable[[], None]) -> None:
-        """Keep keys that may begin a sentence; `act` if none follows in `hold_s`."""
-        self.held = text
-        self._holding = asyncio.get_running_loop().call_later(self.hold_s, act)
-
-    def take_held(self) -> str:
-        """Return the keys that were kept, once."""
-        held, self.held = self.held, ""
-        if self._holding is not None:
-            self._holding.cancel()
-        return held
 
     def swallows(self, key: str) -> bool:
         """Return True if `key` belongs to the last answer: it neither answers nor writes."""

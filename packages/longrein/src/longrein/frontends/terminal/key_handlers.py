@@ -1,5 +1,6 @@
 """Key bindings of the input and of the panel (questions and lists), and job control."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -110,7 +111,7 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     choosing = Condition(lambda: conversation.chooser is not None)
     add = partial(_bind, keys, conversation)
     ready = ~choosing & Condition(lambda: conversation.question_is_ready)
-    alone = ready & Condition(lambda: not conversation.held)
+    alone = ready & Condition(lambda: not conversation.guard.held)
     add(_print_question, "e", when=alone)
     add(partial(open_question, answer=press), "v", when=alone)
     asking = ready & Condition(
@@ -167,23 +168,27 @@ def press(conversation: Conversation, key: str) -> None:
     approval = conversation.approval
     if approval is None or not key.isprintable():
         return
-    conversation.guard.other_key()
-    text = conversation.take_held() + key
+    guard = conversation.guard
+    guard.other_key()
+    text = guard.take_held() + key
     row = approval.row_by_key(text[0])
     is_answer = len(text) == 1 or begins_word(text)
     if row is None or not is_answer or not conversation.question_is_ready:
         _start_typing(conversation, text)
-    elif conversation.hold_s:
-        conversation.hold(text, partial(_take_held, conversation))
+    elif guard.hold_s:
+        guard.held = text
+        asyncio.get_running_loop().call_later(guard.hold_s, _take_held, conversation, text)
     else:
         take_row(conversation, row, key)
 
 
-def _take_held(conversation: Conversation) -> None:
-    """Answer with the key that nothing has followed."""
-    key = conversation.take_held()[:1]
+def _take_held(conversation: Conversation, held: str) -> None:
+    """Answer with the first of the keys `held`, if the guard still holds just them."""
     approval = conversation.approval
-    if approval is not None and (row := approval.row_by_key(key)) is not None:
+    if not held or held != conversation.guard.held or approval is None:
+        return
+    key = conversation.guard.take_held()[0]
+    if (row := approval.row_by_key(key)) is not None:
         take_row(conversation, row, key)
 
 
@@ -208,8 +213,8 @@ def take_row(conversation: Conversation, row: Row, pressed: str = "") -> None:
 
 def _take_marked(conversation: Conversation) -> None:
     """Enter: answer with the marked row, or with all marked options."""
-    if conversation.held:
-        _take_held(conversation)
+    if held := conversation.guard.held:
+        _take_held(conversation, held)
         return
     approval = conversation.approval
     if approval is not None and approval.form is not None:
@@ -342,6 +347,7 @@ def stop(conversation: Conversation) -> None:
 
 def cancel_current(conversation: Conversation) -> bool:
     """Close the list or question, or interrupt; False when there was nothing to do."""
+    conversation.guard.take_held()
     if conversation.chooser is not None:
         conversation.close_chooser(chosen=False)
     elif conversation.feedback is not None:

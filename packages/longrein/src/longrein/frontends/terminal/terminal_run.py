@@ -24,7 +24,7 @@ from prompt_toolkit.output import Output
 from longrein.app import AppSession
 from longrein.frontends.localization import language_of, use_language
 from longrein.frontends.loop_streams import SIGNALS, cancel_all, signal_handlers
-from longrein.frontends.terminal.answering import HOLD_S, QUIET_S
+from longrein.frontends.terminal.answering import QUIET_S, KeyGuard
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.command_types import Outcome
@@ -85,8 +85,7 @@ async def run_terminal(
                     opened, prompt=prompt, choosing=choosing, mono_s=mono_s, quiet_s=quiet_s
                 )
             conversation = _open_screen(opened, mono_s, again_s)
-            conversation.guard.quiet_s = quiet_s
-            conversation.hold_s = min(HOLD_S, quiet_s)
+            conversation.guard = KeyGuard(quiet_s)
             return await _run_screen(conversation, prompt, choosing=choosing)
         finally:
             await opened.session.close()
@@ -154,8 +153,7 @@ async def run_plain(
 ) -> Outcome:
     """Read lines from `fd` until they end and the session is idle, or the user leaves."""
     conversation = PlainConversation(opened, mono_s, interactive=os.isatty(fd))
-    conversation.guard.quiet_s = quiet_s
-    conversation.hold_s = min(HOLD_S, quiet_s)
+    conversation.guard = KeyGuard(quiet_s)
     conversation.print_header()
     conversation.ready.set()
     _begin(conversation, prompt, choosing=choosing)
