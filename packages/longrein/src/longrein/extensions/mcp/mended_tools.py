@@ -4,7 +4,7 @@ The SDK refuses a whole list for it. So each answer is looked at before the SDK 
 that is not valid gets what is usable of its definition, and one without a name is left out.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -12,6 +12,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
+
+from longrein.extensions.mcp.tool_specs import usable_schema
 
 VERSIONS = ("2025-11-25", "2026-07-28")
 """Versions of the protocol of which a definition may be."""
@@ -59,25 +61,30 @@ class _Mending:
         message = said.message if isinstance(said, SessionMessage) else None
         result = message.result if isinstance(message, JSONRPCResponse) else None
         if isinstance(result, dict) and isinstance(result.get("tools"), list):
-            wrong = [tool for tool in result["tools"] if not _is_valid(tool)]
-            if wrong:
-                kept = [one if one not in wrong else _usable(one) for one in result["tools"]]
-                result["tools"] = [one for one in kept if one is not None]
-                self._tell(_words(wrong))
+            result["tools"], problem = mended_tools(result["tools"])
+            if problem:
+                self._tell(problem)
         return said
 
 
-def _words(wrong: list[Any]) -> str:
-    mended = [one["name"] for one in wrong if _usable(one) is not None]
-    names = ", ".join(f"{name[:60]!r}" for name in mended[:NAMED_MAX])
+def mended_tools(listed: Sequence[Any]) -> tuple[list[dict[str, Any]], str]:
+    """Return the tools of a list that can be used, and what was wrong with it; '' for nothing."""
+    kept: list[dict[str, Any]] = []
+    mended: list[str] = []
+    for tool in listed:
+        if _is_valid(tool):
+            kept.append(tool)
+        elif (usable := _usable(tool)) is not None:
+            kept.append(usable)
+            mended.append(f"{usable['name'][:60]!r}")
     more = f" and {len(mended) - NAMED_MAX} more" if len(mended) > NAMED_MAX else ""
-    nameless = len(wrong) - len(mended)
-    return "; ".join(
-        [
-            *([f"the definition of {names}{more} is not valid; it was mended"] if mended else []),
-            *([f"{nameless} of its tools have no name and are left out"] if nameless else []),
-        ]
-    )
+    names = ", ".join(mended[:NAMED_MAX])
+    nameless = len(listed) - len(kept)
+    problems = [
+        *([f"the definition of {names}{more} is not valid; it was mended"] if mended else []),
+        *([f"{nameless} of its tools have no name and are left out"] if nameless else []),
+    ]
+    return kept, "; ".join(problems)
 
 
 def _is_valid(tool: Any) -> bool:
@@ -95,24 +102,11 @@ def _usable(tool: Any) -> dict[str, Any] | None:
     name = tool.get("name") if isinstance(tool, dict) else None
     if not isinstance(name, str) or not name:
         return None
-    schema = tool.get("inputSchema")
-    schema = schema if isinstance(schema, dict) else {}
-    properties = schema.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
-    described = tool.get("description")
+    schema, described = tool.get("inputSchema"), tool.get("description")
+    usable = usable_schema(schema if isinstance(schema, dict) else {})
+    properties = {key: one for key, one in usable["properties"].items() if isinstance(one, dict)}
     return {
         "name": name,
         "description": described if isinstance(described, str) else "",
-        "inputSchema": {
-            **schema,
-            "type": "object",
-            "properties": {
-                str(key): one for key, one in properties.items() if isinstance(one, dict)
-            },
-            "required": [one for one in _list(schema.get("required")) if isinstance(one, str)],
-        },
+        "inputSchema": {**usable, "properties": properties},
     }
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

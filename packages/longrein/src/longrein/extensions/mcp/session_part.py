@@ -102,7 +102,7 @@ class McpServers(ExtensionPart):
         return "MCP servers", self.toolset.instructions
 
     async def find_tool(self, name: str) -> Tool | None:
-        server = name.removeprefix(MCP_PREFIX).partition("__")[0]
+        server = _server_of(name)
         if server not in self.toolset.servers:
             return None
         tool = await self.toolset.find(name)
@@ -162,7 +162,7 @@ class McpServers(ExtensionPart):
             for open_call in list(session.state.calls.values()):
                 call = open_call.call
                 is_late = call.name not in session.deps.tools and call.id not in self._missing
-                if is_late and call.name.split("__")[:2] in self._late_names():
+                if is_late and _server_of(call.name) in servers.connecting:
                     await session.perform(self._wait_for(call))
         for server, text in servers.take_news():
             session.append(*external_event(CHANGED, server, text))
@@ -204,13 +204,10 @@ class McpServers(ExtensionPart):
         ):
             session.append(wanted)
 
-    def _late_names(self) -> list[list[str]]:
-        return [f"{MCP_PREFIX}{name}".split("__") for name in self.toolset.connecting]
-
     async def _wait_for(self, call: ToolCall) -> None:
         """Wait for the server of a call; it is bounded, as the start is."""
         limit_s = self.toolset.options.wait_s
-        server = call.name.split("__")[1]
+        server = _server_of(call.name)
         try:
             await asyncio.wait_for(self.find_tool(call.name), limit_s)
         except TimeoutError:
@@ -302,6 +299,12 @@ class McpServers(ExtensionPart):
         return control_handlers(
             self.toolset, self._run_context.environ, self._in_use, self.session.hide
         )
+
+
+def _server_of(tool: str) -> str:
+    """Return the server in the full name of a tool; '' for a tool of none."""
+    prefix, _, name = tool.partition(MCP_PREFIX)
+    return name.partition("__")[0] if not prefix else ""
 
 
 def _prompt_line(message: UserMessage) -> str:

@@ -81,14 +81,8 @@ def usable_schema(schema: Mapping[str, Any], plain: Any = str) -> dict[str, Any]
     kept = {key: value for key, value in _joined(schema).items() if key not in _NOT_AT_TOP}
     found: dict[str, Any] = _usable(kept, plain, DEPTH_MAX)
     found["type"] = "object"
-    properties = found.get("properties")
-    found["properties"] = properties if isinstance(properties, dict) else {}
-    required = found.get("required")
-    found["required"] = (
-        [name for name in required if name in found["properties"]]
-        if isinstance(required, list)
-        else []
-    )
+    found["properties"] = _mapping(found.get("properties"))
+    found["required"] = [name for name in _names(found) if name in found["properties"]]
     if len(msgspec.json.encode(found)) > SCHEMA_BYTES_MAX:
         return {"type": "object", "properties": {}, "required": []}
     return found
