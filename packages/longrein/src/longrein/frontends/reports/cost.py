@@ -32,6 +32,13 @@ class CostRow(msgspec.Struct):
     is_guess: bool = False
     """True if a request was interrupted, so that its cost is an estimate."""
 
+    def add(self, other: "CostRow") -> None:
+        """Add what another row has used."""
+        self.requests += other.requests
+        self.usage += other.usage
+        self.usd += other.usd
+        self.is_guess |= other.is_guess
+
     @property
     def name(self) -> str:
         """Model and purpose: `anthropic/x  turn`."""
@@ -55,75 +62,72 @@ class CostRow(msgspec.Struct):
         return f"{requests}, {counts}, {spent}"
 
 
+def paid_row(step: Step, model: str) -> CostRow | None:
+    """Return what a step has used, None for nothing; `model`: the one that the requests go to.
+
+    A subagent's use includes its own subagents. A request without an answer counts with the money
+    that it may have cost.
+    """
+    match step:
+        case RequestStep(reply=reply) if reply:
+            is_guess = bool(reply.estimated)
+            return CostRow(model, step.purpose, 1, reply.usage, step.usd, is_guess)
+        case RequestStep(failure=failure) if failure and failure.assumed_usd:
+            return CostRow(model, step.purpose, 1, Usage(), step.usd, True)
+        case SubagentStep(ended=end) if end:
+            return CostRow("", "subagents", end.steps, end.usage, step.usd)
+        case NoticeStep(hook=hook) if hook and hook.usage.context_tokens:
+            return CostRow("", "hooks", 1, hook.usage, step.usd)
+    return None
+
+
+def model_after(step: Step, model: str) -> str:
+    """Return the model that requests go to after a step."""
+    if isinstance(step, BreakStep) and step.prefix:
+        return f"{step.prefix.provider}/{step.prefix.model}"
+    return model
+
+
 def usage_rows(
     costs: Sequence[CostRow], working: Sequence[SubagentView]
 ) -> tuple[tuple[str, str], ...]:
     """Return (name, value) of what a session has used: one sum over its requests and those of
     subagents and hooks; `working`: subagents that have not ended yet.
     """
-    used, usd = Usage(), sum(one.cost_usd for one in working)
-    requests = sum(one.steps for one in working)
-    for row in costs:
-        used += row.usage
-        usd += row.usd
-        requests += row.requests
+    whole = CostRow("", "")
+    for row in (*costs, *(CostRow("", "", one.steps, usd=one.cost_usd) for one in working)):
+        whole.add(row)
+    used, spent = whole.usage, money(whole.usd)
     share = ""
     if used.context_tokens:
         share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
-    spent = money(usd)
     return (
-        ("requests", str(requests)),
+        ("requests", str(whole.requests)),
         ("input, not cached", tokens(used.input_tokens)),
         ("read from cache", tokens(used.cache_read_tokens) + share),
         ("written to cache", tokens(used.cache_write_tokens)),
         ("output", tokens(used.output_tokens)),
-        ("spent", f"at most {spent}" if any(row.is_guess for row in costs) else spent),
+        ("spent", f"at most {spent}" if whole.is_guess else spent),
     )
 
 
 class CostTable:
-    """Sums requests, tokens and money by model and purpose, step by step.
-
-    A subagent's sum includes its own subagents. Requests without an answer count with the money
-    they may have cost.
-    """
+    """Sums requests, tokens and money by model and purpose, step by step."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], CostRow] = {}
         self._model = ""
 
     def hear(self, step: Step) -> None:
-        match step:
-            case BreakStep(prefix=prefix) if prefix:
-                self._model = f"{prefix.provider}/{prefix.model}"
-            case RequestStep(reply=reply) if reply:
-                self._add(self._model, step.purpose, 1, reply.usage, step.usd, reply.estimated)
-            case RequestStep(failure=failure) if failure and failure.assumed_usd:
-                self._add(self._model, step.purpose, 1, Usage(), step.usd, ("input",))
-            case SubagentStep(ended=end) if end:
-                self._add("", "subagents", end.steps, end.usage, step.usd)
-            case NoticeStep(hook=hook) if hook and hook.usage.context_tokens:
-                self._add("", "hooks", 1, hook.usage, step.usd)
+        self._model = model_after(step, self._model)
+        if (row := paid_row(step, self._model)) is not None:
+            key = row.model, row.purpose
+            self._rows.setdefault(key, CostRow(*key)).add(row)
 
     @property
     def rows(self) -> Sequence[CostRow]:
         """The rows, the most expensive first."""
         return sorted(self._rows.values(), key=lambda row: -row.usd)
-
-    def _add(
-        self,
-        model: str,
-        purpose: str,
-        requests: int,
-        usage: Usage,
-        usd: float,
-        estimated: Sequence[str] = (),
-    ) -> None:
-        row = self._rows.setdefault((model, purpose), CostRow(model, purpose))
-        row.requests += requests
-        row.usage += usage
-        row.usd += usd
-        row.is_guess |= bool(estimated)
 
 
 def cost_rows(entries: Iterable[Entry]) -> Sequence[CostRow]:
