@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from itertools import accumulate, chain, count
 from typing import Any
 
 import msgspec
@@ -177,13 +178,11 @@ async def stream_answer(
             usage, estimated = _settled(session.state, model, request, final.usage, final.parts)
             _tell_cut(session, model, request, final.usage)
             cost = _cost(model, usage, reserved_usd, session.deps.limits.usd_max)
-            tools = session.deps.tools
-            parts = with_call_ids(final.parts, seq, tools)
+            groups = _own_parts(final.parts, session.deps.tools)
+            parts = _numbered(chain.from_iterable(groups), seq)
+            starts = [0, *accumulate(map(len, groups))]
             blocks = tuple(
-                msgspec.structs.replace(
-                    one, part=len(with_call_ids(final.parts[: one.part], seq, tools))
-                )
-                for one in final.blocks
+                msgspec.structs.replace(one, part=starts[one.part]) for one in final.blocks
             )
             return Replied(seq, parts, final.stop, usage, blocks, cost, final.model, estimated)
         case Failure():
@@ -243,15 +242,24 @@ def with_call_ids(
     """Give each call its longrein id, `c<asked>.<index of the call>`, and the names of its tool and
     arguments here.
     """
-    numbered, n = list[AnyPart](), 0
-    for part in parts:
-        if not isinstance(part, ToolCall):
-            numbered.append(part)
-            continue
-        for call in own_calls(_bounded(part), tools):
-            numbered.append(msgspec.structs.replace(call, id=call_id(asked, n)))
-            n += 1
-    return tuple(numbered)
+    return _numbered(chain.from_iterable(_own_parts(parts, tools)), asked)
+
+
+def _own_parts(parts: Sequence[AnyPart], tools: Mapping[str, Tool]) -> Sequence[Sequence[AnyPart]]:
+    """Return for each part what it is here: a call may stand for several."""
+    return [
+        own_calls(_bounded(part), tools) if isinstance(part, ToolCall) else [part] for part in parts
+    ]
+
+
+def _numbered(parts: Iterable[AnyPart], asked: int) -> tuple[AnyPart, ...]:
+    numbers = count()
+    return tuple(
+        msgspec.structs.replace(part, id=call_id(asked, next(numbers)))
+        if isinstance(part, ToolCall)
+        else part
+        for part in parts
+    )
 
 
 def _bounded(call: ToolCall) -> ToolCall:

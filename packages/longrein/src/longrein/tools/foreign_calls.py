@@ -74,7 +74,6 @@ SAYING = (
 """What models add to say why they call: no tool needs it."""
 WITHOUT_EFFECT: Mapping[str, str] = {
     "Read": "*",
-    "Edit": "instruction",
     "Bash": "is_input login max_output_tokens security_risk requires_approval shell tty blocking",
     "Grep": "-n -H line_number case_sensitive respect_git_ignore",
     "Glob": "case_sensitive respect_git_ignore recursive ignore limit depth",
@@ -83,6 +82,11 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "WebFetch": "format timeout extractMode max_length",
 }
 """Tool -> arguments that change nothing here; `*` for all: what `Read` shows says what it is."""
+USUAL_VALUES: Mapping[tuple[str, str], object] = {
+    ("Edit", "expected_replacements"): 1,
+    ("Write", "mode"): "overwrite",
+}
+"""Arguments with the value that a call without them has here."""
 NO_EFFECT_VALUES: Sequence[object] = (None, False, "", "false", [], {})
 EVERYTHING = "**/*"
 FIRST_WORDS = 6
@@ -142,7 +146,8 @@ def own_arguments(tool: Tool, given: Mapping[str, Any]) -> Arguments:
         idle = WITHOUT_EFFECT.get(tool.spec.name, "")
         dropped = {*idle.split(), *SAYING.split()} if idle != "*" else {*found}
         for name in [one for one in found if one not in known]:
-            if name in dropped or found[name] in NO_EFFECT_VALUES:
+            idle_values = (*NO_EFFECT_VALUES, USUAL_VALUES.get((tool.spec.name, name)))
+            if name in dropped or found[name] in idle_values:
                 del found[name]
     return found
 
@@ -206,16 +211,6 @@ def _read(found: Arguments) -> None:
         found["offset"] = first
     if isinstance(last, int) and last > 0 and "limit" not in found:
         found["limit"] = max(last - (first if isinstance(first, int) and first > 1 else 1) + 1, 1)
-
-
-def _edit(found: Arguments) -> None:
-    if found.get("expected_replacements") == 1:
-        del found["expected_replacements"]
-
-
-def _write(found: Arguments) -> None:
-    if found.get("mode") == "overwrite":
-        del found["mode"]
 
 
 def _bash(found: Arguments) -> None:
@@ -331,8 +326,6 @@ def _agent(found: Arguments) -> None:
 
 _CONVERSIONS: Mapping[str, Callable[[Arguments], None]] = {
     "Read": _read,
-    "Edit": _edit,
-    "Write": _write,
     "Bash": _bash,
     "Grep": _grep,
     "TodoWrite": _todos,
