@@ -52,6 +52,8 @@ IMAGE_DOMAINS = (
 )
 INTERPRETERS = ("python3", "python", "node", "ruby", "java")
 """Programs whose whole installation must be visible, wherever a link on the search path leads."""
+WITH_FILES = tuple(one for one in EMPTIED if one != "/run")
+"""Folders that commands see empty, and that hold files of users."""
 MADE_BETWEEN = "made between two commands, by the user or by a process that a command left behind"
 INSTALLED = ("bin", "lib", "lib64", "libexec", "include")
 """Folders of an installation."""
@@ -182,7 +184,7 @@ class SessionSandbox:
         `paths`: real paths. Secrets, what rules forbid to read, sockets and /run, where those of
         daemons are, stay hidden.
         """
-        absent = (*(one for one in EMPTIED if one != "/run"), self.home)
+        absent = (*WITH_FILES, self.home)
         others = (*absent, self._state_dir, *self._roots)
         for path in paths:
             is_absent = path.startswith(absent) and is_inside(path, absent)
