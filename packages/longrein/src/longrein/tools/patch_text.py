@@ -143,7 +143,7 @@ def _bad_patch(problem: str) -> ToolError:
 
 
 class Block(NamedTuple):
-    """Where the lines below an anchor lie, as indices of the text."""
+    """Place of the lines below an anchor, as indices of the text."""
 
     start: int
     """After the anchor."""

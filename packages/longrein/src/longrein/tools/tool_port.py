@@ -360,7 +360,7 @@ class Blobs(Protocol):
 
 
 class SessionFiles(msgspec.Struct, frozen=True):
-    """What a session knows of files, and which of them a call may touch."""
+    """Knowledge of a session about files, and the limits of a call to them."""
 
     versions: Mapping[str, FileVersion] = {}
     """Files that the model knows, by real path."""
@@ -405,7 +405,7 @@ class CommandSurroundings(msgspec.Struct, frozen=True):
 
 
 class SessionServices(msgspec.Struct, frozen=True):
-    """What else a session offers its tools."""
+    """Further services of a session for its tools."""
 
     archive: HistoryReader
     """Reader of this session's history."""

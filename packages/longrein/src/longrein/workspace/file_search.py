@@ -139,7 +139,7 @@ class SearchResult(msgspec.Struct, frozen=True):
 
 
 class SearchOutput(msgspec.Struct, frozen=True):
-    """What a search program printed and how it ended."""
+    """Output of a search program, and its end."""
 
     data: bytes
     ended: CommandExit

@@ -37,7 +37,7 @@ class ResolvedPath(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        """Where a file of the commands' own `/tmp` lies for the user; '' for any other."""
+        """Place of a file of the commands' own `/tmp` for the user; '' for any other file."""
         is_private = self.is_scratch and self.path.startswith("/tmp/") and self.path != self.real
         return f" (in the commands' own /tmp: {self.real})" if is_private else ""
 

@@ -599,7 +599,7 @@ class Conversation:
         )
 
     def _question_hint(self, approval: Approval) -> str:
-        """What Enter does at the question, or how to come back to it."""
+        """Return the effect of Enter at the question, or the key that leads back to it."""
         if not approval.ready:
             return translate("Esc to answer") if self.guard.blocks("") else ""
         row = approval.choice_list.marked
