@@ -5,7 +5,7 @@ must not.
 import errno
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from longrein.agent.current_rules import current_rules
 from longrein.agent.network_questions import NetworkQuestions
 from longrein.workspace import Confinement
 from longrein.workspace.sandbox import SandboxReport, SessionSandbox
+from longrein_context import State
 from longrein_context.events import TaskStarted
 
 if TYPE_CHECKING:
@@ -80,14 +81,9 @@ _PATH = re.compile(r"""(?<![\w.~/-])(?:"(/[^"\n]+)"|'(/[^'\n]+)'|(/[^\s"'`,;:()<
 """An absolute path in the words of a user, in quotes where it holds a blank."""
 
 
-def show_named(session: "Session") -> None:
-    """Let the commands of a session read what file tools have read or written, and what the user's
-    words name.
-    """
-    if session.deps.sandbox is not None:
-        state = session.state
-        words = chain.from_iterable(_paths_in(word.text) for word in state.words)
-        session.deps.sandbox.show_named(chain(state.files, words))
+def named_paths(state: State) -> Iterable[str]:
+    """Return the real paths that file tools have read or written, and those in the user's words."""
+    return chain(state.files, *(_paths_in(word.text) for word in state.words))
 
 
 @lru_cache(maxsize=64)
@@ -113,7 +109,7 @@ def confine(
     sandbox = sandbox or session.deps.sandbox
     if sandbox is None or not sandbox.rung.confines:
         return None
-    show_named(session)
+    sandbox.show_named(named_paths(session.state))
     if refusal := sandbox.missing.refusal():
         raise PermissionError(errno.EPERM, refusal)
     masks = current_rules(session).find_masks()

@@ -14,7 +14,7 @@ from longrein.agent.call_footprint import (
     make_call,
     read_once,
 )
-from longrein.agent.confinement import show_named
+from longrein.agent.confinement import named_paths
 from longrein.agent.current_rules import CurrentRules, GitContents, confines, current_rules
 from longrein.agent.dependencies import narrower
 from longrein.agent.hooks import SessionHooks
@@ -71,7 +71,8 @@ def judge_calls(session: Session) -> dict[str, Judgement]:
     """Return a judgement for each open call."""
     for call in [call for call in session.judged_paths if call not in session.state.calls]:
         del session.judged_paths[call]
-    show_named(session)
+    if (sandbox := session.deps.sandbox) is not None:
+        sandbox.show_named(named_paths(session.state))
     now = current_rules(session)
     open_calls = session.state.calls.items()
     return {call: _judge(session, now, open_call) for call, open_call in open_calls}
