@@ -24,7 +24,7 @@ from longrein_context.events import HookAnswered, PermissionAsked, Summarized, T
 from tests.agent.disk_harness import NO_RULES, TOUCH, DiskHarness, turn
 from tests.agent.hook_tables import command, joined
 from tests.tables import record
-from tests.timeouts import HANG_S
+from tests.timeouts import HANG_S, until
 
 from .disk_harness import said
 
@@ -226,14 +226,15 @@ def test_the_strictest_answer_decides(
 async def test_a_crash_in_a_hook_runs_it_again(harness: DiskHarness) -> None:
     """What the log says of hooks allows nothing: after a restart they are asked again."""
     table = harness.load(
-        command(PRE, "echo x >> asked.txt; test -e go || sleep 60; echo no >&2; exit 2")
+        command(
+            PRE, "echo x >> asked.txt; touch begun; test -e go || sleep 60; echo no >&2; exit 2"
+        )
     )
     model = Script(says(TOUCH), says("done"))
     async with harness.session(model, hooks=table, rules=NO_RULES) as session:
         session.tell(UserMessage((Text("go"),)))
         running = asyncio.ensure_future(session.run(once=True))
-        while not (harness.tree / "asked.txt").exists():  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.01)
+        await until((harness.tree / "begun").exists)
         running.cancel()
         await asyncio.wait([running])
     (harness.tree / "go").touch()
@@ -279,9 +280,7 @@ async def test_hooks_in_the_background_tell_later(harness: DiskHarness) -> None:
     slow = call("Bash", command="until [ -e go ]; do sleep 0.02; done")
     model = Script(says(TOUCH), says(slow), says("done"))
     running = asyncio.ensure_future(harness.run(hooks, model, "go", mode="bypassPermissions"))
-    async with asyncio.timeout(HANG_S):
-        while not (harness.tree / "over.txt").exists() or not harness.answered:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: (harness.tree / "over.txt").exists() and harness.answered)
     (harness.tree / "go").touch()
     await running
     assert any("| built" in text for text in said(model.requests[-1]))
@@ -336,8 +335,7 @@ async def test_an_interrupt_ends_a_hook(harness: DiskHarness, event: str) -> Non
     async with harness.session(model, hooks=table, mode="bypassPermissions") as session:
         session.tell(UserMessage((Text("go"),)))
         running = asyncio.ensure_future(session.run(once=True))
-        while not (harness.tree / "began").exists():  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.01)
+        await until((harness.tree / "began").exists)
         session.interrupt()
         await asyncio.wait_for(running, HANG_S)
         assert not session.state.turn_open

@@ -25,7 +25,7 @@ from longrein_context.events import (
 from tests.agent.disk_harness import ALLOW, DiskHarness
 from tests.agent.hook_tables import command, joined
 from tests.tables import cases
-from tests.timeouts import HANG_S
+from tests.timeouts import HANG_S, until
 
 from .disk_harness import said
 
@@ -280,16 +280,12 @@ async def test_notification_of_a_question(harness: DiskHarness) -> None:
     line = "cat > told.json.new; mv told.json.new told.json"
     seen = harness.tree / "told.json"
 
-    async def wait() -> None:
-        while not seen.exists():  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.01)
-
     model = Script(says(BASH), says("done"))
     table = harness.load(command("Notification", line, "permission_prompt"))
     async with harness.session(model, hooks=table, rules=Rules()) as session:
         session.tell(UserMessage((Text("go"),)))
         running = asyncio.ensure_future(session.run(once=True))
-        await asyncio.wait_for(wait(), HANG_S)
+        await until(seen.exists)
         session.interrupt()
         await running
     assert "Bash" in json.loads(seen.read_text())["message"]

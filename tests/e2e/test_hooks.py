@@ -5,7 +5,6 @@ kill in a hook.
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from longrein_context.events import HookAnswered, ToolStarted, UserSpoke
 from tests.e2e.harness import BYPASS, CliHarness, bash, call, calls, of, says
 from tests.e2e.test_trust import open_terminal
-from tests.timeouts import HANG_S
+from tests.timeouts import HANG_S, wait_until
 
 TOUCH = bash("touch ran.txt")
 
@@ -116,14 +115,13 @@ def test_an_answer_nested_deep_is_a_line(levels: int, cli: CliHarness) -> None:
 
 def test_a_kill_in_the_middle_of_a_hook(cli: CliHarness) -> None:
     line = (
-        f"echo x >> {cli.project}/asked; test -e {cli.project}/go || sleep 60; echo no >&2; exit 2"
+        f"cd {cli.project}; echo x >> asked; touch begun; test -e go || sleep 60; "
+        "echo no >&2; exit 2"
     )
     write(cli.home, ".claude/settings.json", hooks("PreToolUse", line))
     cli.plays(calls(TOUCH), says("done"))
     running = cli.start("-p", "go", BYPASS)
-    until = time.monotonic() + 60
-    while not (cli.project / "asked").exists() and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_until((cli.project / "begun").exists)
     running.send(signal.SIGKILL)
     running.end()
     assert cli.wait_survivors() == [], "the hook ends with longrein"
