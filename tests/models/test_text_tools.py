@@ -30,7 +30,7 @@ from tests.models.http_server import (
 
 
 def found(text: str) -> list[Any]:
-    return [(p.name, p.arguments) if isinstance(p, ToolCall) else p for p in split_calls(text)]
+    return [(p.name, p.arguments) if isinstance(p, ToolCall) else p for p, _ in split_calls(text)]
 
 
 CALL_OF_READ = '{"name": "Read", "arguments": {"path": "a"}}'
@@ -102,11 +102,39 @@ def test_any_arguments_survive_the_text_protocol(arguments: dict[str, Any]) -> N
 
 @given(st.text(alphabet='{}[]",:\\ntool(`') | st.text())
 def test_nothing_a_model_writes_breaks_the_reading(text: str) -> None:
-    split_calls(text)
+    sources = "".join(source for _, source in split_calls(text))
+    assert text.startswith(sources) or not sources
     repair_arguments(text)
     live = VisibleText()
     shown = "".join(live.feed(text[at : at + 3]) for at in range(0, len(text), 3))
     assert text.startswith(shown)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("text", [
+    "plain text \n\n",
+    ('I look.\n```py\nx = 1\n```\n\n\n  tool: Read( {"path":  "a"} );\n'
+    'tool: Read({"path":"b"})\nDone. \n'),
+    'tool: Read({"path": "a",})\n',
+    '<tool_call>\n{"name": "Read", "arguments": {"path": "a"}}\n</tool_call>\n',
+])  # fmt: skip
+async def test_what_the_model_wrote_is_sent_back_byte_for_byte(text: str) -> None:
+    """A server that keeps its prefix has it so."""
+    async with serve_answers(Answer(chat(text)), Answer(chat("Done."))) as server:
+        model = open_wire_model("openai-chat", server.url, text_tools=True)
+        asked = item(1, Text("go"), "user")
+        reply = (await answer_of(model, request(asked, wire="openai-chat")))[-1]
+        assert isinstance(reply, Reply)
+        blocks = {block.part: block for block in reply.blocks}
+        kinds = {Text: "text", ToolCall: "call"}
+        replied = [
+            item(2, part, kinds[type(part)], n, blocks[n].raw, blocks[n].wire)
+            for n, part in enumerate(reply.parts)
+        ]
+        more = request(asked, *replied, item(3, Text("and"), "user"), wire="openai-chat")
+        await answer_of(model, more)
+        assert server.sent[1]["messages"][2] == {"role": "assistant", "content": text}
+        await model.aclose()
 
 
 def test_a_result_is_one_line_so_that_nothing_in_it_can_look_like_a_call() -> None:
@@ -139,7 +167,7 @@ async def test_D3_a_whole_turn_over_a_plain_chat_server() -> None:
         model = open_wire_model("openai-chat", server.url, text_tools=True)
         items = [item(1, Text("go"), "user")]
         *deltas, reply = await answer_of(model, request(*items, wire="openai-chat"))
-        assert reply.stop == "calls"
+        assert reply.stop == "calls_in_text"
         assert reply.parts == (
             Text("I look.\n```py\nx = 1\n```"),
             ToolCall("", "Read", {"path": "a"}, '{"path": "a"}'),

@@ -503,7 +503,7 @@ def _turn(state: State, *, task: bool) -> None:
     if not state.turn_open:
         state.steps = state.continuations = state.barren_steps = state.stop_blocks = 0
         state.hook_stop = ""
-        state.denied_last = False
+        state.denied_last = state.call_hint_given = False
         state.step_history = StepHistory()
     if task if state.label else not state.turn_open:  # a subagent that is woken continues its task
         state.began_at = state.at
@@ -531,6 +531,8 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
     if event.kind == "continue":
         state.continuations += 1
         state.owes_reply = True
+    if event.kind == "call_in_text":
+        state.call_hint_given = state.owes_reply = True
     if event.text:
         note = Text(closed_note(event.text, state.nonce))
         append_item(state, make_item(seq, 0, "reminder", note, handle=f"r{seq}"))
@@ -632,6 +634,10 @@ def _remember_words(state: State, seq: int, event: Replied) -> None:
 def _open_slots(state: State, event: Replied) -> None:
     calls = [part for part in event.parts if isinstance(part, ToolCall)]
     state.barren_steps += bool(calls)
+    if calls:
+        state.call_hint_given = False
+    if calls and event.stop != "calls_in_text" and state.prefix is not None:
+        state.native_callers |= {state.prefix.model}
     for n, call in enumerate(calls):
         cut = event.stop == "length" and event.parts[-1] is call
         state.calls[call.id] = OpenCall(unwrapped(call), len(state.items), cut)

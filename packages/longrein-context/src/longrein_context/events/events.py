@@ -357,7 +357,10 @@ class Replied(Event, frozen=True):
     visibility = Visibility(shown="both", searchable=True, in_ledger=False)
     asked: int  # Seq of the `Asked`
     parts: tuple[AnyPart, ...]  # Text, thinking and calls in the order of the reply
-    stop: str  # `end`, `calls`, `length`, `refusal` or `interrupted`
+    stop: str
+    """`end`, `calls`, `length`, `refusal`, `interrupted`, or `calls_in_text`: the text ends with a
+    call, and was read as one if `parts` has calls.
+    """
     usage: Usage = (
         Usage()
     )  # Usage as counted by the provider, or estimated where `estimated` says so

@@ -171,6 +171,7 @@ class ConversationState(msgspec.Struct):
     step_history: StepHistory = StepHistory()  # Digests of the last steps, to detect repetition
     continuations: int = 0  # Times the model was told to continue a cut answer in this turn
     stop: str = ""  # Stop reason of the last reply
+    call_hint_given: bool = False  # True once told that a text is no call, until the next call
     stop_asked: bool = (
         False  # True once the hooks of the turn's end have answered, until the next reply
     )
@@ -250,6 +251,7 @@ class State(ConversationState):
     branch: str = ""  # Git branch that the model knows of; empty where the log names none
     prefix: PrefixSet | None = None
     prefix_seq: int = 0
+    native_callers: frozenset[str] = frozenset()  # Models that have called tools natively
     traits: dict[str, ToolTraits] = {}  # Traits of every tool that any prefix has stated, by name
     files: dict[str, KnownFile] = {}  # Real path -> known content
     notices: list[

@@ -59,6 +59,8 @@ CUT_SHARE = 0.6
 of a local model is so far from the estimate."""
 CUT_TOKENS_MIN = 2_000
 """The estimate of a smaller request may be wrong by as much."""
+CALL_MARKS = ("{", "<invoke", "functions.")
+"""One of these is in each text that holds a call."""
 TOLD_WAIT_S = 1.0
 """A shorter wait for the provider is not announced."""
 
@@ -175,6 +177,7 @@ async def stream_answer(
         return _cut(session, model, request, heard, seq, reserved_usd)
     match final:
         case Reply():
+            final = _with_calls_in_text(session.state, session.deps.tools, request, final)
             usage, estimated = _settled(session.state, model, request, final.usage, final.parts)
             _tell_cut(session, model, request, final.usage)
             cost = _cost(model, usage, reserved_usd, session.deps.limits.usd_max)
@@ -194,6 +197,29 @@ async def stream_answer(
                 "the model's stream ended without an end",
                 assumed_usd=reserved_usd,
             )
+
+
+def _with_calls_in_text(
+    state: State, tools: Mapping[str, Tool], request: Request, reply: Reply
+) -> Reply:
+    """Return `reply` with the calls that its text is. A model that calls tools natively means no
+    call by a text that looks like one; it is told.
+    """
+    if request.purpose != "turn" or reply.stop != "end":
+        return reply
+    text = "\n".join(part.text for part in reply.parts if isinstance(part, Text))
+    if not any(mark in text for mark in CALL_MARKS):
+        return reply
+    from longrein.tools.calls_in_text import read_text_calls
+
+    listed = {spec.name for spec in request.prefix.tools}
+    offered = {name: tool for name, tool in tools.items() if name in listed}
+    calls, is_last, fits = read_text_calls(text, offered)
+    is_native = request.prefix.model in state.native_callers
+    if not calls or (not fits and (is_native or (state.call_hint_given and not is_last))):
+        return reply
+    parts = (*reply.parts, *calls) if fits and not is_native else reply.parts
+    return msgspec.structs.replace(reply, parts=parts, stop="calls_in_text")
 
 
 def _settled(

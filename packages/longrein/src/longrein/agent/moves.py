@@ -421,6 +421,8 @@ def _after_reply(state: State, move_context: MoveContext) -> Move:
             "your answer was cut by the output limit; go on exactly where it stopped",
         )
         return Record((Reminded("continue", text, "output limit"),))
+    if state.stop == "calls_in_text":
+        return _after_call_in_text(state)
     if state.stop == "refusal":
         return Stop(
             "error", "the model declined to answer; say it in another way or use another model"
@@ -428,6 +430,23 @@ def _after_reply(state: State, move_context: MoveContext) -> Move:
     if move_context.stop_hooks and not state.stop_asked and state.stop_blocks < STOP_BLOCKS_MAX:
         return RunHooks("Stop")
     return Stop("blocked" if state.denied_last else "done")
+
+
+def _after_call_in_text(state: State) -> Move:
+    """Tell the model once that the call which it wrote as text was not done; then end the turn."""
+    if state.call_hint_given:
+        return Stop(
+            "error",
+            "the model wrote a call as text, which was not done; `longrein -p -c` goes on, and "
+            "`longrein doctor` tells how this model calls tools",
+        )
+    text = marker(
+        state.nonce,
+        "call-in-text",
+        "nothing was done: you wrote a call as text, or wrote something after it. Make it again as "
+        "a call of the tool itself, with arguments of its schema, and end there",
+    )
+    return Record((Reminded("call_in_text", text, "call in text"),))
 
 
 # --- before a request -----------------------------------------------------------------------------

@@ -39,11 +39,13 @@ from longrein_context.lazy_names import names_at_first_use
 
 if TYPE_CHECKING:
     from longrein.models.scripted import ScriptFile, ScriptFileModel, read_script
+    from longrein.models.text_tool_calls import balanced_object, repair_arguments
 
 __getattr__ = names_at_first_use(
     __name__,
     {
         "scripted": "ScriptFile ScriptFileModel read_script",
+        "text_tool_calls": "balanced_object repair_arguments",
     },
 )
 
@@ -66,6 +68,7 @@ __all__ = [
     "TextDelta",
     "ThinkingDelta",
     "UsageDelta",
+    "balanced_object",
     "can_search_web",
     "cost_usd",
     "family",
@@ -82,6 +85,7 @@ __all__ = [
     "open_model",
     "pause_s",
     "read_script",
+    "repair_arguments",
     "served_as",
     "settled_usage",
     "usual_price",

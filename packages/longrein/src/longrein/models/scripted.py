@@ -266,6 +266,7 @@ class ScriptFileModel:
             if not item.mine or item.kind == "ack":
                 continue
             if item.block is not None and item.block.wire == "scripted":
+                cut.pop(item.key[0], None)  # a call that was read from this text
                 return int(item.block.raw) + 1 + len(cut)
             cut[item.key[0]] = None
         if not any(item.kind == "summary" for item in request.items):

@@ -6,7 +6,10 @@ wire carries text.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import accumulate, groupby
+from operator import is_not
 from typing import Any
 
 import msgspec
@@ -57,10 +60,28 @@ _AFTER = re.compile(r"[ \t]*\)?[ \t]*[.;]?[ \t]*(?:\s*</tool_call>)?[ \t]*")
 _STARTS = ("tool:", "tool_result(", "<tool_call>", "```", "~~~")
 
 
-def split_calls(text: str) -> list[str | ToolCall]:
-    """Split `text` into text and calls, in order. Blanks around text are dropped."""
-    found = [part.strip() if isinstance(part, str) else part for part in _join_text(_parts(text))]
-    return [part for part in found if part]
+def split_calls(text: str) -> list[tuple[str | ToolCall, str]]:
+    """Split `text` into text and calls, in order, each with its source. Blanks around text are
+    dropped; the sources together are all of `text` up to an invented result.
+    """
+    found: list[tuple[str | ToolCall, str]] = []
+    words = source = ""
+    for part, piece in _parts(text):
+        source += piece
+        if isinstance(part, str):
+            words += part
+            continue
+        if words.strip():
+            before = source[: -len(piece)]
+            found.append((words.strip(), before))
+            source = piece
+        found.append((part, source))
+        words = source = ""
+    if words.strip():
+        found.append((words.strip(), source))
+    elif found:
+        found[-1] = (found[-1][0], found[-1][1] + source)
+    return found
 
 
 START_CHARS = 64
@@ -128,19 +149,8 @@ class VisibleText:
         return not self._held
 
 
-def _join_text(parts: Iterator[str | ToolCall]) -> Iterator[str | ToolCall]:
-    text = ""
-    for part in parts:
-        if isinstance(part, str):
-            text += part
-            continue
-        yield text
-        yield part
-        text = ""
-    yield text
-
-
-def _parts(text: str) -> Iterator[str | ToolCall]:
+def _parts(text: str) -> Iterator[tuple[str | ToolCall, str]]:
+    """Yield lines and calls with their sources; marks of a fence around calls are no text."""
     at = 0
     fence = ""
     holds_calls = False
@@ -152,16 +162,16 @@ def _parts(text: str) -> Iterator[str | ToolCall]:
         if mark is not None and (not fence or (mark[1].startswith(fence) and not mark[2])):
             was_calls, holds_calls = holds_calls, not fence and mark[2].lower() in CALL_FENCES
             fence = "" if fence else mark[1]
-            yield "" if holds_calls or was_calls else line[0]
+            yield "" if holds_calls or was_calls else line[0], line[0]
         elif fence and not holds_calls:
-            yield line[0]
+            yield line[0], line[0]
         elif _RESULT.match(line[0]):
             return
         elif (found := _call_at(text, at, bare=holds_calls)) is not None:
             call, end = found
-            yield call
+            yield call, text[at:end]
         else:
-            yield line[0]
+            yield line[0], line[0]
         at = end
 
 
@@ -175,7 +185,7 @@ def _call_at(text: str, at: int, *, bare: bool) -> tuple[ToolCall, int] | None:
     if tag is None and not (bare and text[at:].lstrip().startswith("{")):
         return None
     start += len(text[start:]) - len(text[start:].lstrip())
-    received, end = _object(text, start)
+    received, end = balanced_object(text, start)
     whole = repair_arguments(received) or {}
     name = whole.get("name") or whole.get("tool")
     arguments: object = next(
@@ -203,11 +213,11 @@ def _named_call(name: str, text: str, start: int) -> tuple[ToolCall, int]:
         return _make_call(name, received.removesuffix(")"), None), start + len(
             line[0] if line else ""
         )
-    received, end = _object(text, brace)
+    received, end = balanced_object(text, brace)
     return _make_call(name, received, repair_arguments(received)), end
 
 
-def _object(text: str, start: int) -> tuple[str, int]:
+def balanced_object(text: str, start: int) -> tuple[str, int]:
     """Find the balanced object at `start`; return it and the end of its call. An unclosed object
     takes all the rest.
     """
@@ -291,6 +301,8 @@ def _double_quoted(string: str) -> str:
 # --- The model ------------------------------------------------------------------------------------
 
 
+WIRE = "text"
+"""Wire of the blocks that hold what a model wrote for a part."""
 STOPS = ("\ntool_result(",)
 """Stop sequences: the server stops a model that begins to invent a result."""
 
@@ -353,8 +365,16 @@ class TextToolModel:
     def _rewritten(self, request: Request) -> Request:
         session = self._sessions.of(request)
         prefix = session.with_tools(request.prefix)
-        items = tuple(session.item(item) for item in request.items)
-        return msgspec.structs.replace(request, prefix=prefix, items=items)
+        replies = [list(of) for _, of in groupby(request.items, _reply_of)]
+        items = tuple(map(session.item, replies))
+        ends = list(accumulate(map(len, replies)))
+        marks = tuple(dict.fromkeys(bisect_right(ends, mark) for mark in request.marks))
+        return msgspec.structs.replace(request, prefix=prefix, items=items, marks=marks)
+
+
+def _reply_of(item: Item) -> object:
+    """Return what the items of one reply have in common that are sent as one text."""
+    return item.key[0] if item.kind in ("text", "call") else item.key
 
 
 class _RewrittenSession:
@@ -364,7 +384,7 @@ class _RewrittenSession:
 
     def __init__(self) -> None:
         self._prefix: tuple[PrefixSet, PrefixSet] | None = None
-        self._items: dict[tuple[int, int, int], tuple[Item, Item]] = {}
+        self._items: dict[tuple[int, int, int], tuple[list[Item], Item]] = {}
 
     def with_tools(self, prefix: PrefixSet) -> PrefixSet:
         """Return `prefix` with its tools in the system text."""
@@ -372,26 +392,36 @@ class _RewrittenSession:
             self._prefix, self._items = (prefix, with_tools_in_system(prefix)), {}
         return self._prefix[1]
 
-    def item(self, item: Item) -> Item:
-        """Return `item` as text; unchanged if it is neither call nor result."""
-        if not isinstance(item.part, ToolCall | ToolResult):
-            return item
-        known = self._items.get(item.key)
-        if known is None or known[0] is not item:
-            known = self._items[item.key] = (item, _as_text(item))
+    def item(self, items: list[Item]) -> Item:
+        """Return the items of a reply as one text, a result as text; any other unchanged."""
+        first = items[0]
+        if not any(isinstance(item.part, ToolCall | ToolResult) for item in items) and not any(
+            item.block for item in items
+        ):
+            return first
+        known = self._items.get(first.key)
+        if known is None or len(known[0]) != len(items) or any(map(is_not, known[0], items)):
+            known = self._items[first.key] = (items, _as_text(items))
         return known[1]
 
 
-def _as_text(item: Item) -> Item:
-    if isinstance(item.part, ToolCall):
+def _as_text(items: Sequence[Item]) -> Item:
+    """Join what the model wrote, byte for byte where that is known: a server that keeps its prefix
+    has it so.
+    """
+    first = items[0]
+    if isinstance(first.part, ToolResult):
         return msgspec.structs.replace(
-            item, kind="text", part=Text(call_text(item.part)), block=None
+            first, kind="user", part=Text(result_text(first.part, first.handle))
         )
-    if isinstance(item.part, ToolResult):
-        return msgspec.structs.replace(
-            item, kind="user", part=Text(result_text(item.part, item.handle))
-        )
-    return item
+    text = ""
+    for item in items:
+        if item.block is not None and item.block.wire == WIRE:
+            text += msgspec.json.decode(item.block.raw, type=str)
+        elif isinstance(item.part, Text | ToolCall):
+            words = item.part.text if isinstance(item.part, Text) else call_text(item.part)
+            text += "\n\n" * bool(text) + words
+    return msgspec.structs.replace(first, kind="text", part=Text(text), block=None)
 
 
 def call_text(call: ToolCall) -> str:
@@ -436,7 +466,10 @@ def with_calls(reply: Reply) -> Reply | Failure:
     by_part = {block.part: block for block in reply.blocks}
     for n, part in enumerate(reply.parts):
         if isinstance(part, Text):
-            parts += [Text(one) if isinstance(one, str) else one for one in split_calls(part.text)]
+            for one, source in split_calls(part.text):
+                raw = msgspec.json.encode(source).decode()
+                blocks.append(ProviderBlock(len(parts), WIRE, reply.model, raw))
+                parts.append(Text(one) if isinstance(one, str) else one)
             continue
         if n in by_part and isinstance(part, Thinking):
             blocks.append(msgspec.structs.replace(by_part[n], part=len(parts)))
@@ -446,7 +479,7 @@ def with_calls(reply: Reply) -> Reply | Failure:
         return Failure(
             "empty", "the model invented a result in place of an answer", usage=reply.usage
         )
-    stop = "calls" if has_calls and reply.stop == "end" else reply.stop
+    stop = "calls_in_text" if has_calls and reply.stop == "end" else reply.stop
     return Reply(tuple(parts), stop, reply.usage, tuple(blocks), reply.model)
 
 

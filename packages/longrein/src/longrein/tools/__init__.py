@@ -59,6 +59,7 @@ from longrein_context.lazy_names import names_at_first_use
 
 if TYPE_CHECKING:
     from longrein.tools.argument_substitution import Piece, substitute
+    from longrein.tools.calls_in_text import read_text_calls
     from longrein.tools.diff import change_of, hunks_of
 
 __getattr__ = names_at_first_use(
@@ -66,6 +67,7 @@ __getattr__ = names_at_first_use(
     {
         "diff": "change_of hunks_of",
         "argument_substitution": "Piece substitute",
+        "calls_in_text": "read_text_calls",
     },
 )
 
@@ -121,6 +123,7 @@ __all__ = [
     "own_calls",
     "own_name",
     "own_tools",
+    "read_text_calls",
     "report_text",
     "skill_content",
     "structured_output_tool",

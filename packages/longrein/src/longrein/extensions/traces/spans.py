@@ -71,7 +71,13 @@ PROVIDERS: Mapping[str, str] = {
     "xai": "x_ai",
 }
 """Provider as longrein names it -> as the conventions do, where they differ."""
-FINISH = {"end": "stop", "calls": "tool_call", "length": "length", "refusal": "content_filter"}
+FINISH = {
+    "end": "stop",
+    "calls": "tool_call",
+    "calls_in_text": "tool_call",
+    "length": "length",
+    "refusal": "content_filter",
+}
 AGENT = "longrein"
 
 

@@ -25,7 +25,13 @@ from longrein_context.events import (
 Line = dict[str, Any]
 """Output line before it is encoded."""
 
-STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens", "refusal": "refusal"}
+STOPS = {
+    "end": "end_turn",
+    "calls": "tool_use",
+    "calls_in_text": "tool_use",
+    "length": "max_tokens",
+    "refusal": "refusal",
+}
 """Stop reason -> spelling in the stream; an interrupted reply has none."""
 
 ERRORS = {
