@@ -6,7 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from longrein.agent.change_detection import COMMITS_MAX, FILE_LINES_MAX, STATUS_LINES_MAX
+from longrein.agent.change_detection import (
+    COMMITS_MAX,
+    SMALL_TREE_TOKENS,
+    STATUS_LINES_MAX,
+    TREE_TOKENS,
+)
 from longrein.extensions.schedules.timer import SCHEDULES_MAX
 from longrein.extensions.schedules.times import EXPIRY_US
 from longrein_context import KINDS, PROGRAM_KINDS
@@ -76,6 +81,7 @@ def test_the_figures_of_the_page_are_those_of_the_code() -> None:
         (EXPIRY_US // 86_400_000_000, "each ends after {} days"),
         (STATUS_LINES_MAX, "`git status` ({} entries)"),
         (COMMITS_MAX, "newest {} commits"),
-        (FILE_LINES_MAX, "({} lines; larger"),
+        (TREE_TOKENS, "({:,} tokens, in windows"),
+        (SMALL_TREE_TOKENS, "at most 32k {};"),
     ):
         assert words.format(number) in PAGE

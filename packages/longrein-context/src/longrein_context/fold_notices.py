@@ -494,10 +494,13 @@ def fold_prefix_set(state: State, seq: int, event: PrefixSet) -> None:
         )
         state.gauge.ceiling, state.gauge.flat = 0, (0, 0, 0)
     count_prefix(state, -1)
+    head = state.items[: state.context_items]
+    added = [item for item in head if item.key[0] != state.prefix_seq]  # by `add_to_context`
     state.prefix, state.prefix_seq = event, seq
     state.traits = with_traits(state.traits, event)
     texts = [(n, Text(text)) for n, text in enumerate(event.context) if text]
     fresh = [make_item(seq, n, "context", text, handle=f"r{seq}.{n + 1}") for n, text in texts]
+    fresh += added
     state.items[: state.context_items] = fresh
     state.context_items = len(fresh)
     count_prefix(state, 1)
@@ -505,6 +508,15 @@ def fold_prefix_set(state: State, seq: int, event: PrefixSet) -> None:
     if not first:
         mark_break(state)
         state.failures = 0
+
+
+def add_to_context(state: State, item: Item) -> None:
+    """Add `item` to the static context, before the first request; no later prefix removes it."""
+    count_prefix(state, -1)
+    state.items.insert(state.context_items, item)
+    state.context_items += 1
+    count_prefix(state, 1)
+    reindex(state)
 
 
 def mark_break(state: State) -> None:

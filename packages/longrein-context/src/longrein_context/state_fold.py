@@ -64,6 +64,7 @@ from longrein_context.events import (
 from longrein_context.events.escape import whole_number
 from longrein_context.fold_notices import (
     add_rewind_notices,
+    add_to_context,
     change_form,
     fold_cleared,
     fold_file_changed,
@@ -533,7 +534,9 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
         state.owes_reply = True
     if event.kind == "call_in_text":
         state.call_hint_given = state.owes_reply = True
-    if event.text:
+    if event.kind == "project":
+        add_to_context(state, make_item(seq, 0, "context", Text(event.text), handle=f"r{seq}"))
+    elif event.text:
         note = Text(closed_note(event.text, state.nonce))
         append_item(state, make_item(seq, 0, "reminder", note, handle=f"r{seq}"))
 

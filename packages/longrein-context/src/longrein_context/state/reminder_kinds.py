@@ -144,7 +144,7 @@ _ROWS = (
         "instruction files were changed on disk; from now on they say this instead",
     ),
     _elsewhere("nested_memory", FILES, "a Reminded of its own when a call touches the folder"),
-    _elsewhere("project_start", FILES, "a Reminded of its own before the first request"),
+    _elsewhere("project", FILES, "a Reminded of its own, which stands before the first message"),
     _state("cwd_changed", FILES, 0.2, "the current folder is now"),
     _state(
         "branch_changed",

@@ -22,13 +22,14 @@ from longrein.agent.session_part import SessionPart
 from longrein.agent.shared_files import FileWriter, FileWriters, first_words
 from longrein.tools import Tool
 from longrein.workspace import ResolvedPath, Workspace
-from longrein_context import State, neutralize_markers
+from longrein_context import State, estimate_text, neutralize_markers
 from longrein_context.events import (
     AnyEvent,
     FileChanged,
     FileSeen,
     Reminded,
     ToolCall,
+    framed,
     marker,
     without_sign,
 )
@@ -56,7 +57,7 @@ async def record_file_changes(session: Session) -> None:
         gap_s = max(0, deps.clock.wall_us() - since_us) // 1_000_000
         found.insert(0, Reminded("resumed", "", "files", str(gap_s)))
     session.append(*found, *watch.branch.change(state))
-    await tell_project_start(session)
+    await tell_project(session)
     for part in session.parts_with(SessionPart.reminders):
         session.append(*part.reminders())
 
@@ -183,24 +184,25 @@ def _new_folders(
 
 # --- The start of a project -----------------------------------------------------------------------
 #
-# Tell the model the state of the git repository once, before the first request of a session.
+# Tell the model where it is once, before the first request of a session: the files of the
+# repository, its status, its newest commits.
 #
-# The text is a reminder, so it is part of the conversation: the prefix of the requests stays the
-# same, and nothing is updated later. Changes of the branch are told as they happen
-# (`file_watcher.BranchWatcher`).
+# The text stands before the user's first words and stays as it is. Changes are told as they happen
+# (`file_watcher.BranchWatcher`, `record_file_changes`).
 
 GIT_TIMEOUT_S = 1.0
 """Longest wait for git. What it has not said by then is left out."""
 STATUS_LINES_MAX = 20
-FILE_LINES_MAX = 60
 COMMITS_MAX = 5
 LINE_CHARS_MAX = 100
-HEAD = "the git repository when the session began; it is not told again"
+IGNORED_MAX = 12
+TREE_TOKENS, SMALL_TREE_TOKENS, SMALL_WINDOW_TOKENS = 1_200, 400, 32_768
+"""Tokens for the files, and those in a window of at most so many tokens."""
 
 
-async def tell_project_start(session: Session) -> None:
-    """Append git status, newest commits and tracked files before the first request, where there
-    is a repository.
+async def tell_project(session: Session) -> None:
+    """Append files, status and newest commits of the repository before the first request, where
+    there is one.
     """
     state, deps = session.state, session.deps
     if (
@@ -219,28 +221,17 @@ async def tell_project_start(session: Session) -> None:
     session.commit(flush=False)
     git_lines = partial(_lines, deps.workspace, session.process_session)
     status, files, commits = await asyncio.gather(
-        git_lines("status", "--porcelain=v1", "--branch", "--no-renames", "-z"),
+        git_lines("status", "--porcelain=v1", "--branch", "--no-renames", "--ignored", "-z"),
         git_lines("ls-files", "-z"),
         git_lines("log", "-z", f"-{COMMITS_MAX}", "--format=%h %s"),
     )
-    parts = []
-    if len(status) > 1:
-        parts.append(
-            (f"* git status, {_counted(len(status) - 1, 'entry', 'entries')}", _bounded(status))
-        )
-    elif status:
-        parts.append(("* git status, nothing changed", status))
-    if status and commits:
-        parts.append(("* newest commits", [shortened(line, LINE_CHARS_MAX) for line in commits]))
-    if files:
-        parts.append(
-            (f"* {_counted(len(files), 'tracked file', 'tracked files')}", summarize_files(files))
-        )
-    if parts:
-        told = [marker(state.nonce, "project_start", HEAD)]
-        for head, lines in parts:
-            told += [head, *(f"| {neutralize_markers(line, state.nonce)}" for line in lines)]
-        session.append(Reminded("project_start", "\n".join(told), "git"))
+    room = (
+        SMALL_TREE_TOKENS if deps.model.budget.window_tokens <= SMALL_WINDOW_TOKENS else TREE_TOKENS
+    )
+    told = project_lines(status, files, commits, room)
+    if told:
+        text = "\n".join(neutralize_markers(line, state.nonce) for line in told)
+        session.append(Reminded("project", framed(state.nonce, "project", text), "git"))
 
 
 def _reads(tool: Tool) -> bool:
@@ -260,42 +251,62 @@ async def _lines(workspace: Workspace, process_session: str, *arguments: str) ->
     return [text.replace("\n", "\\n") for text in texts if text]
 
 
-def _bounded(lines: Sequence[str]) -> list[str]:
-    more = len(lines) - 1 - STATUS_LINES_MAX
-    shown = [shortened(line, LINE_CHARS_MAX) for line in lines[: STATUS_LINES_MAX + 1]]
-    return [*shown, *([f"… and {more} more"] if more > 0 else [])]
+def project_lines(
+    status: Sequence[str], files: Sequence[str], commits: Sequence[str], room_tokens: int
+) -> list[str]:
+    """Describe a repository. `status`: lines of git, the branch first; `files`: sorted paths."""
+    ignored = [line[3:] for line in status if line.startswith("!! ")]
+    changed = [line for line in status[1:] if not line.startswith("!! ")]
+    told = []
+    if files:
+        told += [f"Files of the project, as git knows them ({len(files)}):"]
+        told += file_lines(files, room_tokens)
+    if ignored:
+        more = f" and {len(ignored) - IGNORED_MAX} more" if len(ignored) > IGNORED_MAX else ""
+        names = ", ".join(shortened(name, LINE_CHARS_MAX) for name in ignored[:IGNORED_MAX])
+        told.append(f"Ignored by git: {names}{more}")
+    if status:
+        head = shortened(status[0].removeprefix("## "), LINE_CHARS_MAX)
+        told.append(f"Branch and git status: {head}, {len(changed) or 'nothing'} changed")
+        told += [shortened(line, LINE_CHARS_MAX) for line in changed[:STATUS_LINES_MAX]]
+        more = len(changed) - STATUS_LINES_MAX
+        told += [f"… and {more} more"] if more > 0 else []
+    if status and commits:
+        told += ["Newest commits:", *(shortened(line, LINE_CHARS_MAX) for line in commits)]
+    return told
 
 
-def _counted(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
+def file_lines(files: Sequence[str], room_tokens: int) -> list[str]:
+    """Return lines of at most `room_tokens` for the sorted paths: files, and folders that do not
+    fit with the number of files below.
 
-
-def summarize_files(files: Sequence[str]) -> list[str]:
-    """Return at most `FILE_LINES_MAX` lines for the sorted paths: files, and folders with the
-    number of files below.
-
-    The folder with the most files is opened first, as long as its entries fit.
+    What lies higher is opened first; of folders beside each other the smaller one.
     """
     shown = _entries("", files)
-    while True:
-        folders = sorted(
-            (name for name, below in shown.items() if name.endswith("/")),
-            key=lambda n: -len(shown[n]),
-        )
-        for name in folders:
-            opened = _entries(name, shown[name])
-            if len(shown) - 1 + len(opened) <= FILE_LINES_MAX:
-                del shown[name]
-                shown |= opened
-                break
-        else:
-            break
+    room = room_tokens - sum(map(_tokens, shown))
+    kept: set[str] = set()
+    while closed := [name for name in shown if name.endswith("/") and name not in kept]:
+        name = min(closed, key=lambda name: (name.count("/"), len(_entries(name, shown[name]))))
+        opened = _entries(name, shown[name])
+        needed = sum(map(_tokens, opened)) - _tokens(name)
+        if needed > room:
+            kept.add(name)
+            continue
+        room -= needed
+        del shown[name]
+        shown |= opened
     lines = [
-        shortened(name, LINE_CHARS_MAX) + (f" ({len(below)})" if name.endswith("/") else "")
+        shortened(name, LINE_CHARS_MAX) + (f" ({len(below)} files)" if name in kept else "")
         for name, below in sorted(shown.items())
     ]
-    more = len(lines) - FILE_LINES_MAX
-    return [*lines[:FILE_LINES_MAX], *([f"… and {more} more entries"] if more > 0 else [])]
+    while lines and sum(map(_tokens, lines)) > room_tokens:  # a folder with thousands of files
+        del lines[len(lines) * 7 // 8 or 1 :]
+    more = len(shown) - len(lines)
+    return [*lines, *([f"… and {more} more entries"] if more else [])]
+
+
+def _tokens(line: str) -> int:
+    return estimate_text(shortened(line, LINE_CHARS_MAX)) + 1
 
 
 def _entries(folder: str, files: Sequence[str]) -> dict[str, list[str]]:

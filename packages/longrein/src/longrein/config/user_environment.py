@@ -84,8 +84,8 @@ def _place(environ: Mapping[str, str], home: str, platform: str, variable: str, 
 # Sent once at the start, so it holds nothing that changes.
 
 
-PLATFORM = {"linux": "Linux", "darwin": "macOS"}.get(sys.platform, sys.platform)
-"""Name of this platform."""
+PLATFORM = f"{os.uname().sysname.replace('Darwin', 'macOS, Darwin')} {os.uname().release}"
+"""Name and version of this platform."""
 
 
 def sign_line(sign: str) -> str:
