@@ -15,7 +15,12 @@ import msgspec
 
 from longrein.atomic_file import replace_file
 from longrein.workspace.supervisor.channel import RECORD
-from longrein.workspace.supervisor.process_tree import children_of, owner_process, process
+from longrein.workspace.supervisor.process_tree import (
+    LINUX,
+    children_of,
+    owner_process,
+    process,
+)
 from longrein.workspace.workspace_port import SpooledTask
 
 SPOOL = "tasks"
@@ -367,7 +372,7 @@ def waits_for_input(pid: int, inode: int) -> bool:
 
 
 def _with_descendants(pid: int) -> Iterator[int]:
-    generation = [pid]
+    generation = [pid] if LINUX else []  # elsewhere there is no /proc to look at
     for _ in range(DEPTH_MAX):
         yield from generation
         generation = [child for one in generation for child in children_of(one)]
