@@ -29,7 +29,7 @@ def fit(state_dir: str, words: Sequence[str], out: str) -> int:
         from lab.replay.weight_fit import fit_weights, sample
     except ImportError as error:
         raise UsageError(MISSING) from error
-    samples = [sample(recording) for recording in recordings(state_dir, words)]
+    samples = [sample(recording) for recording, _ in recordings(state_dir, words)]
     try:
         weights = fit_weights(samples, f"fitted on {len(samples)} sessions")
     except ValueError as error:

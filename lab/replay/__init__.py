@@ -14,33 +14,26 @@ from lab.replay.costs import (
 )
 from lab.replay.drive import NAMES, POLICIES, PolicyReplay, replay_of
 from lab.replay.plain_policies import PLAIN, Change, PlainReplay
-from lab.replay.recorded_decisions import OWN, OwnDecisions
 from lab.replay.recording import (
     Item,
-    Recorder,
     Recording,
     base_name,
-    numbered_steps,
     of_entries,
-    of_steps,
     read_recording,
 )
 from lab.replay.uses import Uses, find_uses
 
 __all__ = [
     "NAMES",
-    "OWN",
     "PLAIN",
     "POLICIES",
     "PRICES",
     "Change",
     "CostAccount",
     "Item",
-    "OwnDecisions",
     "PlainReplay",
     "PolicyReplay",
     "Rates",
-    "Recorder",
     "Recording",
     "Row",
     "Tokens",
@@ -49,9 +42,7 @@ __all__ = [
     "as_table",
     "base_name",
     "find_uses",
-    "numbered_steps",
     "of_entries",
-    "of_steps",
     "read_recording",
     "replay_of",
     "total",

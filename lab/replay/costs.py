@@ -208,15 +208,6 @@ class CostAccount:
         self._before = end
 
     @property
-    def spent(self) -> Tokens:
-        """Tokens of the requests so far, without those that bring lost items back."""
-        return msgspec.structs.replace(self._spent)
-
-    @property
-    def breaks(self) -> int:
-        return self._row.breaks
-
-    @property
     def row(self) -> Row:
         return self.row_at(self.rates)
 

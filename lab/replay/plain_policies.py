@@ -1,6 +1,6 @@
 """Plain context policies, for comparison: they know neither prices nor what is needed later."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -35,16 +35,8 @@ class Change(msgspec.Struct):
 class PlainReplay:
     """Replay of one session under a plain policy."""
 
-    def __init__(
-        self,
-        recording: Recording,
-        policy: "PlainPolicy",
-        window: int,
-        rewinds: Mapping[int, Sequence[int]] | None = None,
-    ) -> None:
-        """`window`: tokens. `rewinds`: request -> positions of the items that a rewind before it
-        took away.
-        """
+    def __init__(self, recording: Recording, policy: "PlainPolicy", window: int) -> None:
+        """`window`: tokens."""
         self.recording = recording
         self.policy = policy
         self.window = window
@@ -53,9 +45,6 @@ class PlainReplay:
         self.summary_tokens = 0
         self.shorter: set[int] = set()
         """Positions of the items that are not shown in full."""
-        self.rewound: set[int] = set()
-        """Positions of the items that a rewind took away."""
-        self._rewinds = rewinds or {}
         self.results: list[int] = []
         """Positions of the results so far."""
         self.summarised = 0
@@ -85,9 +74,6 @@ class PlainReplay:
                 self._carried += self.tokens[self.end]
                 self.end += 1
             change = Change(t, {})
-            for place in self._rewinds.get(t, ()):
-                self.hide(change, place, None)
-                self.rewound.add(place)
             self.policy(self, change)
             yield change
 

@@ -8,7 +8,7 @@ outputs of those before it.
 
 import gzip
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Literal
 
@@ -17,7 +17,6 @@ import msgspec
 from longrein.steps import (
     BreakStep,
     CallStep,
-    CompactionStep,
     NoticeStep,
     PromptStep,
     RequestStep,
@@ -61,7 +60,7 @@ class Item(msgspec.Struct, frozen=True):
     name: str
     """Tool name; `thinking` for reasoning."""
     text: str
-    """Arguments as JSON for a call. '' where a `Recorder` has not kept the texts."""
+    """Arguments as JSON for a call."""
     tokens: int
     call: str
     """Pairs a call with its result."""
@@ -150,105 +149,31 @@ def _at_us(value: Any) -> int:
 # --- Recordings from longrein's own logs ----------------------------------------------------------
 
 
-NumberedSteps = Sequence[tuple[int, Step]]
-"""Steps of a conversation, each with the number of its request."""
-Places = Mapping[str, tuple[int, int]]
-"""Handle -> (position in the recording, entry) of each item with one."""
-
-
-class Recorder:
-    """Records a conversation step by step. Failed requests are not counted, results are taken
-    whole, and what belongs to summaries is left out.
-    """
-
-    def __init__(self, chars_max: int = 0) -> None:
-        """`chars_max`: characters above which no item keeps its text; 0 for no limit."""
-        self._chars_max = chars_max
-        self._chars = 0
-        self._system_tokens = 0
-        self._found: list[tuple[Item, str, int]] = []
-        """Items with their handles and entries."""
-        self._request = 0
-        self.breaks: list[tuple[int, Step]] = []
-        """Steps that may change the form of items, each with the number of its request."""
-
-    @property
-    def has_texts(self) -> bool:
-        """Return True if the items have their texts."""
-        return not self._chars_max or self._chars <= self._chars_max
-
-    def hear(self, step: Step) -> None:
-        """Take in the next step."""
-        if step.purpose == "summary":
-            return
-        told = _told(step)
-        if told is not None:
-            self._add(step, *told)
-        if isinstance(step, BreakStep) and step.prefix is not None:
-            tools = step.prefix.tools
-            self._system_tokens = estimate_text(step.prefix.system)
-            self._system_tokens += sum(
-                estimate_text(t.name + t.description + str(t.schema)) for t in tools
-            )
-        if isinstance(step, BreakStep | CompactionStep | RequestStep):
-            self.breaks.append((self._request, step))
-        self._request += isinstance(step, RequestStep) and step.reply is not None
-
-    def _add(
-        self, step: Step, is_output: bool, kind: Kind, tool: str, text: str, call: str
-    ) -> None:
-        self._chars += len(text)
-        tokens, lines = count_tokens(kind, text), text.count("\n") + 1
-        kept = text if self.has_texts else ""
-        item = Item(self._request, is_output, kind, tool, kept, tokens, call, step.at, lines)
-        self._found.append((item, step.handle, step.seq))
-        if not self.has_texts and self._chars - len(text) <= self._chars_max:
-            self._found = [
-                (msgspec.structs.replace(one, text=""), handle, seq)
-                for one, handle, seq in self._found
-            ]
-
-    def recording(self, name: str) -> tuple[Recording, Places]:
-        """Return what was recorded, and the places of its items."""
-        last = max((item.request for item, _, _ in self._found if item.output), default=-1)
-        kept = [one for one in self._found if one[0].request <= last]
-        kept.sort(key=lambda one: (one[0].request, one[0].output))
-        items = tuple(item for item, _, _ in kept)
-        places = {handle: (place, seq) for place, (_, handle, seq) in enumerate(kept) if handle}
-        requests = items[-1].request + 1 if items else 0
-        return Recording(name, self._system_tokens, items, requests), places
-
-
 def of_entries(name: str, entries: Iterable[Entry]) -> Recording:
-    """Convert a log to a recording, with all texts."""
-    return of_steps(name, numbered_steps(entries))
-
-
-def of_steps(name: str, steps: NumberedSteps) -> Recording:
-    """Convert the steps of a log to a recording, like `of_entries`."""
-    return _recorded(steps).recording(name)[0]
-
-
-def placed_handles(steps: NumberedSteps) -> Places:
-    """Return the places in the recording of `of_steps`."""
-    return _recorded(steps).recording("")[1]
-
-
-def _recorded(steps: NumberedSteps) -> Recorder:
-    recorder = Recorder()
-    for _, step in steps:
-        recorder.hear(step)
-    return recorder
-
-
-def numbered_steps(entries: Iterable[Entry]) -> NumberedSteps:
-    """Return the steps of the conversation; those of summaries are left out."""
-    request, found = 0, []
+    """Convert a log to a recording. Failed requests are not counted, results are taken whole, and
+    what belongs to summaries is left out.
+    """
+    system_tokens, request, found = 0, 0, list[Item]()
     for step in steps_of(entries):
-        if step.purpose != "summary":
-            found.append((request, step))
-            request += isinstance(step, RequestStep) and step.reply is not None
-    return found
+        if step.purpose == "summary":
+            continue
+        if (told := _told(step)) is not None:
+            is_output, kind, tool, text, call = told
+            tokens, lines = count_tokens(kind, text), text.count("\n") + 1
+            item = Item(request, is_output, kind, tool, text, tokens, call, step.at, lines)
+            found.append(item)
+        if isinstance(step, BreakStep) and step.prefix is not None:
+            system_tokens = estimate_text(step.prefix.system)
+            system_tokens += sum(
+                estimate_text(t.name + t.description + str(t.schema)) for t in step.prefix.tools
+            )
+        request += isinstance(step, RequestStep) and step.reply is not None
+    last = max((item.request for item in found if item.output), default=-1)
+    items = sorted(
+        (item for item in found if item.request <= last),
+        key=lambda item: (item.request, item.output),
+    )
+    return Recording(name, system_tokens, tuple(items), last + 1)
 
 
 def _told(step: Step) -> tuple[bool, Kind, str, str, str] | None:

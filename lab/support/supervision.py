@@ -227,6 +227,10 @@ class MemoryProcess:
         home.running.append(self)
         self._life = asyncio.ensure_future(self._live())
 
+    def waits_for_keys(self) -> tuple[str, bytes]:
+        """See `StartedCommand.waits_for_keys`: no program does."""
+        return "", b""
+
     async def ended(self) -> CommandExit:
         """See `StartedCommand.ended`."""
         return await asyncio.shield(self._over)

@@ -3,15 +3,19 @@ count exactly.
 """
 
 import json
+from collections.abc import Iterator
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.replay import POLICIES, PolicyReplay, read_recording
 from longrein.frontends.reports.context import as_json, as_text, reason_rows
 from longrein_context import Budget, Price, State, line_reasons, next_compacted, report
 from longrein_context.context_report import MODULES, Report
+from longrein_context.events import PrefixSet, ToolSpec, ToolTraits, text_of
+from longrein_context.state.token_estimate import estimate_text
 from tests.context.random_session import RandomSession
 from tests.tables import split_words
 
@@ -49,10 +53,46 @@ def test_E1_each_module_stands_there_iff_it_has_content() -> None:
 
 def test_E1_a_cleared_item_is_shown_in_its_form_and_what_goes_next_is_marked() -> None:
     state, page = told(3)
-    forms = {row.handle: row.form for row in page.shown if row.handle}
+    forms = {row.handle: row.form for row in page.shown if row.handle and row.form != "folded"}
     assert forms == {item.handle: item.form for item in state.items if item.handle}
     assert any(row.goes for row in page.shown)
     assert all(row.usd >= 0 for row in page.shown)
+
+
+def parts_of_two_files() -> Iterator[dict[str, object]]:
+    """A recording that reads two files from their ends to their beginnings, in parts."""
+    yield {"type": "header", "system_tokens_est": 2_000}
+    yield {"role": "user", "kind": "user", "step": 0, "text": "look at both"}
+    for n in range(40):
+        path, first = f"/w/{'ab'[n % 2]}.tsv", 600 - n // 2 * 30
+        arguments = json.dumps({"path": path, "offset": first, "limit": 30})
+        call = {"name": "Read", "call_id": f"t{n}", "text": ""}
+        yield {"role": "assistant", "kind": "tool_call", "step": n, "args": arguments, **call}
+        lines = (f"{at:6}\t{at % 7}\tdef f_{path[3]}_{at}(x)" for at in range(first, first + 30))
+        told = {**call, "text": "\n".join(lines)}
+        yield {"role": "tool", "kind": "tool_result", "step": n + 1, **told}
+    yield {"role": "assistant", "kind": "assistant_text", "step": 40, "text": "f_a_30 is it"}
+
+
+def test_each_part_of_a_file_has_its_own_row_when_it_is_cleared() -> None:
+    recording = read_recording("made", b"\n".join(map(msgspec.json.encode, parts_of_two_files())))
+    price = Price(3, 15, 0.3, 3.75)
+    replay = PolicyReplay(recording, POLICIES["default"], Budget(20_000, 8_000, price))
+    tools = (ToolSpec("Read", "reads", {}, ToolTraits(kind="read")),)
+    replay.tell(PrefixSet("start", "made", "made", "scripted", "word " * 2_000, tools))
+    for _ in replay.changes():
+        pass
+    page = report(replay.state, replay.budget)
+    rows = [row for row in page.shown if row.kind == "result"]
+    assert {row.form for row in rows} >= {"trimmed", "folded", "full"}
+    assert [row.begins for row in rows] == [
+        f"w/{'ab'[n % 2]}.tsv:{600 - n // 2 * 30}–{629 - n // 2 * 30}" for n in range(40)
+    ]
+    assert len({row.handle for row in rows}) == 40
+    texts = {item.handle: estimate_text(text_of((item.part,))) for item in replay.state.items}
+    host = next(row for row in rows if row.form == "trimmed")
+    assert host.tokens < 60 < replay.state.gauge.scale(texts[host.handle]), "without the history"
+    assert sum(row.tokens for row in page.shown) == page.total_tokens
 
 
 def test_the_price_so_far_is_one_write_and_a_read_for_each_later_request() -> None:

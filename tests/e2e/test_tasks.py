@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from longrein.testing.loopback import Call
-from longrein_context.events import TaskEnded, ToolEnded
+from longrein_context.events import TaskEnded, TaskStarted, ToolEnded
 from tests.timeouts import GONE_S, wait_until
 
 from .harness import (
@@ -34,6 +34,7 @@ from .harness import (
     told,
 )
 from .test_children import part, tasks
+from .test_sandbox import broken_program
 
 
 def kill(going: RunningCommand, number: int = signal.SIGKILL) -> None:
@@ -115,6 +116,37 @@ def test_a_run_ends_with_its_answer_and_says_which_command_it_ended(cli: CliHarn
     assert ran.err == ENDED.replace("b2", "b1").format("tail -f /dev/null") + "\n"
     assert [end.state for end in of(cli, TaskEnded)] == ["killed"]
     assert not cli.wait_survivors()
+
+
+ASK = (
+    "read x </dev/tty",
+    "read x",
+    "cat",
+    "python3",
+    "python3 -c 'import getpass; getpass.getpass()'",
+    "git commit --allow-empty",
+    "less /etc/hosts",
+)
+KEYS = "python3 -c 'import os, select; os.dup2(2, 0); select.select([0], [], [])'"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/wchan"), reason="needs Linux")
+@pytest.mark.parametrize("rung", ["bubblewrap", "landlock", "none"])
+def test_nothing_waits_for_a_terminal_until_its_limit(cli: CliHarness, rung: str) -> None:
+    if rung == "none":
+        cli.without_sandbox()
+    elif rung == "landlock":
+        broken_program(cli)
+    cli.plays(calls(*map(bash, ASK), bash(KEYS)), says("so"))
+    assert cli.run("-p", "go", BYPASS).code == 0
+    assert not of(cli, TaskStarted), "nothing went to the background"
+    status, told = cli.results()[-1]
+    assert status == "failed"
+    assert re.fullmatch(
+        r"\[python\S* waits for keys of a terminal and there is none: ended after \d+ s; "
+        r"change files with Edit or Write, and use commands and flags that ask nothing\]",
+        told.splitlines()[-1],
+    )
 
 
 def test_a_run_waits_for_a_command_past_its_limit_where_it_is_asked_to(cli: CliHarness) -> None:

@@ -8,9 +8,6 @@ import msgspec
 import pytest
 
 from lab.inspector_session import SampleLogs, SampleSession
-from lab.replay import PlainReplay, of_entries
-from lab.replay.recorded_decisions import OwnDecisions
-from lab.replay.recording import numbered_steps, placed_handles
 from longrein.extensions.inspector.inspection import SessionInspector, changes, inspect_session
 from longrein.extensions.inspector.item_lifecycles import text_of_item
 from longrein.extensions.inspector.page_data import MODULES, Inspection, Update
@@ -246,34 +243,6 @@ def test_files_have_their_readings_and_changes(sample: SampleSession, found: Ins
         isinstance(event, FileChanged) for event in events
     )
     assert all(len(file.touches) == file.reads + file.changes for file in found.files)
-
-
-# --- The log replayed -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("entries", [200, 400, ENTRIES])
-def test_the_session_as_it_was_is_replayed_with_the_forms_of_its_log(entries: int) -> None:
-    sample = SampleSession(window=40_000).grow(entries)
-    recording = of_entries("sample", sample.entries)
-    decisions = OwnDecisions(numbered_steps(sample.entries))
-    replay = PlainReplay(recording, decisions, 40_000, decisions.rewinds)
-    shown: dict[int, str | None] = dict(enumerate(item.text for item in recording.items))
-    for change in replay.changes():
-        shown |= change.show
-    upto = max(
-        at
-        for at, entry in enumerate(sample.entries)
-        if isinstance(entry.event, Asked) and entry.event.purpose == "turn"
-    )
-    state = State()
-    for entry in sample.entries[: upto + 1]:
-        state = advance(state, entry, sample.log)
-    items = {item.handle: text_of_item(item) for item in state.items if item.handle}
-    places = placed_handles(numbered_steps(sample.entries))
-    compared = [handle for handle, (_, seq) in places.items() if seq <= upto]
-    assert len(compared) > 60
-    for handle in compared:
-        assert shown[places[handle][0]] == items.get(handle), handle
 
 
 # --- Size -----------------------------------------------------------------------------------------

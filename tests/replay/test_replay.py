@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from lab import simulate
+from lab.inspector_session import SampleLogs, SampleSession
 from lab.replay import (
     NAMES,
     POLICIES,
@@ -18,8 +20,11 @@ from lab.replay import (
     read_recording,
 )
 from lab.replay.costs import Row
+from longrein.app.run_context import named_budget, read_run_context
+from longrein.extensions.inspector.inspection import SessionInspector
+from longrein.options import Options
 from longrein_context import Budget, Clear, Nothing, State
-from longrein_context.events import Cleared, Form, UsageError, decode_entry
+from longrein_context.events import Cleared, Form, PrefixSet, UsageError, decode_entry, encode_entry
 
 GOLDEN = Path(__file__).parents[1] / "store" / "golden_v1.jsonl"
 BUDGET = Budget(200_000, 16_000)
@@ -155,3 +160,71 @@ def test_simulate_prints_a_line_for_each_session_and_policy(
     assert row["policy"] == "keep-all"
     assert row["cost"] == row["keep_all"]
     assert simulate.main([str(GOLDEN), "--policy", "default"]) == 0
+
+
+SERVED = """
+[providers.served]
+wire = "{wire}"
+base_url = "http://127.0.0.1:9"
+
+[models."served/own"]
+window = {window}
+max_output = {output}
+price_input = 2
+price_output = 6
+price_cache_read = 0.5
+price_cache_write = 2
+"""
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "gemini"])
+@pytest.mark.parametrize("window", [40_000, 90_000])
+def test_simulate_takes_the_facts_of_the_session_and_says_what_the_inspector_says(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    wire: str,
+    window: int,
+) -> None:
+    for name, value in (
+        ("HOME", "."),
+        ("LONGREIN_STATE_DIR", "state"),
+        ("XDG_CONFIG_HOME", "config"),
+    ):
+        monkeypatch.setenv(name, str(tmp_path / value))
+    config = tmp_path / "config/longrein/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(SERVED.format(wire=wire, window=window, output=window // 8))
+    sample = SampleSession(window=window).grow(620)
+    model = {"provider": "served", "model": "own", "wire": wire}
+    sample.entries = [
+        replace(entry, event=replace(entry.event, **model))
+        if isinstance(entry.event, PrefixSet)
+        else entry
+        for entry in sample.entries
+    ]
+    exported = tmp_path / "sample.jsonl"
+    exported.write_bytes(b"\n".join(map(encode_entry, sample.entries)))
+    run_context = read_run_context(Options())
+    inspector = SessionInspector(SampleLogs(sample), lambda name: named_budget(run_context, name))
+    inspector.read()
+    page = inspector.inspection()
+    assert page.window_tokens == window
+    sent = sum(one.input + one.cache_read + one.cache_write for one in page.requests)
+    share = sum(one.cache_read for one in page.requests) / sent
+
+    assert simulate.main([str(exported)]) == 0
+    *table, about = capfd.readouterr().out.splitlines()
+    cells = {row.split()[0]: row.split()[2:] for row in table[1:]}
+    breaks = sum(one.break_ is not None for one in page.requests)
+    assert list(cells) == ["paid", *NAMES]
+    assert cells["paid"][0] == str(len(page.requests))
+    assert cells["paid"][3] == f"{share:.3f}"
+    assert cells["paid"][-3] == str(breaks)
+    assert about == f"window {window:,}, prices served/own, wire {wire}"
+    assert simulate.main([str(exported), "--policy", "default", "--json"]) == 0
+    _, own = json.loads(capfd.readouterr().out)
+    words = ["--policy", "default", "--json", "--window", "24000", "--wire", wire]
+    assert simulate.main([str(exported), *words]) == 0
+    _, other = json.loads(capfd.readouterr().out)
+    assert other["peak"] <= 24_000 < own["peak"] <= window

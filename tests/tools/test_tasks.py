@@ -45,3 +45,24 @@ def test_a_command_that_goes_on(why: str, state: str, printed: str, text: str) -
     )
     found = background_message(BackgroundedCommand(TaskView("b1", state, "x"), why), printed, 120.0)
     assert found == text.format(look=look)
+
+
+@pytest.mark.parametrize(("program", "commands"), [
+    ("tail", ["tail -f x", "tail -n 5 -f x", "tail -fn5 x", "cd a && tail -F x"]),
+    ("tail", ["tail --follow=name x"]),
+    ("watch", ["watch date", "make; watch -n 1 'ls -l'"]),
+    ("journalctl", ["journalctl -u app -f"]),
+    ("", ["tail x", "tail -n 5 x-f", "tail -f x | grep -m1 done", "timeout 9 tail -f x"]),
+    ("", ["watchman", "make watch"]),
+])  # fmt: skip
+def test_a_command_that_never_ends_by_itself_is_called_so(
+    program: str, commands: list[str]
+) -> None:
+    for command in commands:
+        told = background_message(
+            BackgroundedCommand(TaskView("b1", "running", command), "timeout"), "", 120.0
+        )
+        begins = f"[{program} never ends by itself; not over" if program else "[not over"
+        assert told.startswith(f"{begins} after 120 s: it goes on in the background as b1."), (
+            command
+        )

@@ -59,6 +59,44 @@ async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_t
     assert b"./script: " in harness.printed
 
 
+WAITS = (
+    "import os, select; os.dup2({}, 0); print('ready', flush=True); {}; select.select([0], [], [])"
+)
+
+
+def python(*parts: str) -> str:
+    return f'"{sys.executable}" -c "{WAITS.format(*parts)}"'
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's view of processes is in /proc")
+@pytest.mark.parametrize(("command", "waits"), [
+    (python("2", "0"), True),
+    (f"cd . && ({python('2', '0')}) 2>&1 | cat", True),
+    (python("os.pipe()[0]", "0"), False),
+    (python("2", "import subprocess; subprocess.Popen(['sleep', '100'])"), False),
+    (python("2", "import time; time.sleep(100)"), False),
+    ("echo ready; sleep 100", False),
+    ("echo ready; exec sleep 100 0>&2", False),
+    ("mkfifo lock; echo ready; cat lock", False),
+])  # fmt: skip
+async def test_a_program_that_waits_for_keys_where_there_is_no_terminal_is_found(
+    harness: CommandHarness, command: str, waits: bool
+) -> None:
+    running = await harness.start(command)
+    await harness.until(b"ready")
+    found = {running.waits_for_keys()}
+    for _ in range(10):
+        await asyncio.sleep(0.01)
+        found.add(running.waits_for_keys())
+    async with asyncio.timeout(HANG_S):
+        while waits and not running.waits_for_keys()[0]:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+    assert running.waits_for_keys()[0].startswith("python") == waits
+    assert waits or found == {("", b"")}
+    running.end("terminal")
+    assert (await running.ended()).cause == "terminal"
+
+
 TOO_LONG = "the command is too long for the system (200,005 characters): write it to a file and run"
 NO_START = "the command or its environment holds what cannot be started"
 

@@ -74,6 +74,7 @@ def test_A17_nothing_waits_pages_or_paints() -> None:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_EDITOR": "true",
         "EDITOR": "true",
+        "npm_config_update_notifier": "false",
     }
     assert {name: got[name] for name in expected} == expected
     assert children_environment(PARENT, ("TERM",))["TERM"] == "xterm-256color", (

@@ -6,12 +6,21 @@ count. The six modules are labels for people and budgets; they do not order the 
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
 
-from longrein_context.events import Image, PrefixSet, ToolCall, ToolResult, ToolSpec, text_of
+from longrein_context.events import (
+    Image,
+    PrefixSet,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    marker_sign,
+    text_of,
+)
+from longrein_context.events.ids import HISTORY
 from longrein_context.state.request_types import PREPARE_SHARE, Budget, Item, ItemKind, Price
 from longrein_context.state.state import State
 from longrein_context.state.token_estimate import arguments_text, estimate_text, spec_tokens
@@ -39,6 +48,9 @@ MODULE_OF_KIND: Mapping[ItemKind, Module] = {
 SHOWN_CHARS_MAX = 100  # Characters shown of an item's beginning
 _LINE_NUMBER = re.compile(r" *(\d+)\t")
 """Start of a line of a file as `Read` shows it."""
+_CALL_IN_HISTORY = re.compile(r"^(?=r\d+ \S+:$)", re.MULTILINE)
+_LINES_READ = re.compile(r"^→ \w+, lines (\d+)-(\d+)$", re.MULTILINE)
+"""Outcome of a part of a file that was read, in a history."""
 
 
 class ReportRow(msgspec.Struct, frozen=True):
@@ -141,7 +153,7 @@ def _item_rows(
     price: Price | None,
     taken: frozenset[str],
 ) -> list[tuple[int, ReportRow]]:
-    usd, goes = _usd(state, item, price), item.handle in taken
+    """Return the row of an item, and a row for each other block that its text holds."""
     name = item.part.name if isinstance(item.part, ToolCall | ToolResult) else ""
     row = ReportRow(
         MODULE_OF_KIND[item.kind],
@@ -150,17 +162,44 @@ def _item_rows(
         item.handle,
         item.form,
         0,
-        usd,
-        goes,
+        _usd(state, item, price),
+        item.handle in taken,
         reading_place(state, item, calls) or _begins(item),
     )
-    if item.kind != "summary" or not state.ledger_text:
-        return [(item.tokens, row)]
-    verified = min(item.tokens, estimate_text(state.ledger_text))
-    milestones = msgspec.structs.replace(
-        row, module="verified milestones", begins=_beginning(state.ledger_text)
-    )
-    return [(item.tokens - verified, row), (verified, milestones)]
+    found = [(item.tokens, row)]
+    if isinstance(item.part, ToolResult):
+        own, *others = _history(text_of((item.part,)), state.nonce)
+        found = [(estimate_text(own) or 1, row)]
+        found += [(estimate_text(text), _folded(state, row, text)) for text in others]
+    elif item.kind == "summary" and state.ledger_text:
+        verified, told = min(item.tokens, estimate_text(state.ledger_text)), state.ledger_text
+        milestones = msgspec.structs.replace(
+            row, module="verified milestones", begins=_beginning(told)
+        )
+        found = [(item.tokens - verified, row), (verified, milestones)]
+    sizes = scaled([raw for raw, _ in found], item.tokens)
+    return [
+        (size, msgspec.structs.replace(part, usd=row.usd * size / max(1, item.tokens)))
+        for size, (_, part) in zip(sizes, found, strict=True)
+    ]
+
+
+def _history(text: str, nonce: str) -> list[str]:
+    """Return the own text of a result, then the text of each call in the history behind it."""
+    own, sign, history = text.partition(f"\n[{marker_sign(nonce)}{HISTORY}")
+    head, *calls = _CALL_IN_HISTORY.split(history)
+    return [own + sign + head, *calls]
+
+
+def _folded(state: State, row: ReportRow, text: str) -> ReportRow:
+    """Return the row of a call in the history of `row`: its file and lines where it has read."""
+    head, _, told = text.partition("\n")
+    handle, name = head.rstrip(":").split()
+    lines = _LINES_READ.search(told)
+    begins = _beginning(told)
+    if state.traits_of(name).kind == "read":
+        begins = _place(state, told.partition("\n")[0], lines.groups() if lines else ())
+    return msgspec.structs.replace(row, name=name, handle=handle, form="folded", begins=begins)
 
 
 def reading_place(state: State, item: Item, calls: Mapping[str, ToolCall]) -> str:
@@ -177,8 +216,12 @@ def reading_place(state: State, item: Item, calls: Mapping[str, ToolCall]) -> st
     if not isinstance(path, str) or not path:
         return ""
     numbers = _lines_asked(arguments)
-    if isinstance(part, ToolResult):
+    if isinstance(part, ToolResult) and item.form == "full":
         numbers = _lines_shown(text_of(part.parts)) or numbers
+    return _place(state, path, numbers)
+
+
+def _place(state: State, path: str, numbers: Sequence[str]) -> str:
     path = path.removeprefix(state.cwd.rstrip("/") + "/")
     return ":".join(filter(None, (path, "–".join(dict.fromkeys(numbers)))))
 

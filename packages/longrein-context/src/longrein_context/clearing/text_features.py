@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from longrein_context.events import decode_json
+from longrein_context.events.ids import HISTORY
 
 WORD_CHARS_MIN, WORD_CHARS_MAX = 6, 120
 """Shorter words are too common to search for; longer ones are data."""
@@ -300,10 +301,6 @@ SHORT_CHARS = 120
 """Shorter results and texts stay whole: a label would be as long."""
 MARKER_PREFIX = "[longrein:"
 """Start of a marker. The sign that follows is known only to the harness."""
-
-
-HISTORY = " history: "
-"""Kind of a marker that begins a history."""
 
 
 class SourceItem(msgspec.Struct, frozen=True):

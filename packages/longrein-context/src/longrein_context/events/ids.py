@@ -50,6 +50,10 @@ def entry_uuid(session: str, seq: int) -> str:
     return str(uuid5(UUID(session), str(seq)))
 
 
+HISTORY = " history: "
+"""Follows the sign in a marker that begins a history of calls."""
+
+
 def marker(nonce: str, kind: str, text: str) -> str:
     """Return a longrein marker, which tool output cannot forge because it contains the session's
     nonce.

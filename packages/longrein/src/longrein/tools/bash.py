@@ -309,6 +309,13 @@ def sandbox_note(printed: bytes, *, network: str, failed: bool = True) -> str:
     return ""
 
 
+_ENDLESS = re.compile(
+    r"(?:^|[;&(|])\s*(watch|tail|journalctl)\b(?:(?<=watch)|[^;&|]*\s(?:-\w*[fF]\w*|--follow))"
+    r"(?![^\s=])[^;&|]*$"
+)
+"""A command whose last program shows a file or a state until somebody ends it."""
+
+
 def background_message(kept: BackgroundedCommand, printed: str, limit_s: float) -> str:
     """Return the result of a command that continues in the background."""
     task = kept.task
@@ -318,8 +325,11 @@ def background_message(kept: BackgroundedCommand, printed: str, limit_s: float) 
     )
     match kept.why:
         case "timeout":
+            endless = _ENDLESS.search(task.command)
+            found = f"{endless[1]} never ends by itself; " if endless else ""
             how = (
-                f"[not over after {limit_s:g} s: it goes on in the background as {task.id}. {look}]"
+                f"[{found}not over after {limit_s:g} s: it goes on in the background as {task.id}. "
+                f"{look}]"
             )
         case "user":
             how = f"[the user sent it to the background: it goes on as {task.id}. {look}]"
@@ -352,6 +362,12 @@ def exit_note(ended: CommandExit, options: ToolOptions, limit_s: float) -> str:
             return f"[timed out after {limit_s:g} s and was ended; timeout may be up to {most} ms]"
         case "interrupt":
             return "[interrupted by the user; the command was ended]"
+        case "terminal":
+            return (
+                f"[{ended.message} waits for keys of a terminal and there is none: ended after "
+                f"{ended.elapsed_s:.0f} s; change files with Edit or Write, and use commands and "
+                "flags that ask nothing]"
+            )
         case "flood":
             return f"[ended: it printed more than {size_words(options.output_bytes_max)}]"
         case "not_started":

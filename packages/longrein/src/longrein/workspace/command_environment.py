@@ -51,6 +51,7 @@ ALWAYS = {
     "GIT_EDITOR": "true",
     "GIT_SEQUENCE_EDITOR": "true",
     "DEBIAN_FRONTEND": "noninteractive",
+    "npm_config_update_notifier": "false",
 }
 """`true` as the editor: a command that would open one goes on with the text unchanged, or fails,
 but never waits.

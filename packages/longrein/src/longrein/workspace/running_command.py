@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from longrein.workspace.command_output import LOST_EXIT, OutputReader
-from longrein.workspace.spool_reader import remove_task
+from longrein.workspace.spool_reader import remove_task, waits_for_keys
 from longrein.workspace.supervisor.command_processes import KeptTask
 from longrein.workspace.supervisor.shell_lines import close, last_folder, signal_name
 from longrein.workspace.supervisor_client import SupervisorConnection
@@ -147,6 +147,9 @@ class SupervisedCommand:
         )
 
     # --- Requests of longrein ---------------------------------------------------------------------
+
+    def waits_for_keys(self) -> tuple[str, bytes]:
+        return waits_for_keys(self.pid)
 
     async def ended(self) -> CommandExit:
         ended = await asyncio.shield(self._end)

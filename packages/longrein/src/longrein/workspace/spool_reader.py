@@ -8,13 +8,19 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from stat import S_IRUSR, S_ISFIFO
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
 from longrein.atomic_file import replace_file
 from longrein.workspace.supervisor.channel import RECORD
-from longrein.workspace.supervisor.process_tree import children_of, owner_process, process
+from longrein.workspace.supervisor.process_tree import (
+    LINUX,
+    children_of,
+    owner_process,
+    process,
+)
 from longrein.workspace.workspace_port import SpooledTask
 
 SPOOL = "tasks"
@@ -362,12 +368,14 @@ def waits_for_input(pid: int, inode: int) -> bool:
     """Tell whether a process below `pid` reads the pipe `inode` as standard input, as far as is
     known.
     """
-    generation = [pid] if inode else []
+    return bool(inode) and any(_is_reading(one, inode) for one in _with_descendants(pid))
+
+
+def _with_descendants(pid: int) -> Iterator[int]:
+    generation = [pid] if LINUX else []  # elsewhere there is no /proc to look at
     for _ in range(DEPTH_MAX):
-        if any(_is_reading(one, inode) for one in generation):
-            return True
+        yield from generation
         generation = [child for one in generation for child in children_of(one)]
-    return False
 
 
 def _is_reading(pid: int, inode: int) -> bool:
@@ -377,3 +385,32 @@ def _is_reading(pid: int, inode: int) -> bool:
         return b"pipe_read" in where and os.stat(f"/proc/{pid}/fd/0").st_ino == inode
     except OSError:
         return False
+
+
+def waits_for_keys(pid: int) -> tuple[str, bytes]:
+    """Return the program below `pid` that waits for keys of a terminal, and how often all its
+    processes have run, which is the same again while none runs; ("", b"") for none.
+
+    Editors such as vim take the keys from their standard error once standard input has ended.
+    Of a command that is a pipe open for writing alone, so no key can ever come.
+    """
+    name, runs = "", b""
+    for one in _with_descendants(pid):
+        with suppress(OSError), open(f"/proc/{one}/status", "rb") as file:
+            status = file.read()
+            runs += b"".join(status.partition(b"\nvoluntary_ctxt_switches")[1:])
+            if _polls_error_pipe(one):
+                name = os.fsdecode(status.partition(b"\n")[0].removeprefix(b"Name:").strip())
+    return (name, runs) if name else ("", b"")
+
+
+def _polls_error_pipe(pid: int) -> bool:
+    """Tell whether a process without children waits, and its standard input is its standard
+    error, a pipe that it can only write. Raises OSError when it is gone.
+    """
+    keys, errors = f"/proc/{pid}/fd/0", f"/proc/{pid}/fd/2"
+    if os.lstat(keys).st_mode & S_IRUSR or not S_ISFIFO(os.stat(keys).st_mode):
+        return False
+    with open(f"/proc/{pid}/wchan", "rb") as file:
+        is_polling = b"poll" in file.read()
+    return is_polling and os.path.samefile(keys, errors) and not children_of(pid)

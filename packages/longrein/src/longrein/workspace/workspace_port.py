@@ -61,11 +61,14 @@ class CommandExit(msgspec.Struct, frozen=True):
     signal: str = ""
     """Name of the signal, such as `SIGKILL`; '' for an exit code."""
     cause: str = "exit"
-    """`exit`, `timeout`, `interrupt`, `flood` (over the output limit), `not_started` or `lost`
-    (the parent process died, the command was ended, and the outcome is unknown).
+    """`exit`, `timeout`, `interrupt`, `flood` (over the output limit), `terminal` (a program
+    waited for keys), `not_started` or `lost` (the parent process died, the command was ended, and
+    the outcome is unknown).
     """
     message: str = ""
-    """Reason why the command could not start, or why the outcome is unknown."""
+    """Reason why the command could not start, or why the outcome is unknown; of `terminal` the
+    name of the program.
+    """
     elapsed_s: float = 0.0
     """Wall time in seconds."""
     cwd: str = ""
@@ -228,6 +231,13 @@ class StartedCommand(Protocol):
     """A started command. In the foreground until `keep` is called."""
 
     pid: int
+
+    def waits_for_keys(self) -> tuple[str, bytes]:
+        """Return the program of the command that waits for keys of a terminal, and how often
+        the command's processes have run, which is the same again while none runs; ("", b"") for
+        none. There is no terminal, so it waits for ever.
+        """
+        ...
 
     async def ended(self) -> CommandExit:
         """Wait for the end. Cancelling the wait leaves the command running."""

@@ -57,6 +57,10 @@ async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
 # --- Foreground -----------------------------------------------------------------------------------
 
 
+LOOK_EVERY_S = 2.5
+"""Pause between two looks at whether a command waits for a terminal."""
+
+
 async def run_in_foreground(
     tasks: SessionTasks, fact: TaskStarted, sink: ReplayableSink, timeout_s: float
 ) -> CommandExit | BackgroundedCommand:
@@ -77,24 +81,41 @@ async def run_in_foreground(
         tasks.front[call] = wish
     over = asyncio.ensure_future(started.ended())
     timer = asyncio.ensure_future(tasks.host.deps.clock.sleep(timeout_s))
+    stuck = asyncio.ensure_future(_wait_stuck(tasks, started))
     try:
-        await asyncio.wait((over, wish, timer), return_when=asyncio.FIRST_COMPLETED)
-        goes_on = wish.done() or (call in tasks.front and tasks.host.deps.task_options.promote)
+        await asyncio.wait((over, wish, timer, stuck), return_when=asyncio.FIRST_COMPLETED)
+        may_go_on = call in tasks.front and tasks.host.deps.task_options.promote
+        goes_on = wish.done() or (may_go_on and not stuck.done())
         if not over.done() and not goes_on:
-            started.end("timeout")
+            started.end("terminal" if stuck.done() else "timeout")
         if over.done() or not goes_on:
             ended = await over
             tasks.pool.supervision.prepare(spec)
+            if ended.cause == "terminal":
+                ended = msgspec.structs.replace(ended, message=stuck.result())
             return ended
     except asyncio.CancelledError:
         started.end("interrupt")
         raise
     finally:
         tasks.front.pop(call, None)
-        timer.cancel()
-        over.cancel()
+        for waiting in (timer, stuck, over):
+            waiting.cancel()
     why = "user" if wish.done() else "timeout"
     return await finish_despite_cancel(_promoted(tasks, started, fact, why))
+
+
+async def _wait_stuck(tasks: SessionTasks, started: StartedCommand) -> str:
+    """Wait until a program of the command waits for keys and nothing of the command has run since
+    the last look; return its name.
+    """
+    before = b""
+    while True:
+        await tasks.host.deps.clock.sleep(LOOK_EVERY_S)
+        program, now = started.waits_for_keys()
+        if program and now == before:
+            return program
+        before = now
 
 
 def _promotion(tasks: SessionTasks, task: TaskStarted, why: str) -> TaskStarted:

@@ -275,8 +275,12 @@ class SessionInspector:
     def _item_data(self) -> list[ItemData]:
         state, budget = self._state, self.budget
         goes = next_compacted(state, budget) if self._count else ()
-        rows = report(state, budget, goes).shown
-        shown = {row.handle: (row.usd, row.goes) for row in rows if row.handle}
+        every = report(state, budget, goes).shown
+        rows = [row for row in every if row.handle in state.index]
+        shown: dict[str, tuple[float, bool]] = {}
+        for row in rows:
+            usd, _ = shown.get(row.handle, (0.0, False))
+            shown[row.handle] = (usd + row.usd, row.goes)
         items = self._items.items(shown)
         places = {item.handle: at for at, item in enumerate(items)}
         for row in sorted(rows, key=lambda row: -row.tokens)[:EXPLAINED_ITEMS_MAX]:

@@ -250,15 +250,23 @@ def _uncached(request: RequestData) -> RequestData:
     return msgspec.structs.replace(request, missed=0, break_=free)
 
 
-def causes_of_breaks(
+def requests_of(
     entries: Iterable[Entry], budget_for: Callable[[PrefixSet | None], Budget]
-) -> list[str]:
-    """Return the causes of the breaks of a session by its entries of the types `BREAK_EVENTS`.
+) -> list[RequestData]:
+    """Return the requests of a session by its entries of the types `BREAK_EVENTS`, without their
+    modules.
 
-    Without the items of the view, what such a break has missed stays unknown.
+    Without the items of the view, what a break has missed stays unknown.
     """
     tracker = RequestTracker(ItemTracker(), budget_for)
     nothing = State()
     for step in steps_of(entries):
         tracker.hear(step, nothing, 0)
-    return [request.break_.cause for request in tracker.requests() if request.break_]
+    return tracker.requests()
+
+
+def causes_of_breaks(
+    entries: Iterable[Entry], budget_for: Callable[[PrefixSet | None], Budget]
+) -> list[str]:
+    """Return the causes of the breaks of a session; arguments as in `requests_of`."""
+    return [one.break_.cause for one in requests_of(entries, budget_for) if one.break_]
