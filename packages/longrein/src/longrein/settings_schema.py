@@ -691,7 +691,8 @@ class TerminalOptions(msgspec.Struct, frozen=True):
         ),
     ] = "all"
     notify_after_s: Annotated[
-        float, Setting("seconds of a turn from which its end counts for that", "nothing")
+        float,
+        Setting("seconds that a question waits, or a turn takes, before you are called", "nothing"),
     ] = 10.0
     progress: Annotated[
         str,
