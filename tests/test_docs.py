@@ -110,7 +110,8 @@ def test__flags_and_commands_named_in_the_readme_exist() -> None:
 
 
 def test__links_of_the_documents_lead_somewhere() -> None:
-    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+    pages = [page for folder in ("", "docs", "lab") for page in (ROOT / folder).glob("*.md")]
+    for document in pages:
         text = document.read_text(encoding="utf-8")
         for link in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (document.parent / link).exists(), f"{document.name}: {link}"
