@@ -116,7 +116,7 @@ format: .venv/ready  ## format the code and fix lint
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-docs: .venv/ready  ## write the tables of docs/settings.md and the man page
+docs: .venv/ready  ## write the tables of docs/settings.md and docs/screen.md, and the man page
 	$(PY) -m tests.settings_page
 	$(PY) -m longrein help --man > packages/longrein/longrein.1
 

@@ -1,4 +1,4 @@
-"""longrein beside the floor: `make bench` prints the table of docs/performance.md and keeps it in
+"""longrein beside the floor: `make bench` prints the table of lab/performance.md and keeps it in
 `lab/out`.
 
 Both run as installed commands with the same Python, against the same loopback server in its own

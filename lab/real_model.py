@@ -89,10 +89,13 @@ def three_tasks(_project: Path, answer: str) -> bool:
 
 LEDGER = (
     "class Ledger:\n    def __init__(self):\n        self.rows = []\n\n    def add(self, item):\n"
-    "        self.rows.append(item)\n\n    def total(self):\n        return sum(row.price for row in "
-    "self.rows)\n"
+    "        self.rows.append(item)\n\n    def total(self):\n"
+    "        return sum(row.price for row in self.rows)\n"
 )
-ITEM = "class Item:\n    def __init__(self, name, price):\n        self.name, self.price = name, price\n"
+ITEM = (
+    "class Item:\n    def __init__(self, name, price):\n"
+    "        self.name = name\n        self.price = price\n"
+)
 TEST = 'from calc import add\n\nassert add(2, 3) == 5\nassert add(-1, 1) == 0\nprint("ok")\n'
 VERSIONS = {f"agents/s0{n}.py": f"1.{n * 7 % 10}.{n}" for n in range(6)}
 FIBONACCI = "0 1 1 2 3 5 8 13 21 34"
@@ -441,10 +444,12 @@ def main() -> None:
                     sum(column) for column in zip(*(one[2:] for one in run.exchanges), strict=True)
                 ]
                 prompt, read, output = sums or (0, 0, 0)
+                name = f"{task.name}{f' ({seed})' if seed else ''}"
+                took_s = time.monotonic() - begun
                 print(
-                    f"| {agent.name} | {task.name}{f' ({seed})' if seed else ''} | "
-                    f"{'yes' if run.solved else 'no'} | {len(run.exchanges)} | {prompt:,} | {read:,} "
-                    f"| {output:,} | {run.cpu_s:.1f} | {time.monotonic() - begun:.0f} | {run.end} |",
+                    f"| {agent.name} | {name} | {'yes' if run.solved else 'no'} | "
+                    f"{len(run.exchanges)} | {prompt:,} | {read:,} | {output:,} | {run.cpu_s:.1f} "
+                    f"| {took_s:.0f} | {run.end} |",
                     flush=True,
                 )
         firsts = [run.exchanges[0].prompt for run in runs if run.exchanges]

@@ -1,4 +1,4 @@
-"""Write the tables of docs/settings.md from the fields of `longrein.settings_schema`: `make docs`.
+"""Write the tables of settings in docs/ from the fields of `longrein.settings_schema`: `make docs`.
 
 A table stands after a comment `<!-- settings: TABLE... -->`; `top` is that of the settings without
 a table.
@@ -10,7 +10,8 @@ from pathlib import Path
 
 from longrein.config.settings_file import KEYS, Key
 
-PAGE = Path(__file__).parent.parent / "docs/settings.md"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = (DOCS / "settings.md", DOCS / "screen.md")
 HEAD = "| key | default | meaning | project |\n|---|---|---|---|\n"
 
 
@@ -51,4 +52,5 @@ def default(key: Key) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(generated(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(generated(page.read_text(encoding="utf-8")), encoding="utf-8")

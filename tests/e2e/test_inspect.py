@@ -2,6 +2,7 @@
 `--compare`.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import socket
 import stat
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -17,7 +19,19 @@ import msgspec
 import pytest
 
 from longrein.extensions.inspector.page_data import Comparison, Inspection
-from longrein.store import Reader
+from longrein.store import Log, Reader, open_log
+from longrein_context.events import (
+    SCHEMA_VERSION,
+    Asked,
+    Entry,
+    Opened,
+    PermissionAsked,
+    PrefixSet,
+    Replied,
+    Text,
+    ToolCall,
+    UserSpoke,
+)
 from tests.e2e.harness import BYPASS, CliHarness, bash, call, calls, says
 from tests.timeouts import HANG_S
 
@@ -129,9 +143,9 @@ def test_two_sessions_side_by_side(cli: CliHarness) -> None:
 
 
 def test_a_live_page_goes_on_when_another_process_opens_the_session_again(cli: CliHarness) -> None:
-    session(cli)
+    name = session(cli)
     cli.without_sandbox()
-    server = cli.start("inspect", "--live", "--no-open")
+    server = cli.start("inspect", name[:8], "--live", "--no-open")
     url = server.line().decode().strip()
     assert url.startswith("http://127.0.0.1:")
     found = shown(urlopen(url, timeout=HANG_S).read().decode())
@@ -167,9 +181,76 @@ def test_a_live_page_goes_on_when_another_process_opens_the_session_again(cli: C
     assert server.end().code == 0
 
 
-def test_ctrl_c_ends_a_live_page(cli: CliHarness) -> None:
-    name = session(cli)
+ASKING = "0198c0de-0000-4000-8000-00000000a5c5"
+
+
+async def open_asking(cli: CliHarness) -> Log:
+    """Open a session that waits for an answer."""
+    log = await open_log(str(cli.state), ASKING, create=True, wall_us=lambda: 9)
+    reply = Replied(4, (ToolCall("c5.0", "Bash", {"command": "make"}),), "calls", cost_usd=0.5)
+    events = [
+        Opened(SCHEMA_VERSION, ASKING, "n", ("/w",), "/w"),
+        PrefixSet("start", "play", "one", "scripted", ""),
+        UserSpoke((Text("mend <b>it"),)),
+        Asked("turn", 3, 2),
+        reply,
+        PermissionAsked("c5.0", "Bash", "make", "why"),
+    ]
+    entries = [Entry(seq, seq, event) for seq, event in enumerate(events, 1)]
+    await asyncio.wrap_future(log.append(entries, flush=True))
+    return log
+
+
+def test_the_page_of_all_open_sessions_leads_to_the_live_page_of_each(cli: CliHarness) -> None:
+    cli.without_sandbox()
+    closed = session(cli)
+    cli.plays(calls(bash("until [ -e go ]; do sleep 0.05; done")), says("and on"))
+    run = cli.start("-p", "work", BYPASS, "--output-format", "stream-json")
+    working = json.loads(run.line())["session_id"]
+    run.wait_for("assistant")
+    loop = asyncio.new_event_loop()
+    asking = loop.run_until_complete(open_asking(cli))
     server = cli.start("inspect", "--live", "--no-open")
+    place = urlsplit(server.line().decode().strip())
+
+    def page(path: str) -> Any:
+        url = f"http://{place.netloc}{path}?{place.query}"
+        return shown(urlopen(url, timeout=HANG_S).read().decode())
+
+    found = page("/")
+    assert [(row["session"], row["state"]) for row in found["open_sessions"]] == [
+        (ASKING, "asks"),
+        (working, "works"),
+    ]
+    first = found["open_sessions"][0]
+    assert (first["question"], first["model"], first["usd"]) == ("Bash make", "play/one", 0.5)
+    assert page(f"/{working}")["live"].startswith(f"/{working}/events?")
+    for unknown in (f"/{closed}", "/nothing", f"/{working}/x"):
+        with pytest.raises(HTTPError, match="404"):
+            page(unknown)
+    for address, news in (
+        (found["live"], "event: update"),
+        (page(f"/{working}")["live"], '"and on"'),
+    ):
+        with socket.create_connection((str(place.hostname), place.port or 0), HANG_S) as connection:
+            connection.sendall(f"GET {address} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+            (cli.project / "go").touch()
+            heard = ""
+            while news not in heard:
+                piece = connection.recv(65_536)
+                assert piece, heard
+                heard += piece.decode()
+    assert run.end().code == 0
+    loop.run_until_complete(asking.close())
+    loop.close()
+    server.send(signal.SIGINT)
+    assert server.end().code == 0
+
+
+@pytest.mark.parametrize("of_one", [True, False])
+def test_ctrl_c_ends_a_live_page(cli: CliHarness, of_one: bool) -> None:
+    name = session(cli)
+    server = cli.start("inspect", *([name] if of_one else []), "--live", "--no-open")
     url = server.line().decode().strip()
     token = url.partition("token=")[2]
     os.kill(server.pid, signal.SIGINT)

@@ -164,6 +164,9 @@ class Served:
         document = {"/": fleet(task("a"), live=True), "/session-a": inspection(60)}.get(path)
         return render(json.dumps(document).encode()) if document and token else None
 
+    def live(self, path: str) -> None:
+        """No page sends events."""
+
     def end(self) -> None:
         """Nothing waits."""
 

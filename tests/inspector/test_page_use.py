@@ -441,6 +441,8 @@ def test_running_session_grows_by_events(browser: Chromium) -> None:
             "[...document.querySelectorAll('.readout')].at(-2).textContent.includes('$123.00')"
         )
         events.put(("end", {}))
-        page.wait_until("document.querySelector('#live').textContent === 'the session has ended'")
+        page.wait_until(
+            "document.querySelector('#live').textContent === 'longrein inspect has ended'"
+        )
         assert page.problems == []
         page.close()

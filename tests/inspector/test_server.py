@@ -17,7 +17,7 @@ import pytest
 from lab.inspector_session import SampleLogs, SampleSession
 from longrein.extensions.inspector.inspection import SessionInspector, inspect_session
 from longrein.extensions.inspector.page_data import Inspection, Update
-from longrein.extensions.inspector.page_server import VERSIONS_MAX, InspectorServer, LivePage
+from longrein.extensions.inspector.page_server import VERSIONS_MAX, InspectorServer, session_page
 from tests.inspector.chromium import Chromium
 from tests.tables import cases, split_words
 from tests.timeouts import HANG_S
@@ -35,7 +35,7 @@ class Live:
         self.logs = SampleLogs(self.sample, upto=60)
         self.inspector = SessionInspector(self.logs, lambda _: self.sample.budget)
         self.inspector.read()
-        self.page = LivePage(inspect_session(self.inspector))
+        self.page = session_page(inspect_session(self.inspector))
         self.server = InspectorServer(self.page)
         self.port = self.server.server_port
         self.token = self.server.token
@@ -310,7 +310,7 @@ def test_a_browser_shows_the_session_and_what_is_added(live: Live, browser: Chro
     count = len(live.inspector.inspection().requests)
     page.wait_until(f"/Requests\\s+{count}\\s/.test(document.body.innerText)")
     live.page.end()
-    page.wait_until("document.querySelector('#live').textContent === 'the session has ended'")
+    page.wait_until("document.querySelector('#live').textContent === 'longrein inspect has ended'")
     assert page.dialogs == []
     assert page.problems == []
     assert {urlsplit(url).netloc for url in page.requests} == {f"127.0.0.1:{live.port}"}

@@ -12,6 +12,7 @@ from longrein.frontends.terminal.event_lines import STYLES
 from longrein.frontends.terminal.terminal_input import AnswerFilter
 from longrein.frontends.terminal.window import Activity, TerminalWindow, shows_progress
 from longrein.settings_schema import TerminalOptions
+from tests.terminal.held_clock import set_clock
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_jobs import shell
 from tests.terminal.test_real import ASKED, home
@@ -75,8 +76,11 @@ def test_the_title_and_the_progress_follow_the_session_and_are_undone(tmp_path: 
     ],
 )
 def test_a_question_calls_who_looks_elsewhere(tmp_path: Path, notify: str, sent: str) -> None:
-    with open_it(home(tmp_path, ASKED), f'notify = "{notify}"') as tty:
-        tty.until("say something").send("\x1b[O").send("go\r").until("yes, once")
+    settings = f'notify = "{notify}"'
+    with open_it(home(tmp_path, ASKED), settings, HELD_CLOCK="1") as tty:
+        tty.ask("go").until("yes, once").send("\x1b[O")
+        assert b"\x07" not in tty.raw
+        set_clock(tmp_path / "project/clock", 11)
         tty.until_written(sent).settle()
         assert "[O" not in tty.text(), "a focus event is no key"
         assert (b"\x07" in tty.raw) == (notify != "off")
@@ -179,6 +183,45 @@ def test_the_end_of_a_long_turn_calls_who_is_away(
     assert len(sent) == count, "only once"
 
 
+@pytest.mark.parametrize(
+    ("happens", "calls"),
+    [
+        ("ask 9", 0),
+        ("ask O 9", 0),
+        ("ask O 10 10", 1),
+        ("O ask 10 I O 30", 1),
+        ("ask 30 ask 30", 1),
+        ("ask 30 ask2 30", 2),
+        ("ask 30 none ask2 9", 1),
+        ("I ask 30", 0),
+        ("I ask 30 O 1", 1),
+        ("O key ask 9 key 9 key 9", 0),
+        ("O ask 9 key 5 O 4 1", 1),
+        ("ask 5 none 30", 0),
+    ],
+)
+def test_a_question_that_waits_calls_once_who_is_away(happens: str, calls: int) -> None:
+    sent: list[str] = []
+    clock = Clock()
+    window = TerminalWindow(sent.append, TerminalOptions(), {"TERM": "linux"}, clock, enabled=True)
+    window.enter()
+    now = Activity("the parser", "working", turn_since_s=clock.now_s)
+    for word in happens.split():
+        match word:
+            case "I" | "O":
+                window.heard(word)
+            case "key":
+                window.pressed()
+            case "none":
+                now = Activity("the parser", "working", turn_since_s=clock.now_s)
+            case "ask" | "ask2":
+                now = Activity("the parser", "waiting", "Bash", word, 100.0)
+            case seconds:
+                clock.now_s += float(seconds)
+        window.update(now)
+    assert sum("waiting for you: Bash" in text for text in sent) == calls
+
+
 def test_a_title_from_outside_cannot_end_its_sequence() -> None:
     sent: list[str] = []
     window = TerminalWindow(
@@ -214,14 +257,14 @@ def test_in_tmux_a_notification_is_passed_through() -> None:
     sent: list[str] = []
     window = TerminalWindow(
         sent.append,
-        TerminalOptions(notify="message"),
+        TerminalOptions(notify="message", notify_after_s=0),
         {"TMUX": "x", "KITTY_WINDOW_ID": "1"},
         Clock(),
         enabled=True,
     )
     window.enter()
     window.heard("O")
-    window.update(Activity("", "waiting", "Bash"))
+    window.update(Activity("", "waiting", "Bash", "c2.0"))
     assert sent[-1] == "\x1bPtmux;\x1b\x1b]9;longrein: waiting for you: Bash\x1b\x1b\\\x1b\\"
 
 

@@ -2,7 +2,7 @@
 
 To add a setting, add a field with its `Setting` and its default, use it where the struct arrives,
 and run `make docs`. Its key, checks, variable and built-in value (`config.settings_file`) and its
-row in docs/settings.md are generated. A field without a `Setting` is no setting.
+row in docs/settings.md or docs/screen.md are generated. A field without a `Setting` is no setting.
 """
 
 from collections.abc import Mapping
@@ -691,7 +691,8 @@ class TerminalOptions(msgspec.Struct, frozen=True):
         ),
     ] = "all"
     notify_after_s: Annotated[
-        float, Setting("seconds of a turn from which its end counts for that", "nothing")
+        float,
+        Setting("seconds that a question waits, or a turn takes, before you are called", "nothing"),
     ] = 10.0
     progress: Annotated[
         str,

@@ -13,10 +13,10 @@ from longrein.agent import StoredStates
 from longrein.app.app import App
 from longrein.app.run_context import CLOCK, RunContext, budget_of
 from longrein.app.session_export import exporters, write_new_file, write_page
-from longrein.commands.open_sessions import watch_open_sessions
 from longrein.frontends.argv import clean
 from longrein.frontends.reports import context as context_page
 from longrein.frontends.reports import session_lists as listing
+from longrein.frontends.reports.open_sessions import OpenSessionList, OpenSessionRow
 from longrein.frontends.secret_input import is_confirmed
 from longrein.frontends.stdio import say, show, stdout_file
 from longrein.steps.human_text import counted, escape_line
@@ -40,6 +40,8 @@ USAGE = (
 )
 DAY_US = 86_400_000_000
 QUESTION = "Delete them? [y/n] "
+LOOK_S = 1.0
+"""Pause between two looks at the open sessions."""
 
 
 def sessions(  # noqa: PLR0913 - one for each flag
@@ -56,7 +58,7 @@ def sessions(  # noqa: PLR0913 - one for each flag
 ) -> int:
     """List the sessions, newest first, or delete some; 1 when one could not be deleted."""
     if watch:
-        asyncio.run(watch_open_sessions(run_context))
+        asyncio.run(_watch_open_sessions(run_context))
     infos = list_sessions(run_context.state_dir)
     if [*words] != ["prune"] and (days >= 0 or keep_mb >= 0 or here or one_shot or yes):
         raise UsageError("--days, --keep-mb, --here, --one-shot and --yes are for `prune`")
@@ -95,6 +97,24 @@ def sessions(  # noqa: PLR0913 - one for each flag
     still = {info.session: info.updated_at for info in list_sessions(run_context.state_dir)}
     gone = [info for info, _ in chosen if still.get(info.session) == info.updated_at]
     return _delete(run_context, [info.session for info in gone])
+
+
+async def _watch_open_sessions(run_context: RunContext) -> None:
+    """Show the open sessions whenever that has changed, until Ctrl-C."""
+    before = None
+    sessions = OpenSessionList(run_context.state_dir)
+    while True:
+        rows = [*map(_open_row, sessions.look())]
+        if rows != before:
+            heads = ("session", "state", "folder", "title")
+            show(listing.table([heads, *rows, ("",) * 4]) if rows else b"no session is open\n")
+            before = rows
+        await CLOCK.sleep(LOOK_S)
+
+
+def _open_row(one: OpenSessionRow) -> tuple[str, ...]:
+    words = f"{one.state}: {one.question}" if one.question else one.state
+    return one.session, *map(escape_line, (words, one.cwd, one.title))
 
 
 def _delete(run_context: RunContext, ids: Sequence[str]) -> int:

@@ -15,7 +15,11 @@ INSPECT = Command(
     (
         flag("--out", "file to write", "word", "FILE"),
         flag("--no-open", "do not open a browser"),
-        flag("--live", "serve the page on 127.0.0.1 while the session grows; Ctrl-C ends it"),
+        flag(
+            "--live",
+            "serve the page on 127.0.0.1 while the session grows, without SESSION that of all open "
+            "ones; Ctrl-C ends it",
+        ),
         flag("--compare", "two sessions side by side"),
         STATE_DIR,
         HELP,

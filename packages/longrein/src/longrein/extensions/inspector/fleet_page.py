@@ -65,6 +65,9 @@ class FleetPage:
             pass  # it has been deleted since its link was made
         return None
 
+    def live(self, path: str) -> None:
+        """See `Pages.live`: no page of a fleet sends events."""
+
     def end(self) -> None:
         """See `Pages.end`: no browser waits for events."""
 
@@ -116,11 +119,9 @@ def show_fleet(
     opens = not no_open and has_browser(run_context.environ)
     page = FleetPage(run_context, read, live=live)
     if live:
-        told = (
-            "the page shows the fleet as it is when it is loaded; Ctrl-C ends it. Whoever has this "
-            "address can read its sessions:"
+        serve_page(
+            page, "the fleet as it is when it is loaded", threading.Event().wait, opens=opens
         )
-        serve_page(page, told, threading.Event().wait, opens=opens)
         return 0
     data = render(msgspec.json.encode(page.inspection()))
     deliver(data, out or os.path.join(folder, PAGE), is_new=bool(out), opens=opens)

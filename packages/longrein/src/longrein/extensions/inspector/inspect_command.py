@@ -7,9 +7,9 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
 
 import msgspec
 
@@ -17,9 +17,15 @@ from longrein.app.run_context import RunContext, named_budget
 from longrein.atomic_file import replace_file
 from longrein.extensions.inspector.inspection import SessionInspector, inspect_session
 from longrein.extensions.inspector.page import render
-from longrein.extensions.inspector.page_data import Comparison, Inspection
-from longrein.extensions.inspector.page_server import InspectorServer, LivePage, Pages
+from longrein.extensions.inspector.page_data import Comparison, Inspection, OpenSessionsData
+from longrein.extensions.inspector.page_server import (
+    InspectorServer,
+    LivePage,
+    Pages,
+    session_page,
+)
 from longrein.extensions.inspector.shorten import PAGE_BYTES_MAX, fit
+from longrein.frontends.reports.open_sessions import OpenSessionList
 from longrein.frontends.stdio import say, show
 from longrein.steps.human_text import counted, size
 from longrein.store import Reader, chosen_session, is_open
@@ -28,7 +34,7 @@ from longrein_context.events import Entry, LongreinError, SessionUnknown, UsageE
 PAGE, COMPARISON = "inspect.html", "compare.html"
 """Names of the pages in the folder of a session."""
 POLL_S = 1.0
-"""Time between two looks at the log of a live page."""
+"""Time between two looks at the logs of a live page."""
 
 
 class StoredLogs:
@@ -83,18 +89,24 @@ def inspect(
     """Write the page of a session, or with `live` serve it; return the exit code."""
     if live and (compare or out):
         raise UsageError(
-            "--live serves one session and writes no file: leave out --compare and --out"
+            "--live writes no file and shows one session or all open ones: leave out --compare "
+            "and --out"
         )
     opens = not no_open and has_browser(run_context.environ)
     if compare:
         return _compare(run_context, words, out, opens=opens)
     if len(words) > 1:
         raise UsageError("one session at a time; two side by side: longrein inspect --compare A B")
+    if live and not words:
+        pages = OpenSessionsPages(run_context)
+        serve_page(pages, "all open sessions", pages.look, opens=opens)
+        return 0
     with closing(_logs(run_context, words)) as logs:
-        inspector = read_session(run_context, logs)
-        found = inspect_session(inspector)
         if live:
-            return _serve(logs, inspector, found, opens=opens)
+            session = FollowedSession(run_context, logs)
+            serve_page(session.page, "the session as it grows", session.look, opens=opens)
+            return 0
+        found = inspect_session(read_session(run_context, logs))
         page = render(msgspec.json.encode(found))
         deliver(page, out or os.path.join(logs.folder, PAGE), is_new=bool(out), opens=opens)
     _tell_left_out(found)
@@ -186,38 +198,81 @@ def _half(inspector: SessionInspector) -> Inspection:
 # --- Live -----------------------------------------------------------------------------------------
 
 
-def _serve(logs: StoredLogs, inspector: SessionInspector, found: Inspection, *, opens: bool) -> int:
-    """Serve the page until Ctrl-C, also while no process has the session open."""
-    page = LivePage(found)
-    told = (
-        "the page shows the session as it grows; Ctrl-C ends it. Whoever has this address can read "
-        "the session:"
-    )
-    serve_page(page, told, lambda: _follow(logs, inspector, page), opens=opens)
-    return 0
-
-
-def serve_page(page: Pages, told: str, run: Callable[[], object], *, opens: bool) -> None:
-    """Tell the address of a page and serve it until Ctrl-C ends `run`."""
+def serve_page(page: Pages, shown: str, look: Callable[[], object], *, opens: bool) -> None:
+    """Tell the address of a page and serve it until Ctrl-C. `look` shows what is new in it."""
+    pause = threading.Event()
     with InspectorServer(page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            say(told)
+            say(
+                f"the page shows {shown}; Ctrl-C ends it. Whoever has this address can read all "
+                "that is shown:"
+            )
             show(f"{server.url}\n")
             if opens:
                 webbrowser.open(server.url)
-            run()
+            while not pause.wait(POLL_S):
+                look()
         except KeyboardInterrupt:
             pass
         finally:
             server.finish()
 
 
-def _follow(logs: StoredLogs, inspector: SessionInspector, page: LivePage) -> NoReturn:
-    """Show new entries, of this run of the session and of later ones."""
-    pause = threading.Event()
-    while True:
-        pause.wait(POLL_S)
-        is_open = logs.is_open()
-        if inspector.read() or is_open != page.current()[1].session.open:
-            page.show(inspector.inspection())
+class FollowedSession:
+    """A stored session with its live page, also while no process has it open."""
+
+    def __init__(self, run_context: RunContext, logs: StoredLogs, path: str = "/") -> None:
+        self._logs = logs
+        self._inspector = read_session(run_context, logs)
+        self.page = session_page(inspect_session(self._inspector), path)
+
+    def look(self) -> None:
+        """Show new entries, of this run of the session and of later ones."""
+        is_open = self._logs.is_open()
+        if self._inspector.read() or is_open != self.page.current()[1].session.open:
+            self.page.show(self._inspector.inspection())
+
+
+class OpenSessionsPages:
+    """The page of the open sessions, and at `/SESSION` that of each session that was shown there.
+
+    `look` may run in one thread while others ask for pages.
+    """
+
+    def __init__(self, run_context: RunContext) -> None:
+        self._run_context = run_context
+        self._list = OpenSessionList(run_context.state_dir)
+        first = OpenSessionsData(self._list.look())
+        self._page: LivePage[OpenSessionsData] = LivePage(first, lambda _, now: (now, now))
+        self._followed: dict[str, FollowedSession] = {}
+        self._reading = threading.Lock()
+
+    def look(self) -> None:
+        """Show what is new in the list and in the sessions that were opened."""
+        with self._reading:
+            now = OpenSessionsData(self._list.look())
+            for session in self._followed.values():
+                with suppress(LongreinError):  # it has been deleted
+                    session.look()
+        if now != self._page.current()[1]:
+            self._page.show(now)
+
+    def html(self, path: str, token: str) -> bytes | None:
+        """See `Pages.html`."""
+        with self._reading, suppress(LongreinError):
+            if path not in self._followed and path[1:] in self._list.states:
+                logs = StoredLogs(self._run_context.state_dir, path[1:])
+                self._followed[path] = FollowedSession(self._run_context, logs, path)
+        page = self.live(path)
+        return page.html(path, token) if page else None
+
+    def live(self, path: str) -> LivePage[Any] | None:
+        """See `Pages.live`."""
+        return self._followed[path].page if path in self._followed else self._page.live(path)
+
+    def end(self) -> None:
+        """See `Pages.end`."""
+        self._page.end()
+        for session in self._followed.values():
+            session.page.end()

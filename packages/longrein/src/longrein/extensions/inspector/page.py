@@ -26,6 +26,7 @@ SCRIPTS = (
     "file_view.js",
     "compare_view.js",
     "fleet_view.js",
+    "sessions_view.js",
     "app.js",
 )
 """Files of `page/` in the order of their use. They share one function scope."""
@@ -33,7 +34,7 @@ STYLES = ("uPlot.min.css", "app.css")
 
 
 def render(data: bytes, *, live: bool = False) -> bytes:
-    """Return the page for the JSON of an `Inspection`, a `Comparison` or a `FleetInspection`.
+    """Return the page for the JSON of one of the documents of `page_data`.
 
     A `live` page may connect to its own server for events, any other page to nothing.
     """

@@ -3,13 +3,15 @@
 A field that has its default value is left out of the JSON. Times are microseconds UTC, token counts
 are the provider's where it named them and calibrated estimates elsewhere, money is US dollars.
 
-The page gets one of three documents: an `Inspection`, a `Comparison` of two, or a
-`FleetInspection`. An `Inspection` served by `--live` then gets `Update`s as server-sent events.
+The page gets one of four documents: an `Inspection`, a `Comparison` of two, a `FleetInspection`, or
+`OpenSessionsData`. An `Inspection` served by `--live` then gets `Update`s as server-sent events.
 """
 
 from typing import Literal
 
 import msgspec
+
+from longrein.frontends.reports.open_sessions import OpenSessionRow
 
 VERSION = 1
 """Version of this format."""
@@ -441,6 +443,14 @@ class FleetInspection(Data, frozen=True):
     cap_usd: float | None = None
     live: bool = False
     """True if the server of the page has the page of each session, too."""
+
+
+class OpenSessionsData(Data, frozen=True):
+    """The sessions that are open, those that wait for an answer first; also as an update."""
+
+    open_sessions: list[OpenSessionRow]
+    live: str = ""
+    """Address of the events; '' in an update."""
 
 
 class Update(Data, frozen=True):

@@ -1,5 +1,5 @@
-"""Serve a session's page on 127.0.0.1 while the session runs, with new entries as server-sent
-events; or the pages of a fleet and its sessions.
+"""Serve pages on 127.0.0.1: of a session that runs, with new entries as server-sent events, of all
+open sessions, or of a fleet and its sessions.
 
 Whoever can reach a page reads whole sessions, so every request needs the token of the address
 that was shown to the user, a `Host` that names this server, and no `Origin` of another site.
@@ -12,14 +12,14 @@ import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from longrein.extensions.inspector.inspection import changes
 from longrein.extensions.inspector.page import content_policy, render
-from longrein.extensions.inspector.page_data import Inspection
+from longrein.extensions.inspector.page_data import Inspection, OpenSessionsData
 from longrein.extensions.inspector.shorten import BODY_BYTES_MAX
 from longrein_context.events.escape import whole_number
 
@@ -48,28 +48,43 @@ class Pages(Protocol):
     def html(self, path: str, token: str) -> bytes | None:
         """Return the page at a path of the server; None if there is none."""
 
+    def live(self, path: str) -> "LivePage[Any] | None":
+        """Return the page at a path if it sends events."""
+
     def end(self) -> None:
         """Tell all browsers that nothing more comes."""
 
 
-class LivePage:
-    """The present state of a page, for all browsers that show it. Thread-safe."""
+Document = TypeVar("Document", Inspection, OpenSessionsData)
 
-    def __init__(self, inspection: Inspection) -> None:
-        self._limit = inspection.left_out.above_bytes or BODY_BYTES_MAX
-        self._versions = {1: inspection}
+
+class LivePage(Generic[Document]):
+    """The present state of the page at `path`, for all browsers that show it. Thread-safe."""
+
+    def __init__(
+        self,
+        first: Document,
+        changes: Callable[[Document, Document], tuple[object, Document]],
+        path: str = "/",
+    ) -> None:
+        """`changes` returns for two states the update from one to the other, and the latter as it
+        is shown.
+        """
+        self._changes: Callable[[Document, Document], tuple[object, Document]] = changes
+        self._path = path
+        self._versions: dict[int, Document] = {1: first}
         self._version = 1
         self._changed = threading.Condition()
         self.is_ended = False
 
-    def current(self) -> tuple[int, Inspection]:
+    def current(self) -> tuple[int, Document]:
         """Return the newest state with its number."""
         with self._changed:
             return self._version, self._versions[self._version]
 
-    def show(self, inspection: Inspection) -> None:
+    def show(self, newer: Document) -> None:
         """Show a newer state."""
-        _, fitted = changes(self.current()[1], inspection, self._limit)
+        _, fitted = self._changes(self.current()[1], newer)
         with self._changed:
             self._version += 1
             self._versions[self._version] = fitted
@@ -78,12 +93,15 @@ class LivePage:
 
     def html(self, path: str, token: str) -> bytes | None:
         """Return the page, which asks for the events after its state."""
-        if path != "/":
+        if path != self._path:
             return None
-        version, inspection = self.current()
-        live = f"/events?token={token}&after={version}"
-        data = msgspec.json.encode(msgspec.structs.replace(inspection, live=live))
-        return render(data, live=True)
+        version, now = self.current()
+        live = f"{path.rstrip('/')}/events?token={token}&after={version}"
+        return render(msgspec.json.encode(msgspec.structs.replace(now, live=live)), live=True)
+
+    def live(self, path: str) -> "LivePage[Document] | None":
+        """See `Pages.live`."""
+        return self if path == self._path else None
 
     def end(self) -> None:
         """Tell all browsers that nothing more comes."""
@@ -105,12 +123,18 @@ class LivePage:
         if version != after and before is None:
             return version, b"event: reload\ndata: {}\n\n"
         if version != after and before is not None:
-            update, _ = changes(before, now, self._limit)
+            update, _ = self._changes(before, now)
             return version, b"id: %d\nevent: update\ndata: %b\n\n" % (
                 version,
                 msgspec.json.encode(update),
             )
         return version, b"event: end\ndata: {}\n\n" if is_ended else b": still here\n\n"
+
+
+def session_page(inspection: Inspection, path: str = "/") -> LivePage[Inspection]:
+    """Return the live page of a session."""
+    limit = inspection.left_out.above_bytes or BODY_BYTES_MAX
+    return LivePage(inspection, lambda before, now: changes(before, now, limit), path)
 
 
 class InspectorServer(ThreadingHTTPServer):
@@ -190,14 +214,15 @@ class PageHandler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         path = urlsplit(self.path).path
         page = self.server.page
-        if path == "/events" and isinstance(page, LivePage):
-            self._stream(page)
+        place, _, name = path.rpartition("/")
+        if name == "events" and (live := page.live(place or "/")):
+            self._stream(live)
         elif html := page.html(path, self.server.token):
             self._send(HTTPStatus.OK, html, "text/html; charset=utf-8")
         else:
             self._send(HTTPStatus.NOT_FOUND, "there is nothing here")
 
-    def _stream(self, page: LivePage) -> None:
+    def _stream(self, page: LivePage[Any]) -> None:
         """Send events until the page's state ends or the browser leaves."""
         asked = parse_qs(urlsplit(self.path).query).get("after", ["0"])[0]
         after = self.headers.get("Last-Event-ID") or asked

@@ -236,17 +236,22 @@ class Conversation:
             )
             if moves or self._waits_for_quiet:
                 loop.call_later(FRAME_S, self._news.set)
-            elif tick_s := live_area.tick_s(
-                self.view, self._agents(), self.opened.wall_us(), self.mono_s()
-            ):
+            elif tick_s := self._tick_s():
                 if self._ticking is not None:
                     self._ticking.cancel()
                 self._ticking = loop.call_later(tick_s, self._news.set)
+
+    def _tick_s(self) -> float:
+        """Return the seconds until the next redraw while nothing moves; 0 for none."""
+        if self.window.call_pending:
+            return 1.0
+        return live_area.tick_s(self.view, self._agents(), self.opened.wall_us(), self.mono_s())
 
     def redraw(self) -> None:
         if self.screen.is_lent and self.pager is None:
             return
         self._follow_questions()
+        self._update_surroundings()
         if self.pager is not None:
             if self.paged_approval is not None and self.paged_approval is not self.approval:
                 self.pager.close()
@@ -263,7 +268,6 @@ class Conversation:
             self.screen.commit(rows)
         else:
             self.screen.redraw()
-        self._update_surroundings()
 
     def _paint(self, piece: Piece) -> list[str]:
         width = self.screen.size.columns - 1
@@ -300,14 +304,21 @@ class Conversation:
     def _update_surroundings(self) -> None:
         """Show the present state in the window's title, its progress and the status line."""
         view, state = self.view, self.session.state
-        question = view.questions[0].title if view.questions else ""
+        question = next(iter(view.questions), None)
         if question:
             word = "waiting"
         elif view.busy:
             word = "working"
         else:
             word = ""
-        self.window.update(Activity(self.title, word, question, view.turn_since_s))
+        activity = Activity(
+            self.title,
+            word,
+            question.title if question else "",
+            question.key if question else None,
+            view.turn_since_s,
+        )
+        self.window.update(activity)
         self.status_line.update((state.seq, state.mode, self.title))
 
     def heard(self, answer: str) -> None:

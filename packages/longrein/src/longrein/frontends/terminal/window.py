@@ -40,6 +40,8 @@ class Activity(msgspec.Struct, frozen=True):
     """`working`, `waiting` for an answer, or '' when idle."""
     question: str = ""
     """The question that waits, such as `Bash`."""
+    question_id: object = None
+    """The same for the same question; None without one."""
     turn_since_s: float = 0.0
     """Start of the present or last turn, monotonic seconds."""
 
@@ -62,7 +64,11 @@ class TerminalWindow:
         self._mono_s = mono_s
         self._enabled = enabled
         self._entered = False
-        self._title = self._state = self._question = ""
+        self._title = self._state = ""
+        self._question_id: object = None
+        self._question_since_s = 0.0
+        self.call_pending = False
+        """True while a question waits to which the user has not been called."""
         self._progress_s = 0.0
         self._has_progress = shows_progress(options.progress, environ)
         self.has_focus: bool | None = None
@@ -107,7 +113,7 @@ class TerminalWindow:
 
     def update(self, now: Activity) -> None:
         """Show a new state: the title and progress if they change, a notification if the user is
-        away.
+        away at the end of a long turn or from a question that has waited.
         """
         if not self._entered:
             return
@@ -115,15 +121,21 @@ class TerminalWindow:
             self._title = title
             self._put(f"\x1b]2;{title}{ST}")
         self._update_progress(now.state)
-        if now.question and now.question != self._question:
-            self._notify(f"{translate('waiting for you')}: {now.question}")
+        if now.question_id != self._question_id:
+            self._question_id, self._question_since_s = now.question_id, self._mono_s()
+            self.call_pending = bool(now.question) and self._options.notify != "off"
+        if self.call_pending:
+            waited_s = self._mono_s() - self._question_since_s
+            if waited_s >= self._options.notify_after_s and self.is_away:
+                self.call_pending = False
+                self._notify(f"{translate('waiting for you')}: {now.question}")
         elif (
             self._state
             and not now.state
             and self._mono_s() - now.turn_since_s >= self._options.notify_after_s
         ):
             self._notify(f"{translate('done')}: {now.title}" if now.title else translate("done"))
-        self._question, self._state = now.question, now.state
+        self._state = now.state
 
     def _update_progress(self, state: str) -> None:
         due = state != self._state or (
@@ -165,7 +177,9 @@ class TerminalWindow:
         return self._use(themes.theme_for(light=light, environ=self._environ))
 
     def pressed(self) -> None:
+        """Take note of a key. It refutes a report that the focus is lost."""
         self.last_key_s = self._mono_s()
+        self.has_focus = self.has_focus or None
 
     def choose_theme(self, name: str) -> None:
         """Use a theme of `themes.NOTES` from now on."""

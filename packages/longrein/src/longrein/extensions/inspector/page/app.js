@@ -25,7 +25,10 @@ function openEntry(seq, agent = "") {
 class App {
   constructor(data) {
     this.isFleet = Boolean(data.tasks);
-    const Model = this.isFleet ? FleetModel : SessionModel;
+    this.isList = Boolean(data.open_sessions);
+    let Model = SessionModel;
+    if (this.isFleet) Model = FleetModel;
+    if (this.isList) Model = OpenSessionsModel;
     this.sides = (data.a && data.b ? [data.a, data.b] : [data]).map((one) => new Model(one));
     this.isComparison = this.sides.length === 2;
     this.model = this.sides[0];
@@ -49,6 +52,7 @@ class App {
   /** Views of this document. */
   kinds() {
     if (this.isFleet) return [FleetView, TaskView];
+    if (this.isList) return [OpenSessionsView];
     return this.isComparison ? [CompareView, ...VIEWS] : VIEWS;
   }
 
@@ -197,7 +201,7 @@ class App {
     source.addEventListener("reload", () => location.reload());
     source.addEventListener("end", () => {
       source.close();
-      say("the session has ended");
+      say("longrein inspect has ended");
     });
   }
 
