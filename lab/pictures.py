@@ -19,6 +19,7 @@ from rich.style import Style
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+from longrein.models import known_providers
 from longrein.testing.loopback import Call, Turn
 from tests.e2e.harness import Provider
 from tests.inspector.chromium import find_chromium
@@ -86,9 +87,12 @@ def screen(folder: Path, **environ: str) -> PseudoTerminal:
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text)
     settings.mkdir(parents=True)
+    local = [known.name for known in known_providers() if known.local]
+    closed = "".join(f'[providers.{name}]\nbase_url = "http://127.0.0.1:9/v1"\n' for name in local)
     with Provider(*TURNS) as provider:
         (settings / "config.toml").write_text(
             'model = "anthropic/claude-sonnet-4-5"\n'
+            f"{closed}"  # no server of this machine is in the picture
             '[permissions]\nallow = ["Bash(python3 check.py)"]\n'
             f'[providers.anthropic]\nbase_url = "{provider.url}"\n'
         )

@@ -127,6 +127,6 @@ def test_the_first_request_is_what_the_page_of_speed_says(cli: CliHarness) -> No
 
 def test_the_columns_of_a_replay_are_those_of_the_page() -> None:
     page = (ROOT / "lab/context.md").read_text(encoding="utf-8")
-    table = page[page.index("| column | says |") : page.index("The last line names the window")]
+    table = page[page.index("| column | says |") : page.index("Window, prices and wire are those")]
     told = [name for row in re.findall(r"^\| (`.+?) \|", table, re.M) for name in row.split(", ")]
     assert told == [f"`{name}`" for name in TABLE_HEAD[3:]]

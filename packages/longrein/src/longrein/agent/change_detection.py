@@ -269,8 +269,8 @@ def project_lines(
         head = shortened(status[0].removeprefix("## "), LINE_CHARS_MAX)
         told.append(f"Branch and git status: {head}, {len(changed) or 'nothing'} changed")
         told += [shortened(line, LINE_CHARS_MAX) for line in changed[:STATUS_LINES_MAX]]
-        more = len(changed) - STATUS_LINES_MAX
-        told += [f"… and {more} more"] if more > 0 else []
+        if len(changed) > STATUS_LINES_MAX:
+            told.append(f"… and {len(changed) - STATUS_LINES_MAX} more")
     if status and commits:
         told += ["Newest commits:", *(shortened(line, LINE_CHARS_MAX) for line in commits)]
     return told
