@@ -18,6 +18,13 @@ MODES = tuple(MODE_TEXTS)
 """Permission modes, narrowest first."""
 PermissionMode = Literal["plan", "dontAsk", "default", "acceptEdits", "auto", "bypassPermissions"]
 """The same for type checkers."""
-PROFILES = ("default", "seed", "seed-later", "seed-new", "seed-framework")
+PROFILES = ("default", "small", "seed", "seed-later", "seed-new", "seed-framework")
+SMALL_WINDOW_TOKENS = 32_768
+"""Largest window for which the profile `small` is chosen by itself."""
 BACKGROUND_MODES = ("exit", "drain", "steer")
 """Policies of a headless run for background work at its end."""
+
+
+def is_small(profile: str, window_tokens: int) -> bool:
+    """Return True if the profile `small` holds: it was chosen, or the model's window is small."""
+    return profile == "small" or (profile == "default" and window_tokens <= SMALL_WINDOW_TOKENS)

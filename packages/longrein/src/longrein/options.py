@@ -318,7 +318,14 @@ class Options(NamedTuple):
         str, _model("--append-system-prompt-file", "the same from a file", "word", "FILE")
     ] = ""
     profile: Annotated[
-        str, _model("--profile", "context policy; seed: the plainest one", "word", "NAME", PROFILES)
+        str,
+        _model(
+            "--profile",
+            "what a request holds; small: for small windows; seed: the plainest",
+            "word",
+            "NAME",
+            PROFILES,
+        ),
     ] = ""
     state_dir: Annotated[str, STATE_DIR] = ""
     list_tools: Annotated[

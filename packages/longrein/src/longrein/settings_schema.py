@@ -179,6 +179,7 @@ class ToolOptions(msgspec.Struct, frozen=True):
         ),
     ] = True
     read_lines_max: Annotated[int, Setting("lines of a `Read` without a limit")] = 2_000
+    search_lines_max: Annotated[int, Setting("lines of a `Grep` for content without a limit")] = 250
     read_bytes_max: Annotated[int, Setting("bytes of one `Read`")] = 256 * 1024
     line_chars_max: Annotated[int, Setting("longer lines are cut, with a note")] = 2_000
     keep_bytes_max: Annotated[
@@ -220,6 +221,28 @@ class ToolOptions(msgspec.Struct, frozen=True):
             "nothing",
         ),
     ] = False
+
+
+SMALL_OUTPUT: Mapping[str, int] = {
+    "output_inline_bytes": 3_200,
+    "head_bytes": 1_200,
+    "tail_bytes": 1_800,
+    "read_lines_max": 200,
+    "search_lines_max": 40,
+}
+"""Options of the tools in the profile `small`, where the settings have the usual ones: output of
+some 40 lines, and files as whole as a refused `Write` gives them."""
+
+
+def small_output(options: ToolOptions) -> ToolOptions:
+    """Return `options` for a small window."""
+    usual = ToolOptions()
+    changed = {
+        name: value
+        for name, value in SMALL_OUTPUT.items()
+        if getattr(options, name) == getattr(usual, name)
+    }
+    return msgspec.structs.replace(options, **changed)
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -803,8 +826,9 @@ class Settings(msgspec.Struct, frozen=True):
     profile: Annotated[
         str,
         Setting(
-            "context policy; `seed`, `seed-later`, `seed-new` and `seed-framework` are simple "
-            "ones for comparison",
+            "what a request holds; `small`: six tools, short texts and results, chosen by itself "
+            "for windows of at most 32k. `seed`, `seed-later`, `seed-new` and `seed-framework` "
+            "are simple ones for comparison",
             choices=PROFILES,
             flag="--profile",
         ),

@@ -20,6 +20,7 @@ from longrein.agent.redaction import RedactingBlobs
 from longrein.agent.session import Session
 from longrein.agent.session_part import SessionPart
 from longrein.agent.shared_files import FileWriter, FileWriters, first_words
+from longrein.choices import is_small
 from longrein.tools import Tool
 from longrein.workspace import ResolvedPath, Workspace
 from longrein_context import State, estimate_text, neutralize_markers
@@ -196,8 +197,8 @@ STATUS_LINES_MAX = 20
 COMMITS_MAX = 5
 LINE_CHARS_MAX = 100
 IGNORED_MAX = 12
-TREE_TOKENS, SMALL_TREE_TOKENS, SMALL_WINDOW_TOKENS = 1_200, 400, 32_768
-"""Tokens for the files, and those in a window of at most so many tokens."""
+TREE_TOKENS, SMALL_TREE_TOKENS = 1_200, 400
+"""Tokens for the files, and those in the profile `small`."""
 
 
 async def tell_project(session: Session) -> None:
@@ -225,10 +226,8 @@ async def tell_project(session: Session) -> None:
         git_lines("ls-files", "-z"),
         git_lines("log", "-z", f"-{COMMITS_MAX}", "--format=%h %s"),
     )
-    room = (
-        SMALL_TREE_TOKENS if deps.model.budget.window_tokens <= SMALL_WINDOW_TOKENS else TREE_TOKENS
-    )
-    told = project_lines(status, files, commits, room)
+    small = is_small(state.profile, deps.model.budget.window_tokens)
+    told = project_lines(status, files, commits, SMALL_TREE_TOKENS if small else TREE_TOKENS)
     if told:
         text = "\n".join(neutralize_markers(line, state.nonce) for line in told)
         session.append(Reminded("project", framed(state.nonce, "project", text), "git"))

@@ -57,6 +57,7 @@ from longrein.app.run_context import (
     stored_model,
     sweep_orphans,
 )
+from longrein.choices import is_small
 from longrein.config import (
     Plugins,
     door_points,
@@ -70,7 +71,7 @@ from longrein.config import (
 from longrein.extension_points import SESSION_PARTS_DOOR, absent_extensions
 from longrein.models import Model, ModelOptions, forget_encoded, look_up, open_model, served_as
 from longrein.permissions import Rules
-from longrein.settings_schema import MIB
+from longrein.settings_schema import MIB, small_output
 from longrein.store import (
     Goals,
     HistoryReader,
@@ -236,7 +237,9 @@ def _dependencies(  # noqa: PLR0913, PLR0917 - all parts of a session
         prefix=offer.prefix,
         rules=Rules(allowed.allow, allowed.ask, allowed.deny, root, run_context.home),
         limits=settings.limits,
-        options=settings.tools,
+        options=small_output(settings.tools)
+        if is_small(settings.profile, model.budget.window_tokens)
+        else settings.tools,
         redact=clean,
         secrets=secrets,
         own_patterns=bool(settings.redact.patterns),

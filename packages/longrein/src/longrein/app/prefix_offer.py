@@ -11,6 +11,7 @@ from longrein.agent import builtin_kinds, compose_system
 from longrein.agent.extension_part import ExtensionPart
 from longrein.app.additions import Additions
 from longrein.app.run_context import RunContext
+from longrein.choices import is_small
 from longrein.config import (
     SkillFiles,
     describe_environment,
@@ -285,12 +286,10 @@ def _prefix(
     context, sources, notes = (
         (marked_context(stored.context, nonce), stored.sources, ()) if stored else read()
     )
-    system = compose_system(
-        replaced=run_context.options.system_prompt,
-        appended=run_context.options.append_system_prompt,
-    )
+    own = [tool.spec.name for tool in built_in((), None)]
 
     def prefix(model: Model, reason: str) -> PrefixSet:
+        small = is_small(run_context.settings.profile, model.budget.window_tokens)
         names, usable_tokens = (model.provider, model.model, model.wire), model.budget.usable_tokens
         added = [tool for part in parts for tool in part.offered]
         told = offer_tools(
@@ -299,6 +298,14 @@ def _prefix(
             next((part.deferral for part in parts if part.deferral is not None), None),
             search=any(part.grows for part in parts),
             patches=is_trained_on_patches(model.model),
+            small=own if small else (),
+        )
+        system = compose_system(
+            [spec.name for spec in (*told.listed, *told.deferred)],
+            model=model.name,
+            small=small,
+            replaced=run_context.options.system_prompt,
+            appended=run_context.options.append_system_prompt,
         )
         around = (*context, *_instructions(parts, nonce))
         hosted = (WEB_SEARCH,) if search and can_search_web(model.wire, model.model) else ()

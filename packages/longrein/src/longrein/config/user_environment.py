@@ -118,7 +118,7 @@ def describe_environment(
         lines.append(f"Git branch at the start: {branch}")
     lines.append(f"Platform: {platform}")
     if shell:
-        lines.append(f"Shell of Bash: {shell}")
+        lines.append(f"Shell: {shell}")
     if commands:
         lines.append(commands)
     lines.append(f"Day the session started: {day}")

@@ -160,15 +160,13 @@ async def Bash(
     run_in_background: bool = False,
     outside_sandbox: str = "",
 ) -> Outcome:
-    """Run a shell command: tests, builds, git, programs; not what Read, Edit, Write, Grep and Glob
-    do. It starts in the current folder; a cd inside the session's folders lasts, variables do not.
-    No terminal, no input: use flags such as -y, never an editor or pager. You get stdout and stderr
-    together, and the exit code unless it is 0; Recall brings the middle of long output. Servers,
-    watchers and what takes minutes: run_in_background, never &.
+    """Run a shell command: tests, builds, git, programs. A cd inside the session's folders lasts,
+    variables do not. No terminal, no input: use flags such as -y, never an editor or pager. You
+    get stdout and stderr together, and the exit code unless it is 0. Servers and what takes
+    minutes: run_in_background, never &.
 
-    timeout: Milliseconds; default 120000, at most 600000; then it goes on in the background.
-    run_in_background: You get a task id at once.
-    outside_sandbox: Only if the sandbox stopped it: why it must run without. The user is asked.
+    timeout: Milliseconds; default 120000, at most 600000.
+    outside_sandbox: Only if the sandbox stopped it: why. The user is asked.
     """
     _check_command(context, command)
     output = CommandOutput(context)

@@ -47,10 +47,9 @@ async def Edit(
     new_string: str,
     replace_all: bool = False,
 ) -> Outcome:
-    """Replace exact text in a file that you have Read. old_string must match exactly, indentation
-    included, without Read's line numbers, and stand in the file once: add neighbouring lines until
-    it does. An empty one creates a file. On [not-read] or [changed], Read the file again. Several
-    edits may go in one reply; they run in order.
+    """Replace old_string, exact text of a file, by new_string. {{Read: Read the file first. }}It
+    must match with its indentation, without line numbers, and stand in the file once: add
+    neighbouring lines until it does. Several edits may go in one reply; they run in order.
     """
     place = editable_place(context, file_path, old_string, new_string)
     if old_string == "":

@@ -28,10 +28,7 @@ TODOS_MAX = 20
 
 
 class TodoItem(TypedDict):
-    """A task.
-
-    activeForm: As it runs (Running tests).
-    """
+    """A task."""
 
     content: str
     status: Literal["pending", "in_progress", "completed"]
@@ -39,9 +36,8 @@ class TodoItem(TypedDict):
 
 
 async def TodoWrite(context: ToolContext, todos: list[TodoItem]) -> Outcome:
-    """Replace the todo list, which the user sees; for work of three steps or more. One task is
-    in_progress; mark each completed once done and checked, not in batches. Send the whole list, at
-    most 20.
+    """Replace the todo list, which the user sees. For three steps or more. One is in_progress; mark
+    each completed once done and checked. Send the whole list, at most 20.
     """
     if len(todos) > TODOS_MAX:
         raise ToolError(

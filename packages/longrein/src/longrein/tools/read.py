@@ -77,9 +77,9 @@ MEDIA_BYTES_MAX = 32 * 1024 * 1024
 async def Read(
     context: ToolContext, file_path: str, offset: int | None = None, limit: int | None = None
 ) -> Outcome:
-    """Read a file, before you Edit or overwrite it; a large one in the range that Grep names. Lines
-    come as `number<TAB>text`: number and tab are not in the file, and a line without number is a
-    note. Images and PDFs are shown. Not for folders (Glob, or ls in Bash).
+    """Read a file; always before you change it. Lines come as `number<TAB>text`: number and tab
+    are not in the file, and a line without number is a note. Images and PDFs are shown. Not for
+    folders{{Glob: : use Glob}}.
 
     offset: First line, from 1.
     limit: Lines; default 2000.

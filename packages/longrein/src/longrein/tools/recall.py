@@ -15,15 +15,13 @@ async def Recall(
     time: str = "",
     lines: str = "",
 ) -> Outcome:
-    """Bring back the original of what was shortened, cleared or summarised (results, arguments, the
-    user's words, images), also from before a restart or fork. Give a handle, or search by query,
-    path or time; you get a page and the call for the next. For a file as it is now: Read.
+    """Bring back the original of what was shortened, cleared or summarised: results, arguments, the
+    user's words, images. Give a handle, or search by query, path or time.
 
-    handle: From a marker or `⋮ 9 lines, r412`: r412, r412.2 (part), a398/r412 (subagent a398).
-    query: Words that all occur, or a quoted phrase.
-    path: A file: its versions, and the newest content.
-    time: 10:05, 2026-11-21T10:05 or 2h ago: what happened then; with path, the file then.
-    lines: 100-200, 100- or 7:4001-8000 (characters of line 7). Of a query: hits, 21-.
+    handle: Such as r412 or a398/r412 (subagent a398).
+    query: Words that all occur.
+    time: Such as 10:05 or 2h ago.
+    lines: Such as 100-200.
     """
     given = {"handle": handle, "query": query, "path": path, "time": time}
     from longrein.tools.recall_lookup import recall

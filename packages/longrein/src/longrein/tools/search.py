@@ -123,8 +123,8 @@ def result_text(context: ToolContext, rows: list[str], found: "SearchResult", na
 # --- `Grep`: files and lines by content -----------------------------------------------------------
 
 
-LIMITS = {"content": 250, "files_with_matches": 100, "count": 100}
-"""Maximum number of lines or files without `head_limit`."""
+FILES_MAX = 100
+"""Maximum number of files without `head_limit`."""
 MODES: dict[str, Literal["content", "files", "count"]] = {
     "content": "content",
     "files_with_matches": "files",
@@ -148,12 +148,10 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
     offset: int = 0,
     only_matching: bool = False,
 ) -> Outcome:
-    """Search file contents by regular expression (ripgrep's dialect); use it, not grep or rg in
-    Bash. Respects .gitignore. Start with file names (default, newest first), then content for a
-    few: `12:` is a match, `11-` context.
+    """Search file contents by regular expression. Respects .gitignore. Start with file names (the
+    default), then output_mode content for a few: `12:` is a match, `11-` context.
 
-    glob: Only files such as *.py or src/**/*.ts.
-    head_limit: Default 250 lines or 100 files.
+    glob: Only files such as *.py or **/*.ts.
     """
     from longrein.workspace.file_search import Query, grep
 
@@ -172,7 +170,8 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
         multiline,
         above,
         below,
-        head_limit or LIMITS[output_mode],
+        head_limit
+        or (tool_context.options.search_lines_max if output_mode == "content" else FILES_MAX),
         offset,
         only_matching,
     )
@@ -209,7 +208,7 @@ GREP = make_tool(
         "after": "-A",
         "only_matching": "-o",
     },
-    unlisted_arguments=("before", "after", "only_matching", "offset"),
+    unlisted_arguments=("before", "after", "only_matching", "offset", "multiline"),
     rule_name="Read",
     aliases=("grep_search", "search_file_content", "search_files", "ripgrep", "rg"),
     kind="search",
@@ -226,10 +225,9 @@ PATHS_MAX = 100
 
 
 async def Glob(context: ToolContext, pattern: str, path: str = "") -> Outcome:
-    """Find files by name, newest first, at most 100; use it, not find or ls -R in Bash. Respects
-    .gitignore.
+    """Find files by name, newest first, at most 100. Respects .gitignore.
 
-    pattern: Such as **/*.py (any depth) or src/*.{ts,tsx}.
+    pattern: Such as **/*.py (any depth) or *.{ts,tsx}.
     """
     from longrein.workspace.file_search import glob
 

@@ -55,22 +55,15 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     synthesis: str = "",
     resume: str = "",
 ) -> Outcome:
-    """Give a task to a subagent, which works alone and hands back one report: claims to check. For
-    what would fill your context, independent parts (tasks: side by side) or fresh eyes (a review);
-    not for a few calls of your own.
+    """Give a task to a subagent, which works alone and hands back a report: claims to check. For
+    what would fill your context, parts side by side (tasks) or fresh eyes.
 
-    It knows nothing of this conversation and can ask nobody. Its prompt says all: the goal, where
-    to begin (absolute paths), what is known, the user's limits, whether to change files, what to
-    report. Two that write must not share a file.
+    It knows nothing of this conversation: its prompt says goal, where to begin, what is known, the
+    user's limits, whether to change files, what to report. Two must not write one file.
 
-    prompt: The whole task; with tasks, what all must know.
-    model: Only if the user names one.
-    run_in_background: The report comes as a note.
-    isolation: Its own git branch and folder.
     context: fork: it knows this conversation.
-    tasks: Each with the fields of the call; what one leaves out is taken from there.
     samples: How many get this task.
-    synthesis: The goal; one more subagent makes one answer of all reports.
+    synthesis: Goal of one answer made of all reports.
     resume: One that has ended (a398).
     """
     started: Outcome = await start_subagents(

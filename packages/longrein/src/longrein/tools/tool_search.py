@@ -6,7 +6,7 @@ own those that few requests use, of others all of them where they would fill the
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -58,11 +58,10 @@ def tool_search(specs: Sequence[ToolSpec]) -> Tool:
     """Return a `ToolSearch` over `specs`; its description does not name them."""
 
     async def ToolSearch(context: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001
-        """Look up tools that are not listed here, with the schemas of their arguments. CallTool
-        calls them, without a search where the arguments are clear.
+        """Look up tools that are not listed here. CallTool calls them, without a search where the
+        arguments are clear.
 
-        query: What it should do, or full names separated by commas.
-        limit: Default 5.
+        query: What it should do, or full names.
         """
         return Outcome.of(search_answer(query, specs, limit))
 
@@ -255,6 +254,42 @@ def own_name(name: str, tools: Mapping[str, Tool]) -> str:
     return same.get(_folded(name), name)
 
 
+_PASSAGE = re.compile(r"\{\{([\w, ]+):[ \n]?(.*?)\}\}", re.DOTALL)
+
+
+def for_offered(text: str, names: Collection[str]) -> str:
+    """Return `text` without the passages `{{Tool, Other: …}}` whose tools are not all in `names`.
+
+    >>> for_offered("Find files{{Grep: , not with Grep}}.", ["Grep"])
+    'Find files, not with Grep.'
+    """
+    return _PASSAGE.sub(
+        lambda found: found[2] if names and set(found[1].split(", ")) <= {*names} else "", text
+    )
+
+
+SMALL_TOOLS: Mapping[str, Sequence[str]] = {
+    "Read": ("offset", "limit"),
+    "Write": (),
+    "Edit": ("replace_all",),
+    "apply_patch": (),
+    "Bash": ("run_in_background",),
+    "Grep": ("path", "glob"),
+    "Glob": ("path",),
+}
+"""Tools that the profile `small` lists -> their optional arguments that it tells."""
+
+
+def _small_spec(spec: ToolSpec) -> ToolSpec:
+    """Return a spec of one line, without descriptions of arguments."""
+    known = spec.schema["properties"]
+    names = (*spec.schema["required"], *SMALL_TOOLS[spec.name])
+    properties = {name: {"type": known[name]["type"]} for name in names}
+    line = re.split(r"(?<=[\w)])\. ", spec.description.replace("\n", " "), maxsplit=1)[0]
+    schema = {"type": "object", "properties": properties, "required": spec.schema["required"]}
+    return msgspec.structs.replace(spec, description=line.rstrip(".") + ".", schema=schema)
+
+
 def offer_tools(
     tools: Iterable[Tool],
     usable_tokens: int,
@@ -262,6 +297,7 @@ def offer_tools(
     *,
     search: bool = False,
     patches: bool = False,
+    small: Collection[str] = (),
 ) -> ToolOffer:
     """Decide which of `tools` to list and which to defer, for a usable window of `usable_tokens`.
     Deterministic.
@@ -269,7 +305,8 @@ def offer_tools(
     Of two tools with one name the later one is used; withdrawn ones are left out. With `search`,
     `ToolSearch` and `CallTool` are always listed: more tools may come later. With `patches`,
     `apply_patch` stands in place of `Edit`; a call of the other one is run all the same, as after a
-    change of the model.
+    change of the model. `small`: names of tools of which only `SMALL_TOOLS` are listed, in a line
+    each.
     """
     options = options or DeferralPolicy()
     found = {tool.spec.name: tool for tool in tools if not tool.withdrawn}
@@ -277,14 +314,19 @@ def offer_tools(
     if wanted in found:
         found.pop(other, None)
     every = [tool for name, tool in found.items() if name not in PAIR]
-    unlisted = tuple(tool.spec for tool in every if tool.listing == "unlisted")
+    unlisted = tuple(
+        tool.spec
+        for tool in every
+        if tool.listing == "unlisted"
+        or (tool.spec.name in small and tool.spec.name not in SMALL_TOOLS)
+    )
     foreign = tuple(tool.spec for tool in every if is_foreign(tool) and tool.listing != "always")
     tokens_max = min(options.tokens_max, options.share_max * usable_tokens)
     if sum(map(spec_tokens, foreign)) <= tokens_max:
         foreign = ()
     deferred = (*unlisted, *foreign)
     late = {spec.name for spec in deferred}
-    listed = tuple(listed_spec(tool) for tool in every if tool.spec.name not in late)
+    listed = tuple(listed_spec(tool, found, small) for tool in every if tool.spec.name not in late)
     if not deferred and not search and CALL_TOOL not in found:
         return ToolOffer(listed)
     finder = tool_search(deferred).spec
@@ -300,13 +342,20 @@ def _own_names(specs: Sequence[ToolSpec]) -> str:
 
 def _signature(spec: ToolSpec) -> str:
     required = spec.schema["required"]
-    more = ["…"] * (len(required) < len(spec.schema["properties"]))
-    return f"{spec.name}({', '.join([*required, *more])})"
+    return f"{spec.name}({', '.join(required)})" if required else spec.name
 
 
-def listed_spec(tool: Tool) -> ToolSpec:
-    """Return the spec to list: for a built-in tool without the redundant parts of its schema."""
-    return tool.spec if is_foreign(tool) else _short_spec(tool.spec)
+def listed_spec(tool: Tool, names: Collection[str], small: Collection[str] = ()) -> ToolSpec:
+    """Return the spec to list beside tools of these `names`: for a built-in tool without the
+    redundant parts of its schema.
+    """
+    if is_foreign(tool):
+        return tool.spec
+    if tool.spec.name not in SMALL_TOOLS:
+        return _short_spec(tool.spec)
+    words = for_offered(tool.spec.description, names)
+    spec = msgspec.structs.replace(tool.spec, description=words)
+    return _small_spec(spec) if tool.spec.name in small else _short_spec(spec)
 
 
 def _short_spec(spec: ToolSpec) -> ToolSpec:
@@ -390,11 +439,7 @@ async def CallTool(
     name: str,
     args: dict[str, object] | None = None,  # noqa: ARG001
 ) -> Outcome:
-    """Call a tool that is not listed here; see ToolSearch.
-
-    name: Its full name.
-    args: Its arguments, as its schema wants them.
-    """
+    """Call a tool that is not listed here."""
     return Outcome.fail(
         f"[unknown-tool] There is no tool {quote_value(name)}; find one with ToolSearch."
     )

@@ -261,8 +261,9 @@ async def _replace_file(
 
 
 async def Write(context: ToolContext, file_path: str, content: str) -> Outcome:
-    """Create a file, or replace all of one that you have Read; to change a part use Edit. Folders
-    are made. Write the complete text: no markers, line numbers or placeholders.
+    """Create a file, or replace all of one. {{Read: One that exists you must Read first. }}{{Edit:
+    To change a part use Edit. }}Folders are made. Give the complete text: no markers or
+    placeholders.
     """
     refuse_marker(context, content, file_path)
     place = resolve_path(context, file_path)

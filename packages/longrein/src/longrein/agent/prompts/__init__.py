@@ -6,9 +6,10 @@ harness says. Nothing changes during a session.
 """
 
 import os.path
+from collections.abc import Collection
 from functools import cache
 
-from longrein.tools import SubagentType, builtin_tools
+from longrein.tools import SubagentType, builtin_tools, for_offered
 
 BASE_PROMPT = "${base_prompt}"
 """Placeholder in the text of a custom type for longrein's own subagent text."""
@@ -25,19 +26,32 @@ def prompt(name: str) -> str:
         return file.read()
 
 
-def compose_system(*, replaced: str | None = None, appended: str = "") -> str:
+def compose_system(
+    offered: Collection[str],
+    *,
+    model: str = "",
+    small: bool = False,
+    replaced: str | None = None,
+    appended: str = "",
+) -> str:
     """Return the system text of a session: longrein's or the user's own (may be ''), and the
-    user's addition.
+    user's addition. Longrein's names no tool but those `offered`.
     """
-    text = prompt("system") if replaced is None else replaced
+    text = replaced
+    if text is None:
+        text = for_offered(prompt("system_small" if small else "system"), offered)
+        text += f"\nYou run on the model {model}.\n" * bool(model)
     return f"{text.rstrip()}\n\n{appended.strip()}\n".lstrip("\n") if appended.strip() else text
 
 
-def subagent_system(kind: SubagentType) -> str:
-    """Return the system text of a subagent that begins with an empty conversation."""
+def subagent_system(kind: SubagentType, offered: Collection[str]) -> str:
+    """Return the system text of a subagent that begins with an empty conversation and is `offered`
+    these tools.
+    """
     own = kind.system or prompt(kind.name if kind.name in BUILT_IN else "general")
     own = own.replace(BASE_PROMPT, prompt("general").strip()).strip()
-    return f"{own}\n\n{prompt('subagent').strip()}\n\n{section(prompt('system'), HARNESS)}\n"
+    harness = for_offered(section(prompt("system"), HARNESS), offered)
+    return f"{own}\n\n{prompt('subagent').strip()}\n\n{harness}\n"
 
 
 def fork_task(kind: SubagentType, task: str) -> str:
@@ -72,9 +86,9 @@ def builtin_kinds() -> tuple[SubagentType, ...]:
     """Return the types that are there without any file, in the order in which the model is told
     of them.
     """
-    general = "All your tools: a change, an experiment, many steps."
-    explore = "How things stand in the code, with places. Only reads. Say how thorough."
-    plan = "How to make a change: steps, places, risks, tests. Only reads."
+    general = "All your tools: a change, many steps."
+    explore = "Only reads: how things stand. Say how thorough."
+    plan = "Only reads: how to make a change."
     synthesis = (
         "Makes one answer of several reports: names what contradicts, checks it, decides by the "
         "goal. Started by the "

@@ -64,7 +64,7 @@ def remote_subagent(
     one.order = SubagentOrder(
         opened=msgspec.structs.replace(first_entry(last, policy, 0), one_shot=True),
         prompt=f"{last.task}\n\n{folder.words_elsewhere}",
-        system=subagent_system(kind),
+        system=subagent_system(kind, [name for name in tools if name not in refused]),
         model=last.model or session.deps.model.name,
         mode=narrower(session.mode, kind.mode) if kind.mode else session.mode,
         rules=session.rules,

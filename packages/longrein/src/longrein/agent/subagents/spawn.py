@@ -478,7 +478,7 @@ def _dependencies(
         left_out = {SEARCH, CALL_TOOL, *refused}
         given = [tool for name, tool in deps.tools.items() if name not in left_out]
         tools = tools_by_name(named_tools(given) if kind.tools else given)
-        prefix = prefix_of(tools, subagent_system(kind), policy.parent.state.prefix)
+        prefix = prefix_of(tools, subagent_system(kind, tools), policy.parent.state.prefix)
     below = tuple(k for k in deps.kinds if k.name in kind.spawns or "*" in kind.spawns)
     workspace = deps.workspace
     if policy.worktree is not None and deps.workspace_in is not None:

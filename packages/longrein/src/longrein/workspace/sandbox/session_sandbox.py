@@ -200,7 +200,7 @@ class SessionSandbox:
         if not self.rung.confines:
             return "Commands run without a sandbox."
         shared = self.shared_folders()
-        tmp = "/tmp (their own; of the user's files in /tmp and home those named or Read are there)"
+        tmp = "/tmp (their own, with the user's files there that are named in this session)"
         places = tmp if shared.tmp else f"$TMPDIR ({os.path.join(self._folder, 'tmp')})"
         network = "none but loopback of their own"
         if self.network:
@@ -215,8 +215,8 @@ class SessionSandbox:
                 f"Network of commands: {network}."
             )
         return (
-            f"Commands run in a sandbox: they can change the session's folders, {places} and "
-            f"{shared.cache} (caches of tool chains); all else is read-only, most of home hidden.\n"
+            f"Commands run in a sandbox: they can change the session's folders, {places} and the "
+            "caches of tool chains; all else is read-only, most of home hidden.\n"
             f"Network of commands: {network}."
         )
 
