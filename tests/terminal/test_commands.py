@@ -366,8 +366,8 @@ def test_a_question_mark_alone_shows_the_keys_and_costs_nothing(
 
 def test_shift_tab_goes_through_the_modes(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("idle · mock/small · default")
-        for mode in ("acceptEdits", "plan", "auto", "default"):
+        tty.until("idle · mock/small · context")
+        for mode in ("acceptEdits", "plan", "auto", "context"):
             tty.send("\x1b[Z").until(f"idle · mock/small · {mode}")
         assert not any(
             "mode: " in row for row in tty.lines()

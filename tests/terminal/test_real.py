@@ -281,15 +281,15 @@ def test_a_plan_is_shown_and_agreed_to(tmp_path: Path) -> None:
         tty.ask("go").until("1. Fix calc.py").until("yes, start").until(tty.keys_count).send(
             "y"
         ).until("Fine.")
-        tty.until("idle · mock/small · default")
+        tty.until("idle · mock/small · context")
 
 
-@pytest.mark.parametrize(("key", "mode"), [("y", "default"), ("a\r", "acceptEdits"), ("n", "plan")])
-def test_a_plan_has_three_answers(tmp_path: Path, key: str, mode: str) -> None:
+@pytest.mark.parametrize(("key", "then"), [("y", "context"), ("a\r", "acceptEdits"), ("n", "plan")])
+def test_a_plan_has_three_answers(tmp_path: Path, key: str, then: str) -> None:
     plan = {"calls": [{"name": "ExitPlanMode", "arguments": {"plan": "1. Fix calc.py"}}]}
     with open_it(home(tmp_path, plan, {"text": "Fine."}), "--permission-mode plan") as tty:
         tty.ask("go").until("accept all edits").until(tty.keys_count).send(key).until("Fine.")
-        tty.until(f"idle · mock/small · {mode}")
+        tty.until(f"idle · mock/small · {then}")
 
 
 COLOURS = {
@@ -404,7 +404,7 @@ def test_a_session_that_asks_nothing_says_so_in_red_and_comes_back_in_default(
         tty.send("\x04").exits(0)
     assert (project / "ran").exists()
     with open_it(project, "-c") as tty:
-        tty.until("mode bypassPermissions is not restored").until("idle · mock/small · default")
+        tty.until("mode bypassPermissions is not restored").until("idle · mock/small · context")
 
 
 def test_reads_in_a_row_are_told_when_the_session_is_left_in_mid_turn(tmp_path: Path) -> None:

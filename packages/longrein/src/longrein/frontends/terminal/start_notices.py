@@ -51,10 +51,10 @@ def start_notices(opened: AppSession) -> Sequence[str]:
 
 
 def confinement(opened: AppSession) -> str:
-    """Return how commands are confined, for the footer."""
+    """Return what commands lack of their sandbox, for the footer; '' where nothing is missing."""
     if opened.sandbox == "none":
         return "no sandbox"
-    return f"{opened.sandbox}, no network" if opened.network_problem else opened.sandbox
+    return "no network" if opened.network_problem else ""
 
 
 async def later_notices(app: App) -> Sequence[str]:
