@@ -89,7 +89,7 @@ def test_what_was_typed_before_the_first_frame_is_typed(
         for text in told:
             tty.until(f"› {text}").until(f"You said {len(text)} characters in 1 lines.")
         if early.startswith("/"):
-            tty.until("stop longrein until `fg`")
+            tty.until("keys: ? or /keys")
         tty.until(f"› {left or 'say something'}").until("idle").send(
             "\x03"
         )  # what is left in the input

@@ -20,7 +20,7 @@ from longrein.frontends.localization import (
     use_language,
 )
 from longrein.frontends.reports import doctor
-from longrein.frontends.terminal.command_table import COMMANDS
+from longrein.frontends.terminal.command_table import COMMANDS, HELP_GROUPS
 from longrein.frontends.terminal.command_types import Command
 from longrein.frontends.terminal.event_lines import STATUS, WAKES, plain
 from longrein.frontends.terminal.keymap import key_rows
@@ -176,6 +176,7 @@ OTHERS = {
     *("it only reads, or rules cover all its parts", "the sandbox confines it"),  # reasons of a yes
     *("mode bypassPermissions", "a hook allows it", "the user allowed it"),
     *("sandbox.network names it", "the rule  allows it", "mode : inside the roots"),
+    *HELP_GROUPS.values(),  # names of commands
 }
 """Texts that no screen of the terminal shows in a session."""
 

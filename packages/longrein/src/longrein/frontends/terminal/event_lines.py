@@ -47,7 +47,7 @@ NO_WRAP: Span = ("one", "")
 
 STYLES = {
     "": ("", ""),
-    **dict.fromkeys(("one", "column", "optional"), ("", "")),
+    **dict.fromkeys(("one", "column", "optional", "beside"), ("", "")),
     "dim": ("2", "ansibrightblack"),
     "bold": ("1", "bold"),
     "you": ("1;36", "bold ansicyan"),
@@ -200,6 +200,10 @@ COLUMN: Span = ("column", "")
 """Marks where the last column of a table row begins."""
 OPTIONAL: Span = ("optional", "")
 """Marks what is left out where the row is too narrow."""
+BESIDE = "beside"
+"""Style of the blanks before the second half of a row, which stands below the first where both do
+not fit.
+"""
 COLUMN_CELLS_MIN = 24
 """Columns that the last column has at least; where it has not it stands below the others."""
 STACKED = "    "
@@ -211,6 +215,9 @@ def fit(of: Line, width: int) -> list[Line]:
     """Rows of at most `width` columns: cropped when the line begins with `NO_WRAP`, else wrapped
     with the indent of its first row; the last column of a table row is wrapped by itself.
     """
+    half = next((n for n, (style, _) in enumerate(of) if style == BESIDE), 0)
+    if half and cells(plain(of)) > width:
+        return [*fit(of[:half], width), *fit(of[half + 1 :], width)]
     if OPTIONAL in of:
         at = of.index(OPTIONAL)
         whole = (*of[:at], *of[at + 1 :])

@@ -325,12 +325,12 @@ def _git_style(row: str) -> str:
 
 
 REPORT_COMMANDS = (
-    Command("status", "", "session, model, folder, context, money, what runs", _status),
-    Command("config", "[TEXT | edit]", "settings that are not built in, and their files", _config),
-    Command("doctor", "", "what longrein finds here and what is missing", _doctor),
-    Command("diff", "[FILE | git [REV]]", "what this session changed; the git diff", _diff),
+    Command("status", "", "session, model, money; folder, context, what runs", _status),
+    Command("config", "[TEXT | edit]", "settings that are set; and their files", _config),
+    Command("doctor", "", "what is found here; and what is missing", _doctor),
+    Command("diff", "[FILE | git [REV]]", "changes of this session; the git diff", _diff),
     Command("todos", "", "the todo list", _todos),
     Command("permissions", "[remove N]", "rules in force; removes one", _permissions, ("rules",)),
-    Command("memory", "[N]", "instruction files that are read; N opens one", _memory),
-    Command("skills", "", "skills and commands of files", _skills),
+    Command("memory", "[N]", "files of instructions; N opens one", _memory),
+    Command("skills", "", "skills and own commands", _skills),
 )

@@ -209,7 +209,7 @@ SESSION_COMMANDS = (
     Command(
         "resume",
         "[ID]",
-        "go on with another session, or watch it",
+        "open another session; go on with it, or watch it",
         _resume,
         ("sessions",),
         idle_only=True,
@@ -223,10 +223,10 @@ SESSION_COMMANDS = (
         ("branch",),
         idle_only=True,
     ),
-    Command("export", "[FILE]", "write the session to FILE: .md .html .json .jsonl", _export),
-    Command("copy", "[N]", "copy the last answer, or the N-th last one", _copy),
-    Command("add-dir", "[FOLDER]", "let longrein work in FOLDER, too", _add_dir, idle_only=True),
-    Command("effort", "[LEVEL]", "how much the model thinks", _effort),
+    Command("export", "[FILE]", "write the session out; FILE: .md .html .json .jsonl", _export),
+    Command("copy", "[N]", "copy the last answer; or the N-th last one", _copy),
+    Command("add-dir", "[FOLDER]", "work in FOLDER, too", _add_dir, idle_only=True),
+    Command("effort", "[LEVEL]", "how much to think", _effort),
 )
 
 
