@@ -233,6 +233,7 @@ def test_a_call_is_one_line_with_its_state_as_a_word(
 
 
 RECALLED = "every byte can be recalled"
+FULL = "the window was nearly full"
 PUT = (FilePut("a", True), FilePut("b", False, "changed since"), FilePut("c", True, removed=True))
 
 
@@ -263,19 +264,19 @@ PUT = (FilePut("a", True), FilePut("b", False, "changed since"), FilePut("c", Tr
         ),
         (PermissionAnswered("c", "deny", "user", message="not so"), ["no: not so"]),
         (
-            Cleared((Form("r1", "placeholder", "…"),), "threshold", 12_300),
-            [f"context: 1 old item shortened, about 12.3k tokens freed; {RECALLED}"],
+            Cleared((Form("r1", "placeholder", "…"),), "watermark", 12_300),
+            [f"context: 1 old item shortened, about 12.3k tokens freed: {FULL}; {RECALLED}"],
         ),
         (
-            Summarized(2, 90, "all", "threshold", "prose"),
-            [f"context: entries 2 to 90 summarised; {RECALLED}"],
+            Summarized(2, 90, "all", "watermark", "prose"),
+            [f"context: entries 2 to 90 summarised: {FULL}; {RECALLED}"],
         ),
         (
-            Summarized(2, 90, "all", "threshold"),
+            Summarized(2, 90, "all", "watermark"),
             [
                 (
-                    "context: entries 2 to 90 summarised by the records alone, without the model; "
-                    f"{RECALLED}"
+                    "context: entries 2 to 90 summarised by the records alone, without the model: "
+                    f"{FULL}; {RECALLED}"
                 )
             ],
         ),

@@ -130,7 +130,7 @@ def test_an_edit_is_approved_made_and_taken_back(tmp_path: Path) -> None:
         ).until(tty.keys_count).send("y")
         tty.until("● Edit ok +1 -1  calc.py").until("Mended.").until("idle")
         assert "a + b" in (project / "calc.py").read_text()
-        tty.ask("/compact").until("summarised; every byte can be recalled").until("idle").until(
+        tty.ask("/compact").until("summarised: you asked for it").until("idle").until(
             "say something"
         )
         tty.send("/rewind\r").until("go back to before which").until("› mend calc.py").send("\r")
@@ -197,7 +197,7 @@ ANSWERS = {
     "/uncompact r3": "there is no compaction to undo at r3",
     "/compact --dry-run": "the next compaction finds nothing to take",
     "hello": "Hello there.",
-    "/compact keep all": "summarised; every byte can be recalled",
+    "/compact keep all": "summarised: you asked for it",
     "/uncompact ": "is undone; what it put away is shown again",
     "/compact --undo": "there is no compaction to undo",
     "/pin be kind": "pinned: be kind",

@@ -65,6 +65,7 @@ FILES = [
     SOURCE / "workspace/sandbox/landlock.py",
     SOURCE / "choices.py",
     SOURCE / "steps/human_text.py",
+    SOURCE / "steps/steps.py",
     *SOURCE.glob("tools/recall*.py"),
     SOURCE / "tools/logged_versions.py",
     SOURCE / "tools/ask_user.py",

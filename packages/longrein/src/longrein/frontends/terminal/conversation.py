@@ -99,7 +99,7 @@ class Conversation:
         """`provider/model` at the start; later changes come from the log."""
         self.mono_s = mono_s
         self.view = ViewModel(opened.file_text)
-        self.view.tokens_now = lambda: self.session.state.view_tokens
+        self.view.context_now = lambda: (self.session.state, opened.budget.price)
         self.context = CommandContext(opened, self.view)
         self.pastes = Pastes()
         self.history_file = opened.app.kept_file("history")
