@@ -347,7 +347,7 @@ def test_a_list_is_chosen_from_or_left(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.ask("/model").until("which model?").send("\x1b")
         tty.ask("/model").until("› mock/small  (now)  200k window, $3 in and $15 out")
-        tty.until('for this session; model = "PROVIDER/MODEL" in the settings makes it last')
+        tty.until("for this session; Ctrl-S keeps it for new sessions, too")
         tty.until("1 of 2; type to search, ↑ ↓ move, Enter chooses, Esc leaves")
         tty.send("lar").until("which model?  lar").until("› mock/large").send("\x7f" * 3)
         tty.until("› mock/small").send("zz").until("nothing fits").send("\x7f\x7f")

@@ -412,3 +412,31 @@ def test_reads_in_a_row_are_told_when_the_session_is_left_in_mid_turn(tmp_path: 
     with open_it(home(tmp_path, look, RUNNING), "--permission-mode bypassPermissions") as tty:
         tty.ask("go").until("Bash running").send("\x04").exits(0)
         assert any("● Read ok 2 lines  calc.py" in row for row in tty.everything())
+
+
+@pytest.mark.parametrize(
+    ("typed", "written", "said"),
+    [
+        ("/model mock/large --keep", 'model = "mock/large"', 'in place of "mock/small"'),
+        ("/effort high --keep", 'effort = "high"', 'models."mock/small".effort = "high"'),
+        ("/theme light --keep", 'theme = "light"', 'terminal.theme = "light"'),
+    ],
+)
+def test_a_choice_is_kept_for_new_sessions(
+    tmp_path: Path, typed: str, written: str, said: str
+) -> None:
+    project = home(tmp_path)
+    settings = tmp_path / "home/.config/longrein/config.toml"
+    with open_it(project, columns=WIDE) as tty:
+        tty.until("say something").ask(typed).until(said).until("/config edit takes it back")
+        assert not any(row.startswith("! ") for row in tty.lines())
+    assert written in settings.read_text().splitlines()
+    assert "[providers.mock]" in settings.read_text()
+
+
+def test_a_key_keeps_the_choice_of_a_list(tmp_path: Path) -> None:
+    project = home(tmp_path)
+    with open_it(project, columns=WIDE) as tty:
+        tty.until("say something").ask("/effort").until("Ctrl-S keeps it for new sessions, too")
+        tty.send("high").until("1 of 1").send("\x13").until('effort = "high" for new sessions')
+    assert 'effort = "high"' in (tmp_path / "home/.config/longrein/config.toml").read_text()

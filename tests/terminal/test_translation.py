@@ -60,6 +60,7 @@ FILES = [
     *SOURCE.glob("app/*.py"),
     *ENGINE.rglob("*.py"),
     SOURCE / "config/model_choice.py",
+    SOURCE / "config/settings.py",
     SOURCE / "models/failures.py",
     SOURCE / "workspace/sandbox/rung.py",
     SOURCE / "workspace/sandbox/landlock.py",

@@ -42,12 +42,15 @@ from longrein.frontends.secret_input import SecretQuestion
 from longrein.frontends.terminal import task_rows, themes
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import (
+    KEEP,
     Choices,
     Command,
     CommandContext,
     CommandResult,
     MaybeAwaitable,
+    done,
     notice,
+    without_keep,
 )
 from longrein.frontends.terminal.command_types import leave as _leave
 from longrein.frontends.terminal.command_types import number as _number
@@ -107,7 +110,7 @@ async def _tasks(context: CommandContext, argument: str) -> CommandResult:
         if view.state not in OPEN:
             return notice(f"task {view.id} is over already: {view.state}")
         await context.session.tell(StopTask(view.id))
-        return notice(f"task {view.id} is being stopped")
+        return done(f"task {view.id} is being stopped")
     lines = min(_number(rest.strip()), TAIL_LINES_MAX) if rest.strip() else TAIL_LINES
     if lines < 0:
         return notice(f"say how many lines: /tasks {view.id} 50")
@@ -156,7 +159,7 @@ async def _stop_or_tell(
         )
     if word == "stop":
         await context.session.tell(StopSubagent(view.child))
-        return notice(f"{view.label} is being stopped; it reports what it has")
+        return done(f"{view.label} is being stopped; it reports what it has")
     if not text:
         return notice(f"say what: /agents tell {view.label} TEXT")
     stored = context.session.tell(UserMessage((Text(text),), "steer", view.child))
@@ -197,7 +200,7 @@ def _stop(context: CommandContext, wanted: str) -> MaybeAwaitable:
         return notice(missing if wanted else "nothing runs that could be stopped")
     if found.note == "call":
         context.session.cancel(wanted)
-        return notice(f"{found.label} is being stopped")
+        return done(f"{found.label} is being stopped")
     is_agent = any(view.label == wanted for view in context.session.agents())
     return (_agents if is_agent else _tasks)(context, f"stop {wanted}")
 
@@ -217,7 +220,7 @@ async def _login(context: CommandContext, argument: str) -> CommandResult:
         return CommandResult(choices=Choices("key of which provider?", rows, lasts=lasts))
     if word:
         told = prefer_key(place, provider, word.strip())
-        return notice(f"{told}{_next_request(context, provider)}")
+        return done(f"{told}{_next_request(context, provider)}")
     question = key_question(place, provider)
 
     def keep(text: str) -> str:
@@ -260,7 +263,7 @@ def _which_key(context: CommandContext, provider: str) -> CommandResult:
 
 
 async def _logout(context: CommandContext, provider: str) -> CommandResult:
-    return notice(forget_key(context.opened.app.context, provider))
+    return done(forget_key(context.opened.app.context, provider))
 
 
 # --- Messages -------------------------------------------------------------------------------------
@@ -280,7 +283,7 @@ def _queue(context: CommandContext, argument: str) -> CommandResult:
     if taken is None:
         return notice(TOO_LATE)
     return (
-        notice(f"thrown away: {taken.text}")
+        done(f"thrown away: {taken.text}")
         if drop
         else CommandResult(edit=context.command_line_for(taken))
     )
@@ -293,10 +296,13 @@ def _background(context: CommandContext, _: str) -> CommandResult:
 # --- The session and its context ------------------------------------------------------------------
 
 
-def _model(context: CommandContext, name: str) -> CommandResult:
+def _model(context: CommandContext, argument: str) -> CommandResult:
     names = context.opened.models()
+    name, keeps = without_keep(argument)
     if name:
-        return CommandResult(message=SetModel(context.opened.full_model(name)))
+        full = context.opened.full_model(name)
+        kept = context.opened.app.keep_setting(("model",), full) if keeps else ""
+        return CommandResult(message=SetModel(full), notice=kept, is_done=True)
     if not names:
         return notice("say which: /model PROVIDER/MODEL")
     present = context.opened.model
@@ -304,8 +310,7 @@ def _model(context: CommandContext, name: str) -> CommandResult:
         Row(name, name, model_note(context.opened.app.budget(name)), is_present=name == present)
         for name in names
     ]
-    lasts = 'for this session; model = "PROVIDER/MODEL" in the settings makes it last'
-    return CommandResult(choices=Choices("which model?", rows, lasts=lasts))
+    return CommandResult(choices=Choices("which model?", rows, keeps=True))
 
 
 def model_note(budget: Budget) -> str:
@@ -388,7 +393,7 @@ def _pin(context: CommandContext, text: str) -> CommandResult:
         message = pin_message(context.session.state, text)
     except UsageError as error:
         return notice(str(error))
-    return CommandResult(message=message, notice=f"pinned: {escape_line(text)}")
+    return CommandResult(message=message, notice=f"pinned: {escape_line(text)}", is_done=True)
 
 
 def _unpin(context: CommandContext, number: str) -> CommandResult:
@@ -396,7 +401,9 @@ def _unpin(context: CommandContext, number: str) -> CommandResult:
         message, pin = unpin_message(context.session.state, number.strip())
     except UsageError as error:
         return notice(str(error))
-    return CommandResult(message=message, notice=f"no longer pinned: {escape_line(pin)}")
+    return CommandResult(
+        message=message, notice=f"no longer pinned: {escape_line(pin)}", is_done=True
+    )
 
 
 def _hooks(context: CommandContext, _: str) -> CommandResult:
@@ -472,7 +479,8 @@ def context_lines(report: Report) -> list[Line]:
     return rows + items
 
 
-def _theme(context: CommandContext, name: str) -> CommandResult:
+def _theme(context: CommandContext, argument: str) -> CommandResult:
+    name, keeps = without_keep(argument)
     if context.window is None:
         return notice("colours are not used here")
     if name not in themes.NOTES:
@@ -481,10 +489,10 @@ def _theme(context: CommandContext, name: str) -> CommandResult:
         rows = [
             Row(one, one, note, is_present=one == present) for one, note in themes.NOTES.items()
         ]
-        lasts = 'until longrein ends; [terminal] theme = "NAME" in config.toml makes it last'
-        return CommandResult(choices=Choices(f"{unknown}which theme?", rows, lasts=lasts))
+        return CommandResult(choices=Choices(f"{unknown}which theme?", rows, keeps=True))
     context.window.choose_theme(name)
-    return notice(f'theme {name}; [terminal] theme = "{name}" in config.toml keeps it')
+    kept = context.opened.app.keep_setting(("terminal", "theme"), name) if keeps else ""
+    return done(kept or f"theme {name}, until longrein ends; /theme {name} {KEEP} keeps it")
 
 
 def _keys(context: CommandContext, _: str) -> CommandResult:
@@ -511,7 +519,7 @@ def _help(context: CommandContext, _: str) -> CommandResult:
 
 COMMANDS = (
     Command("help", "", "the commands, in groups", _help, ("?",)),
-    Command("model", "[PROVIDER/MODEL]", "change the model", _model),
+    Command("model", "[PROVIDER/MODEL [--keep]]", "change the model", _model),
     Command("mode", "[MODE]", "when you are asked; without MODE, choose", _mode),
     Command(
         "clear", "", "begin a new session; this one stays on disk", _clear, ("new",), idle_only=True
@@ -544,7 +552,7 @@ COMMANDS = (
     Command("pin", "TEXT", "keep TEXT word for word; compactions spare it", _pin),
     Command("unpin", "NUMBER", "drop a pin", _unpin),
     Command("pins", "", "what is pinned", _pins),
-    Command("theme", "[NAME]", "change the colours; without NAME, choose", _theme),
+    Command("theme", "[NAME [--keep]]", "change the colours; without NAME, choose", _theme),
     Command("cost", "", "what was used and spent", _cost),
     Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", _tasks),
     Command(

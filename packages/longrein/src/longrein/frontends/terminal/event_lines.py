@@ -430,9 +430,11 @@ def user_command_lines(command: str, output: str, status: str = "ok") -> list[Li
     return [head, *indented([line(("you", row)) for row in more]), *fold(rows, COMMAND_LINES_MAX)]
 
 
-def notice_line(text: str) -> Line:
-    """Line of a notice; lines of the text are joined."""
-    return line(("warn", "! "), escape_line(translate(" ".join(text.splitlines()))))
+def notice_line(text: str, *, done: bool = False) -> Line:
+    """Line of a notice; lines of the text are joined. `done`: it tells of success, so that it has
+    no mark.
+    """
+    return line(("warn", "" if done else "! "), escape_line(translate(" ".join(text.splitlines()))))
 
 
 def ended_turn(ended: TurnEndStep) -> list[Line]:

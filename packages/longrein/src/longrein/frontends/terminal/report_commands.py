@@ -17,6 +17,7 @@ from longrein.frontends.terminal.command_types import (
     Command,
     CommandContext,
     CommandResult,
+    done,
     notice,
     number,
 )
@@ -210,7 +211,7 @@ def _remove_rule(context: CommandContext, rules: "Sequence[RuleRow]", wanted: st
         context.opened.remove_rule(row)
     except LongreinError as error:
         return notice(escape_line(str(error)))
-    return notice(
+    return done(
         f"removed: {row.kind} {escape_line(row.rule)} ({escape_line(row.origin)}), "
         f"{len(rules) - 1} left"
     )
