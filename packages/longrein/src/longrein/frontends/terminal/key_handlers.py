@@ -474,9 +474,13 @@ def _next_mode(conversation: Conversation) -> None:
 
 
 def _complete(conversation: Conversation) -> None:
-    state = conversation.buffer.complete_state
+    """Tab: take the marked row of the menu, else the first one; nothing is sent."""
+    buffer = conversation.buffer
+    state = buffer.complete_state
     if state and state.completions:
-        conversation.buffer.complete_next()
+        if state.current_completion is None:
+            buffer.go_to_completion(0)
+        buffer.complete_state = None
     else:
         conversation.spawn(_complete_first(conversation.buffer))
 
@@ -491,8 +495,7 @@ async def _complete_first(buffer: Buffer) -> None:
     if found and buffer.document == document:
         buffer.complete_state = CompletionState(document, found)
         buffer.go_to_completion(0)
-        if len(found) == 1:
-            buffer.complete_state = None
+        buffer.complete_state = None
 
 
 def _take_completion(conversation: Conversation) -> None:
