@@ -440,3 +440,15 @@ def test_a_key_keeps_the_choice_of_a_list(tmp_path: Path) -> None:
         tty.until("say something").ask("/effort").until("Ctrl-S keeps it for new sessions, too")
         tty.send("high").until("1 of 1").send("\x13").until('effort = "high" for new sessions')
     assert 'effort = "high"' in (tmp_path / "home/.config/longrein/config.toml").read_text()
+
+
+def test_a_closed_terminal_is_not_called_an_interrupt_by_the_user(tmp_path: Path) -> None:
+    run = {"calls": [{"name": "Bash", "arguments": {"command": "echo begun; sleep 60"}}]}
+    project = home(tmp_path, run)
+    with open_it(project, "--permission-mode bypassPermissions") as tty:
+        tty.ask("go").until("Bash running").until("  begun")
+        os.kill(tty.pid, signal.SIGHUP)
+        tty.exits(129)
+    with open_it(project, "-c --permission-mode bypassPermissions") as tty:
+        tty.until("[interrupted: the terminal was closed; the command was ended]")
+        assert "by the user" not in tty.text()

@@ -198,7 +198,9 @@ async def Bash(
         stopped = sandbox_note(printed, network=sandbox.network, failed=failed)
     refused = hosts_note(sandbox.refused_hosts) if sandbox is not None else ""
     notes = (
-        exit_note(came, context.options, limit_s),
+        f"[{context.commands.stop_reason()}; the command was ended]"
+        if came.cause == "interrupt"
+        else exit_note(came, context.options, limit_s),
         cwd_note,
         refused or stopped,
         *made,
@@ -350,8 +352,6 @@ def exit_note(ended: CommandExit, options: ToolOptions, limit_s: float) -> str:
         case "timeout":
             most = int(options.bash_timeout_max_s * 1000)
             return f"[timed out after {limit_s:g} s and was ended; timeout may be up to {most} ms]"
-        case "interrupt":
-            return "[interrupted by the user; the command was ended]"
         case "flood":
             return f"[ended: it printed more than {size_words(options.output_bytes_max)}]"
         case "not_started":
