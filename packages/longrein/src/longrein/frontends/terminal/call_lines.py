@@ -86,7 +86,7 @@ def lookup_text(look: CallStep, arguments: dict[str, Any] | None) -> str:
 
 def lookups_line(looks: Sequence[CallStep], subjects: Sequence[str]) -> Line:
     """Line of several reads and searches in a row."""
-    reads = sum(look.kind == "read" for look in looks)
+    reads = sum(look.kind != "search" for look in looks)
     searches = len(looks) - reads
     name = joined(
         translate(counted(reads, "read")) if reads else "",

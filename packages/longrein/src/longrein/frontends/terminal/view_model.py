@@ -14,7 +14,7 @@ from longrein.agent import NETWORK_CALL, ReplyDelta, RetryPause, SessionUpdate
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
-from longrein.frontends.terminal.call_groups import CallGroups
+from longrein.frontends.terminal.call_groups import CallGroups, looks
 from longrein.frontends.terminal.call_lines import ended_lines
 from longrein.frontends.terminal.event_lines import (
     ContextNow,
@@ -45,7 +45,6 @@ from longrein.steps import (
     ThinkingStep,
     TurnEndStep,
 )
-from longrein.steps.call_results import LOOKUPS
 from longrein.steps.human_text import activity_text, escape, escape_line, key_argument
 from longrein.steps.turn_work import TurnWork
 from longrein_context import Price, State
@@ -467,7 +466,7 @@ class ViewModel:
                     self._enter("thinking" if self._in_turn else "idle")
                 arguments, change = (row.arguments, row.change) if row else (None, [])
                 if self.groups.add_call(step, end, arguments):
-                    is_open = step.kind in LOOKUPS or self._waits_for_subagents()
+                    is_open = looks(step.kind, arguments) or self._waits_for_subagents()
                     return [] if is_open else self.close_groups()
                 return self.spaced("call", ended_lines(end, arguments, change, step.kind))
             case CallStep(started=started) if started:
@@ -476,7 +475,8 @@ class ViewModel:
                 self._enter("waiting" if self._questions else "running")
                 if row and started.arguments is not None:
                     row.argument = self._key_argument(row.name, started.arguments)
-                return [] if step.kind in LOOKUPS else self.close_groups()
+                given = row.arguments if row else None
+                return [] if looks(step.kind, given) else self.close_groups()
         return []
 
     def _waits_for_subagents(self) -> bool:
