@@ -12,7 +12,7 @@ from longrein.frontends.terminal.choice_list import ChoiceList, Chooser, Row
 from longrein.frontends.terminal.clipboard import copy, osc52, programs, takes_osc52
 from longrein.frontends.terminal.event_lines import plain
 from longrein.frontends.terminal.view_model import ViewModel
-from longrein.steps.human_text import age, money, tokens
+from longrein.steps.human_text import age, counted, money, tokens
 from longrein.steps.steps import COMPACTION_REASONS
 from longrein_context import Price, State, fold
 from longrein_context.events import (
@@ -271,3 +271,15 @@ def test_a_mode_of_a_key_is_shown_by_the_footer_alone() -> None:
     view.silent_modes, view.mode_wanted = {"auto"}, "auto"
     assert apply(view, ModeSet("default")) == ["mode: default"], "of a command or a tool"
     assert (view.mode_wanted, view.silent_modes) == ("", set())
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "shown"),
+    [
+        *((1, noun, f"1 {noun}") for noun in ("model", "entry", "search", "more line")),
+        *((0, "model", "0 models"), (2, "entry", "2 entries"), (3, "search", "3 searches")),
+        *((2, "more line", "2 more lines"), (4, "query", "4 queries")),
+    ],
+)
+def test_a_count_has_the_noun_in_its_number(count: int, noun: str, shown: str) -> None:
+    assert counted(count, noun) == shown

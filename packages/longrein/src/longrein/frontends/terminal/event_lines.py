@@ -198,7 +198,10 @@ def fold(lines: Sequence[Line], most: int) -> list[Line]:
     if len(lines) <= most:
         return list(lines)
     shown = max(most - 1, 1)
-    return [*lines[:shown], line(("dim", translate(f"… {len(lines) - shown} more lines")))]
+    return [
+        *lines[:shown],
+        line(("dim", translate(f"… {counted(len(lines) - shown, 'more line')}"))),
+    ]
 
 
 COLUMN: Span = ("column", "")

@@ -117,7 +117,7 @@ async def _export(context: CommandContext, path: str) -> CommandResult:
     await opened.export(target)
     shown = escape_line(shorten_home(target, opened.app.context.home))
     entries = opened.session.state.seq
-    return done(f"written to {shown}: {entries} entries, {size(os.path.getsize(target))}")
+    return done(f"written to {shown}: {counted(entries, 'entry')}, {size(os.path.getsize(target))}")
 
 
 async def _fork(context: CommandContext, _: str) -> CommandResult:
