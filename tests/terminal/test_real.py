@@ -452,3 +452,11 @@ def test_a_closed_terminal_is_not_called_an_interrupt_by_the_user(tmp_path: Path
     with open_it(project, "-c --permission-mode bypassPermissions") as tty:
         tty.until("[interrupted: the terminal was closed; the command was ended]")
         assert "by the user" not in tty.text()
+
+
+def test_a_plan_is_drawn_as_markdown_in_its_question(tmp_path: Path) -> None:
+    text = "# Mend it\n\n- change **calc.py**\n- run `make test`\n\n```\nmake **it**\n```"
+    plan = {"calls": [{"name": "ExitPlanMode", "arguments": {"plan": text}}]}
+    with open_it(home(tmp_path, plan, {"text": "Fine."}), "--permission-mode plan") as tty:
+        tty.ask("go").until("│ Mend it").until("│ • change calc.py").until("│ • run make test")
+        tty.until("│ make **it**").until(tty.keys_count).send("y").until("Fine.")
