@@ -17,6 +17,11 @@ BYPASS = (
     "--include-partial-messages",
 )
 CODES = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+REASONS = {
+    signal.SIGINT: "interrupted by the user",
+    signal.SIGTERM: "interrupted: longrein was told to end",
+    signal.SIGHUP: "interrupted: the terminal was closed",
+}
 GOES_ON = "longrein: interrupted: the session is saved, `longrein -p -c` goes on with it\n"
 
 
@@ -25,7 +30,7 @@ def test_A6_7_while_the_model_streams(number: int, code: int, cli: CliHarness) -
     """The reply so far is kept, marked interrupted; the model is told so with the next prompt."""
     cli.plays(
         says("once upon a time there was " * 400, pace_s=0.02),
-        says("As you wish.", expect="[interrupted"),
+        says("As you wish.", expect=f"[{REASONS[number]}]"),
     )
     going = cli.start("-p", "tell", *BYPASS)
     while going.wait_for("stream_event")["event"]["type"] != "content_block_delta":
@@ -60,8 +65,8 @@ def test_A6_7_while_a_command_runs(number: int, code: int, cli: CliHarness) -> N
     ran = going.end()
     assert (ran.code, ran.err) == (code, GOES_ON)
     assert cli.results() == [
-        ("interrupted", "begun\n[interrupted by the user; the command was ended]"),
-        ("not_run", "not run: the user interrupted"),
+        ("interrupted", f"begun\n[{REASONS[number]}; the command was ended]"),
+        ("not_run", "not run: the turn was interrupted"),
     ]
     assert cli.wait_survivors() == []
     assert not (cli.project / "second").exists()

@@ -100,6 +100,8 @@ class ScriptedSession:
         else:
             assert isinstance(word, Continue)
 
+    stop_reason = "interrupted by the user"
+
     def interrupt(self) -> None:
         if self.busy:
             self._interrupted.set()

@@ -210,7 +210,7 @@ async def test_progress_on_stderr_names_the_subagent() -> None:
         "a3 explore: calls Read a.py",
         "a3 explore: Read ok after 0.0 s",
         "a3 explore: odd",
-        "subagent done after 4.0 s, 1 steps",
+        "subagent done after 4.0 s, 1 step",
     ):
         assert line in ran.err
 

@@ -149,6 +149,8 @@ class ScriptedSession:
     ) -> RewindPreview:
         return self.preview
 
+    stop_reason = "interrupted by the user"
+
     def interrupt(self) -> None:
         if self._task is not None:
             self._task.cancel()

@@ -4,6 +4,7 @@ terminal.
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -12,10 +13,13 @@ from typing import Any
 import pytest
 
 from longrein.agent import Rewind
+from longrein.agent.extension_part import SlashCommand
+from longrein.frontends.localization import use_language
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import (
     BY_NAME,
     COMMANDS,
+    HELP_GROUPS,
     context_lines,
     help_lines,
     next_mode,
@@ -29,7 +33,7 @@ from longrein.frontends.terminal.command_types import (
     Outcome,
 )
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.event_lines import cells, plain
+from longrein.frontends.terminal.event_lines import cells, fit, plain
 from longrein.frontends.terminal.terminal_run import run_plain
 from longrein.frontends.terminal.view_model import Piece, Prompt, ViewModel
 from longrein.steps.human_text import escape
@@ -117,9 +121,9 @@ async def run(command: Command, argument: str, view: ViewModel | None = None) ->
 async def test_every_row_does_something_on_both_terminals_and_is_in_the_help(
     command: Command, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    names = [plain(row).split()[0] for row in help_lines() if plain(row).startswith("  /")]
-    assert names.count(f"/{command.name}") == 1
-    assert any(plain(row).endswith(f"  {command.summary}") for row in help_lines())
+    shown = "\n".join(map(plain, help_lines()))
+    summary = command.summary.partition(";")[0]
+    assert len(re.findall(rf"  /{command.name} +{re.escape(summary)}(?:  |$)", shown, re.M)) == 1
     assert [BY_NAME[name] for name in (command.name, *command.aliases)] == [command] * (
         1 + len(command.aliases)
     )
@@ -223,8 +227,25 @@ def test_an_unknown_command_names_the_nearest() -> None:
         assert unknown_command_text(name) == f"there is no command /{name}; {hint}"
 
 
-def test_help_fits_80_columns() -> None:
-    assert max(cells(plain(row)) for row in help_lines()) < 80
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_help_has_two_commands_in_a_row_where_they_fit(language: str) -> None:
+    use_language(language)
+    try:
+        rows = help_lines(added=[SlashCommand("mcp", "[NAME]", "MCP servers")])
+        wide, narrow = ([plain(part) for row in rows for part in fit(row, at)] for at in (79, 40))
+    finally:
+        use_language("en")
+    assert len(wide) == len(rows)
+    assert max(map(cells, narrow)) <= 40
+    assert sum(row.startswith("  /") for row in narrow) == len(COMMANDS) + 1
+
+
+def test_help_fits_80_columns_and_40_rows(tmp_path: Path) -> None:
+    with PseudoTerminal("echo", tmp_path, 80, 40) as tty:
+        tty.ask("/help").until("keys: ? or /keys")
+        shown = [row.rstrip() for row in tty.lines()]
+        assert "commands" in shown, "the head is still on the screen"
+        assert [row for row in shown if row in HELP_GROUPS] == [*HELP_GROUPS]
 
 
 def test_modes_go_round_and_never_into_the_one_without_questions() -> None:
@@ -277,7 +298,7 @@ async def test_a_rewind_can_be_had_with_the_files(argument: str) -> None:
 # --- On a real terminal ---------------------------------------------------------------------------
 
 ANSWERS = {
-    "/help": "  /skills",
+    "/help": "/skills      skills and own commands",
     "/cost": "  requests            0",
     "/context": "24.6k of 100.0k tokens",
     "/pins": "nothing is pinned; /pin TEXT keeps TEXT word for word",
@@ -326,7 +347,7 @@ def test_a_list_is_chosen_from_or_left(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.ask("/model").until("which model?").send("\x1b")
         tty.ask("/model").until("› mock/small  (now)  200k window, $3 in and $15 out")
-        tty.until('for this session; model = "PROVIDER/MODEL" in the settings makes it last')
+        tty.until("for this session; Ctrl-S keeps it for new sessions, too")
         tty.until("1 of 2; type to search, ↑ ↓ move, Enter chooses, Esc leaves")
         tty.send("lar").until("which model?  lar").until("› mock/large").send("\x7f" * 3)
         tty.until("› mock/small").send("zz").until("nothing fits").send("\x7f\x7f")
@@ -366,8 +387,8 @@ def test_a_question_mark_alone_shows_the_keys_and_costs_nothing(
 
 def test_shift_tab_goes_through_the_modes(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("idle · mock/small · default")
-        for mode in ("acceptEdits", "plan", "auto", "default"):
+        tty.until("idle · mock/small · context")
+        for mode in ("acceptEdits", "plan", "auto", "context"):
             tty.send("\x1b[Z").until(f"idle · mock/small · {mode}")
         assert not any(
             "mode: " in row for row in tty.lines()

@@ -233,6 +233,7 @@ def test_a_call_is_one_line_with_its_state_as_a_word(
 
 
 RECALLED = "every byte can be recalled"
+FULL = "the window was nearly full"
 PUT = (FilePut("a", True), FilePut("b", False, "changed since"), FilePut("c", True, removed=True))
 
 
@@ -263,19 +264,19 @@ PUT = (FilePut("a", True), FilePut("b", False, "changed since"), FilePut("c", Tr
         ),
         (PermissionAnswered("c", "deny", "user", message="not so"), ["no: not so"]),
         (
-            Cleared((Form("r1", "placeholder", "…"),), "threshold", 12_300),
-            [f"context: 1 old item shortened, about 12.3k tokens freed; {RECALLED}"],
+            Cleared((Form("r1", "placeholder", "…"),), "watermark", 12_300),
+            [f"context: 1 old item shortened, about 12.3k tokens freed: {FULL}; {RECALLED}"],
         ),
         (
-            Summarized(2, 90, "all", "threshold", "prose"),
-            [f"context: entries 2 to 90 summarised; {RECALLED}"],
+            Summarized(2, 90, "all", "watermark", "prose"),
+            [f"context: entries 2 to 90 summarised: {FULL}; {RECALLED}"],
         ),
         (
-            Summarized(2, 90, "all", "threshold"),
+            Summarized(2, 90, "all", "watermark"),
             [
                 (
-                    "context: entries 2 to 90 summarised by the records alone, without the model; "
-                    f"{RECALLED}"
+                    "context: entries 2 to 90 summarised by the records alone, without the model: "
+                    f"{FULL}; {RECALLED}"
                 )
             ],
         ),
@@ -550,27 +551,44 @@ def test_a_list_keeps_the_marked_row_in_sight() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "footer"),
+    ("width", "mode", "sandbox", "footer"),
     [
-        (80, "idle · mock/small · default · context 31k (42%) · cache 91% · $1.20 · 2 queued"),
-        (75, "idle · mock/small · default · context 31k (42%) · $1.20 · 2 queued"),
-        (60, "idle · mock/small · default · context 31k (42%) · 2 queued"),
-        (40, "idle · mock/small · context 31k (42%)"),
-        (20, "idle · mock/small"),
-        (15, "idle · …k/small"),
-        (3, "id…"),
+        (80, "default", "", "idle · mock/small · context 31k (42%) · cache 91% · $1.20 · 2 queued"),
+        (70, "default", "", "idle · mock/small · context 31k (42%) · cache 91% · $1.20 · 2 queued"),
+        (66, "default", "", "idle · mock/small · context 31k (42%) · $1.20 · 2 queued"),
+        (
+            80,
+            "acceptEdits",
+            "no sandbox",
+            "idle · mock/small · acceptEdits · context 31k (42%) · $1.20 · no sandbox",
+        ),
+        (
+            66,
+            "acceptEdits",
+            "no network",
+            "idle · mock/small · acceptEdits · context 31k (42%) · $1.20",
+        ),
+        (40, "default", "no sandbox", "idle · mock/small · context 31k (42%)"),
+        (40, "plan", "no sandbox", "idle · mock/small · plan"),
+        (24, "plan", "", "idle · mock/small · plan"),
+        (20, "default", "", "idle · mock/small"),
+        (15, "default", "", "idle · …k/small"),
+        (3, "default", "", "id…"),
     ],
 )
-def test_a_narrow_footer_drops_the_least_urgent(width: int, footer: str) -> None:
-    assert (
-        plain(footer_line(Figures("mock/small", "default", 31_200, 42, 91, 1.2, 2), "idle", width))
-        == footer
-    )
+def test_a_narrow_footer_drops_the_least_urgent_and_never_the_mode(
+    width: int, mode: str, sandbox: str, footer: str
+) -> None:
+    figures = Figures("mock/small", mode, 31_200, 42, 91, 1.2, 2, sandbox=sandbox)
+    assert plain(footer_line(figures, "idle", width)) == footer
 
 
-def test_a_narrow_footer_keeps_the_end_of_a_long_model_and_never_hides_bypass() -> None:
-    figures = Figures("anthropic/claude-sonnet-4-5-20250929", "bypassPermissions", 9, 1, 1, 1, 0)
-    assert plain(footer_line(figures, "idle", 39)) == "idle · …-5-20250929 · bypassPermissions"
+def test_a_narrow_footer_keeps_the_end_of_a_long_model_and_never_hides_a_mode() -> None:
+    for mode in ("plan", "acceptEdits", "bypassPermissions"):
+        figures = Figures("anthropic/claude-sonnet-4-5-20250929", mode, 9, 1, 1, 1, 0)
+        shown = plain(footer_line(figures, "running", 40))
+        assert shown.endswith(f" · {mode}")
+        assert "0929 · " in shown
 
 
 @pytest.mark.parametrize(

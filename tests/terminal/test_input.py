@@ -89,7 +89,7 @@ def test_what_was_typed_before_the_first_frame_is_typed(
         for text in told:
             tty.until(f"› {text}").until(f"You said {len(text)} characters in 1 lines.")
         if early.startswith("/"):
-            tty.until("stop longrein until `fg`")
+            tty.until("keys: ? or /keys")
         tty.until(f"› {left or 'say something'}").until("idle").send(
             "\x03"
         )  # what is left in the input
@@ -196,9 +196,22 @@ def test_enter_takes_the_marked_row_and_sends_a_word_that_was_whole(tmp_path: Pa
             "\x1b[B\x1b[B"
         )
         tty.until("› /mode").send("\r").until("acceptEdits").send("\x1b").until("say something")
-        tty.send("/mod").until("› /mod").until("/model").send("\t").until("› /model").send("\r\r")
+        tty.send("/mod").until("› /mod").until("/model").send("\t").until("› /model").send("\r")
         tty.until("mock/large").send("\x1b").until("say something")
         assert [text for _, text in said(tty.leave())] == ["see @src/app.py now"]
+
+
+def test_tab_takes_the_marked_row_and_the_next_enter_sends(tmp_path: Path) -> None:
+    with PseudoTerminal("echo", tmp_path) as tty:
+        tty.until("say something").send("see @app").until("src/app.py").send("\x1b[B\x1b[B")
+        tty.until("› see @tests/test_app.py").send("\t").until(
+            lambda: "src/app.py" not in tty.text()
+        )
+        tty.send("\t" * 3).send("\r").until("You said 22 characters")
+        tty.until("say something").send("see @app").until("src/app.py").send("\t\r")
+        tty.until("You said 15 characters")
+        sent = [text for _, text in said(tty.leave())]
+        assert sent == ["see @tests/test_app.py", "see @src/app.py"]
 
 
 def test_a_command_line_at_the_prompt_is_explained_and_sent_when_meant(tmp_path: Path) -> None:
@@ -279,7 +292,7 @@ def test_that_files_are_missing_stands_under_those_that_are_offered(tmp_path: Pa
             "… 1,234 more; type on"
         )
         for written in ("› @src/app.py", "› @tests/test_app.py", "› @app"):
-            tty.send("\t").until(lambda written=written: written in tty.lines())
+            tty.send("\x1b[B").until(lambda written=written: written in tty.lines())
 
 
 def test_commands_are_offered_while_typing(tmp_path: Path) -> None:

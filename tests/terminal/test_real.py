@@ -130,7 +130,7 @@ def test_an_edit_is_approved_made_and_taken_back(tmp_path: Path) -> None:
         ).until(tty.keys_count).send("y")
         tty.until("● Edit ok +1 -1  calc.py").until("Mended.").until("idle")
         assert "a + b" in (project / "calc.py").read_text()
-        tty.ask("/compact").until("summarised; every byte can be recalled").until("idle").until(
+        tty.ask("/compact").until("summarised: you asked for it").until("idle").until(
             "say something"
         )
         tty.send("/rewind\r").until("go back to before which").until("› mend calc.py").send("\r")
@@ -197,7 +197,7 @@ ANSWERS = {
     "/uncompact r3": "there is no compaction to undo at r3",
     "/compact --dry-run": "the next compaction finds nothing to take",
     "hello": "Hello there.",
-    "/compact keep all": "summarised; every byte can be recalled",
+    "/compact keep all": "summarised: you asked for it",
     "/uncompact ": "is undone; what it put away is shown again",
     "/compact --undo": "there is no compaction to undo",
     "/pin be kind": "pinned: be kind",
@@ -281,15 +281,15 @@ def test_a_plan_is_shown_and_agreed_to(tmp_path: Path) -> None:
         tty.ask("go").until("1. Fix calc.py").until("yes, start").until(tty.keys_count).send(
             "y"
         ).until("Fine.")
-        tty.until("idle · mock/small · default")
+        tty.until("idle · mock/small · context")
 
 
-@pytest.mark.parametrize(("key", "mode"), [("y", "default"), ("a\r", "acceptEdits"), ("n", "plan")])
-def test_a_plan_has_three_answers(tmp_path: Path, key: str, mode: str) -> None:
+@pytest.mark.parametrize(("key", "then"), [("y", "context"), ("a\r", "acceptEdits"), ("n", "plan")])
+def test_a_plan_has_three_answers(tmp_path: Path, key: str, then: str) -> None:
     plan = {"calls": [{"name": "ExitPlanMode", "arguments": {"plan": "1. Fix calc.py"}}]}
     with open_it(home(tmp_path, plan, {"text": "Fine."}), "--permission-mode plan") as tty:
         tty.ask("go").until("accept all edits").until(tty.keys_count).send(key).until("Fine.")
-        tty.until(f"idle · mock/small · {mode}")
+        tty.until(f"idle · mock/small · {then}")
 
 
 COLOURS = {
@@ -404,7 +404,7 @@ def test_a_session_that_asks_nothing_says_so_in_red_and_comes_back_in_default(
         tty.send("\x04").exits(0)
     assert (project / "ran").exists()
     with open_it(project, "-c") as tty:
-        tty.until("mode bypassPermissions is not restored").until("idle · mock/small · default")
+        tty.until("mode bypassPermissions is not restored").until("idle · mock/small · context")
 
 
 def test_reads_in_a_row_are_told_when_the_session_is_left_in_mid_turn(tmp_path: Path) -> None:
@@ -412,3 +412,51 @@ def test_reads_in_a_row_are_told_when_the_session_is_left_in_mid_turn(tmp_path: 
     with open_it(home(tmp_path, look, RUNNING), "--permission-mode bypassPermissions") as tty:
         tty.ask("go").until("Bash running").send("\x04").exits(0)
         assert any("● Read ok 2 lines  calc.py" in row for row in tty.everything())
+
+
+@pytest.mark.parametrize(
+    ("typed", "written", "said"),
+    [
+        ("/model mock/large --keep", 'model = "mock/large"', 'in place of "mock/small"'),
+        ("/effort high --keep", 'effort = "high"', 'models."mock/small".effort = "high"'),
+        ("/theme light --keep", 'theme = "light"', 'terminal.theme = "light"'),
+    ],
+)
+def test_a_choice_is_kept_for_new_sessions(
+    tmp_path: Path, typed: str, written: str, said: str
+) -> None:
+    project = home(tmp_path)
+    settings = tmp_path / "home/.config/longrein/config.toml"
+    with open_it(project, columns=WIDE) as tty:
+        tty.until("say something").ask(typed).until(said).until("/config edit takes it back")
+        assert not any(row.startswith("! ") for row in tty.lines())
+    assert written in settings.read_text().splitlines()
+    assert "[providers.mock]" in settings.read_text()
+
+
+def test_a_key_keeps_the_choice_of_a_list(tmp_path: Path) -> None:
+    project = home(tmp_path)
+    with open_it(project, columns=WIDE) as tty:
+        tty.until("say something").ask("/effort").until("Ctrl-S keeps it for new sessions, too")
+        tty.send("high").until("1 of 1").send("\x13").until('effort = "high" for new sessions')
+    assert 'effort = "high"' in (tmp_path / "home/.config/longrein/config.toml").read_text()
+
+
+def test_a_closed_terminal_is_not_called_an_interrupt_by_the_user(tmp_path: Path) -> None:
+    run = {"calls": [{"name": "Bash", "arguments": {"command": "echo begun; sleep 60"}}]}
+    project = home(tmp_path, run)
+    with open_it(project, "--permission-mode bypassPermissions") as tty:
+        tty.ask("go").until("Bash running").until("  begun")
+        os.kill(tty.pid, signal.SIGHUP)
+        tty.exits(129)
+    with open_it(project, "-c --permission-mode bypassPermissions") as tty:
+        tty.until("[interrupted: the terminal was closed; the command was ended]")
+        assert "by the user" not in tty.text()
+
+
+def test_a_plan_is_drawn_as_markdown_in_its_question(tmp_path: Path) -> None:
+    text = "# Mend it\n\n- change **calc.py**\n- run `make test`\n\n```\nmake **it**\n```"
+    plan = {"calls": [{"name": "ExitPlanMode", "arguments": {"plan": text}}]}
+    with open_it(home(tmp_path, plan, {"text": "Fine."}), "--permission-mode plan") as tty:
+        tty.ask("go").until("│ Mend it").until("│ • change calc.py").until("│ • run make test")
+        tty.until("│ make **it**").until(tty.keys_count).send("y").until("Fine.")

@@ -5,14 +5,18 @@ import pty
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from longrein.frontends.reports.cost import cost_rows
 from longrein.frontends.terminal.choice_list import ChoiceList, Chooser, Row
 from longrein.frontends.terminal.clipboard import copy, osc52, programs, takes_osc52
 from longrein.frontends.terminal.event_lines import plain
 from longrein.frontends.terminal.view_model import ViewModel
-from longrein.steps.human_text import age
+from longrein.steps.human_text import age, counted, money, tokens
+from longrein.steps.steps import COMPACTION_REASONS
+from longrein_context import Price, State, fold
 from longrein_context.events import (
+    AnyEvent,
     Asked,
     Cleared,
     Entry,
@@ -33,44 +37,80 @@ from tests.terminal.scripted_session import apply, texts
 
 pytestmark = pytest.mark.anyio
 
-SAID = "context: 42.0k → 11.0k tokens{}; /uncompact undoes it, every byte can be recalled"
-TURN = (
+LONG = "a line of some words\n" * 2_000
+TALK = (
+    PrefixSet("start", "mock", "small", "anthropic", "You help."),
     UserSpoke((Text("go"),)),
-    Asked("turn", 1, 1, estimate_tokens=42_000),
-    Replied(2, (Text("done"),), "end"),
+    Asked("turn", 2, 1, estimate_tokens=42_000),
+    Replied(3, (Text(LONG),), "end"),
+    TurnEnded("done"),
+    UserSpoke((Text("on"),)),
+    Asked("turn", 6, 1, estimate_tokens=42_000),
+    Replied(7, (Text("done"),), "end"),
+    TurnEnded("done"),
 )
+CLEARED = Cleared((Form("r4", "trimmed", "x"),), "watermark", 31_000)
+SUMMARY = (Asked("summary", 9, 1, reason="request"), Replied(10, (Text("s"),), "end", cost_usd=0.5))
+UNDO = "; every byte can be recalled, /uncompact undoes it"
+PRICE = Price(1_000, 0, cache_read=100, cache_write=1_100)
+"""A token more in the cache costs a tenth of a cent, reading it a hundredth of a cent."""
+
+
+def compacted(price: Price | None, *events: AnyEvent) -> tuple[str, State]:
+    """The line of a compaction after `TALK`, and the state after it."""
+    view = ViewModel()
+    state = fold(Entry(n, n, event) for n, event in enumerate((*TALK, *events), 1))
+    view.live, view.context_now = True, lambda: (state, price)
+    return apply(view, *TALK, *events)[-1], state
 
 
 @pytest.mark.parametrize(
     ("events", "line"),
     [
-        ((Cleared((Form("r7", "trimmed", "x"),), "request", 31_000),), SAID.format("")),
         (
-            (
-                Asked("summary", 3, 1, reason="request"),
-                Replied(5, (Text("s"),), "end", cost_usd=0.02),
-                Summarized(1, 3, "s", "request", prose="s"),
-            ),
-            SAID.format(", $0.02"),
+            (CLEARED,),
+            "context: 42.0k → {now} tokens; 1 old item shortened: the window was nearly full",
         ),
-        ((Summarized(1, 3, "s", "overflow"),), SAID.format(" (by the records alone)")),
         (
-            (Restored(9),),
+            (*SUMMARY, Summarized(2, 5, "s", "request", prose="s")),
             (
-                "context: the compaction r9 is undone; what it put away is shown again; 11.0k "
-                "tokens "
-                "now"
+                "context: 42.0k → {now} tokens; entries 2 to 5 summarised: you asked for it; the "
+                "summary cost $0.50"
+            ),
+        ),
+        (
+            (Summarized(2, 5, "s", "overflow"),),
+            (
+                "context: 42.0k → {now} tokens; entries 2 to 5 summarised by the records alone, "
+                "without the model: the request did not fit the window"
             ),
         ),
     ],
-    ids=["cleared", "summarised", "digest", "undone"],
+    ids=["cleared", "summarised", "digest"],
 )
-def test_a_compaction_says_its_tokens_and_money(
-    events: tuple[Cleared | Summarized, ...], line: str
-) -> None:
-    view = ViewModel()
-    view.live, view.tokens_now = True, lambda: 11_000
-    assert apply(view, *TURN, TurnEnded("done"), *events)[-1] == line
+def test_a_compaction_says_its_tokens_and_money(events: tuple[AnyEvent, ...], line: str) -> None:
+    said, state = compacted(None, *events)
+    assert said == line.format(now=tokens(state.view_tokens)) + UNDO
+
+
+@pytest.mark.parametrize("reason", ["rent", "watermark", "cold"])
+def test_a_clearing_says_what_the_break_costs_and_what_it_saves(reason: str) -> None:
+    """What follows the first change is written anew, unless the cache was cold; each later request
+    reads less.
+    """
+    said, state = compacted(PRICE, replace(CLEARED, reason=reason))
+    after = state.gauge.scale(sum(item.tokens for item in state.items if 4 <= item.seqs[0] <= 6))
+    paid = f"the break costs {money(after / 1_000)}, " if reason != "cold" else ""
+    assert said.endswith(f"; {paid}each further request $3.10 less{UNDO}")
+    assert COMPACTION_REASONS[reason] in said
+
+
+def test_what_was_compacted_and_is_shown_again_says_so() -> None:
+    said, state = compacted(PRICE, CLEARED, Restored(10))
+    assert said == (
+        "context: the compaction r10 is undone; what it put away is shown again; "
+        f"{tokens(state.view_tokens)} tokens now"
+    )
 
 
 def test_cost_is_summed_by_model_and_purpose() -> None:
@@ -231,3 +271,15 @@ def test_a_mode_of_a_key_is_shown_by_the_footer_alone() -> None:
     view.silent_modes, view.mode_wanted = {"auto"}, "auto"
     assert apply(view, ModeSet("default")) == ["mode: default"], "of a command or a tool"
     assert (view.mode_wanted, view.silent_modes) == ("", set())
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "shown"),
+    [
+        *((1, noun, f"1 {noun}") for noun in ("model", "entry", "search", "more line")),
+        *((0, "model", "0 models"), (2, "entry", "2 entries"), (3, "search", "3 searches")),
+        *((2, "more line", "2 more lines"), (4, "query", "4 queries")),
+    ],
+)
+def test_a_count_has_the_noun_in_its_number(count: int, noun: str, shown: str) -> None:
+    assert counted(count, noun) == shown

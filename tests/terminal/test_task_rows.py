@@ -175,6 +175,28 @@ def test_reads_and_searches_are_one_line_until_another_call_starts() -> None:
     assert apply(view, ToolStarted("c2", "Bash")) == [told]
 
 
+@pytest.mark.parametrize(
+    ("command", "is_read"),
+    [
+        *((read, True) for read in ("cat a.py", "ls", "ls -la src", "wc -l a")),
+        *((read, True) for read in ("head -5 a | head -1", "sed -n 1,5p a", "cd src && ls")),
+        *((other, False) for other in ("echo hi", "make it", "rm a", "sed -i s/a/b/ a", "cd src")),
+        *((other, False) for other in ("cat a > b", "cat a; rm b", "cat $(make)", "python3 a.py")),
+    ],
+)
+def test_a_read_by_the_shell_joins_the_group_of_reads(command: str, is_read: bool) -> None:
+    look = ToolCall("c1", "Read", {"file_path": "a.py"})
+    shell = ToolCall("c2", "Bash", {"command": command})
+    view = ViewModel()
+    read = (ToolStarted("c1", "Read"), ToolEnded("c1", "Read", "ok", (Text("1\ta"),)))
+    ran = (ToolStarted("c2", "Bash"), ToolEnded("c2", "Bash", "ok", (Text("one\ntwo"),)))
+    shown = apply(view, PREFIX, Replied(2, (look, shell), "calls"), *read, *ran)
+    shown += texts(view.close_groups())
+    group = f"● 2 reads ok r4-r6  a.py (1 line), {command}"
+    assert (group in shown) == is_read
+    assert is_read or "  two" in shown, "what another command printed is shown"
+
+
 def test_a_running_call_stands_directly_below_the_last_one() -> None:
     view = ViewModel()
     calls = (ToolCall("c1", "Bash", {"command": "one"}), ToolCall("c2", "Bash", {"command": "two"}))

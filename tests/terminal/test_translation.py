@@ -20,7 +20,7 @@ from longrein.frontends.localization import (
     use_language,
 )
 from longrein.frontends.reports import doctor
-from longrein.frontends.terminal.command_table import COMMANDS
+from longrein.frontends.terminal.command_table import COMMANDS, HELP_GROUPS
 from longrein.frontends.terminal.command_types import Command
 from longrein.frontends.terminal.event_lines import STATUS, WAKES, plain
 from longrein.frontends.terminal.keymap import key_rows
@@ -60,11 +60,13 @@ FILES = [
     *SOURCE.glob("app/*.py"),
     *ENGINE.rglob("*.py"),
     SOURCE / "config/model_choice.py",
+    SOURCE / "config/settings.py",
     SOURCE / "models/failures.py",
     SOURCE / "workspace/sandbox/rung.py",
     SOURCE / "workspace/sandbox/landlock.py",
     SOURCE / "choices.py",
     SOURCE / "steps/human_text.py",
+    SOURCE / "steps/steps.py",
     *SOURCE.glob("tools/recall*.py"),
     SOURCE / "tools/logged_versions.py",
     SOURCE / "tools/ask_user.py",
@@ -176,6 +178,7 @@ OTHERS = {
     *("it only reads, or rules cover all its parts", "the sandbox confines it"),  # reasons of a yes
     *("mode bypassPermissions", "a hook allows it", "the user allowed it"),
     *("sandbox.network names it", "the rule  allows it", "mode : inside the roots"),
+    *HELP_GROUPS.values(),  # names of commands
 }
 """Texts that no screen of the terminal shows in a session."""
 

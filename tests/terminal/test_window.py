@@ -115,7 +115,7 @@ def test_the_theme_follows_the_background_and_the_answer_is_not_typed(tmp_path: 
         assert b"\x1b[1;38;5;25m" in tty.raw, "the light theme's colour of the user's words"
         assert "rgb" not in tty.text()
         tty.send("/theme\r").until("which theme?").until("for a light background").send("\x1b")
-        tty.send("/theme colour-blind\r").until("! theme colour-blind; [terminal] theme = ")
+        tty.send("/theme colour-blind\r").until("theme colour-blind, until longrein ends")
         tty.send("more\r").until("Second.").until_written("\x1b[1;38;5;32m")
         before = len(tty.until("idle").raw)
         tty.send("/clear\r").until(lambda: tty.text().count("longrein 0.1.0") == 2).until(

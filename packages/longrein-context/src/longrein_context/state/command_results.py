@@ -74,7 +74,7 @@ _NOTE = (
     r"\[(?:current folder is now |the current folder is gone|.* is outside the session's folders)"
 )
 _ENDED = (
-    r"\[(?:exit code|timed out after|interrupted by|ended by signal|ended: it printed|could not be)"
+    r"\[(?:exit code|timed out after|interrupted|ended by signal|ended: it printed|could not be)"
 )
 
 

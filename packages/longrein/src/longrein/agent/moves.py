@@ -390,12 +390,12 @@ def _unrun(calls: list[OpenCall]) -> list[ToolEnded]:
     denied = False
     for call in calls:
         if call.started:
-            ended.append(
-                call_ended(call, "interrupted", "interrupted by the user; it may have had effects")
-            )
+            ended.append(call_ended(call, "interrupted", "interrupted; it may have had effects"))
             continue
         denied = denied or call.asked is not None
-        text = "Denied: the user interrupted." if denied else "not run: the user interrupted"
+        text = (
+            "Denied: the turn was interrupted." if denied else "not run: the turn was interrupted"
+        )
         ended.append(call_ended(call, "denied" if denied else "not_run", text))
     return ended
 

@@ -67,7 +67,7 @@ policy.
 """
 SNAPSHOT_EVERY = 1_000
 """Entries within a turn after which a snapshot is kept."""
-INTERRUPTED = "[interrupted by the user]"
+BY_USER = "interrupted by the user"
 """Text that the model is told."""
 
 
@@ -178,6 +178,9 @@ class ElapsedTimes:
 
 class Session:
     """State and log of one session. All methods belong to the loop's thread."""
+
+    stop_reason = BY_USER
+    """Words about an interrupt; a frontend that a signal ends sets its own."""
 
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
         self.log = log
@@ -607,7 +610,7 @@ class Session:
         if self.interrupting:
             self.interrupting = False
             if self.state.turn_open or self.state.calls or self.state.compact_wanted is not None:
-                self.append(Interrupted(INTERRUPTED, tuple(self.state.calls)))
+                self.append(Interrupted(f"[{self.stop_reason}]", tuple(self.state.calls)))
 
     def poke(self) -> None:
         """Wake the loop."""

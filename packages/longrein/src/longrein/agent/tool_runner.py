@@ -280,9 +280,8 @@ async def _outcome(
     except asyncio.CancelledError:
         if not session.stops(call.id):
             raise
-        return Outcome(
-            (Text("interrupted by the user; it may have had effects"),), (), "interrupted"
-        )
+        text = f"{session.stop_reason}; it may have had effects"
+        return Outcome((Text(text),), (), "interrupted")
     except ToolError as error:
         return Outcome.fail(str(error))
     except Exception as error:
@@ -312,7 +311,7 @@ async def _record(
 ) -> None:
     """Append the end of a call, with its facts."""
     if not place.whole and outcome.status == "interrupted":
-        not_run = (Text("not run: the user interrupted"),)
+        not_run = (Text("not run: the turn was interrupted"),)
         session.append(ToolEnded(call.id, call.name, "not_run", not_run, elapsed_ms))
         return
     changes: list[FileChanged] = []
@@ -417,6 +416,7 @@ def tool_context(
             if tool.access == "command" and confines(session.deps.sandbox)
             else None,
             tasks=tasks.of(call) if tasks is not None and not in_foreground else None,
+            stop_reason=lambda: session.stop_reason,
         ),
         services=SessionServices(
             deps.archive,

@@ -22,7 +22,7 @@ from longrein.app.run_context import (
     named_budget,
     read_run_context,
 )
-from longrein.config import full_model_name, user_file
+from longrein.config import full_model_name, keep_setting, user_file
 from longrein.options import Options
 from longrein.store import (
     Reader,
@@ -151,6 +151,12 @@ class App:
     def settings_file(self) -> str:
         """The user's settings file."""
         return user_file(self.context.environ, self.context.home)
+
+    def keep_setting(self, path: Sequence[str], value: str) -> str:
+        """Write a setting into the user's file; return what is written there. Raises
+        `SettingsError`.
+        """
+        return keep_setting(path, value, self.context.environ, self.context.home)
 
     @property
     def leave_policy(self) -> str:

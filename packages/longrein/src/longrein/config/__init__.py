@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         session_points,
     )
     from longrein.config.settings import (
+        keep_setting,
         known_secrets,
         load_settings,
         remember_rule,
@@ -81,7 +82,7 @@ __getattr__ = names_at_first_use(
         "model_choice": "Probe choose_model full_model_name subagent_model",
         "other_agent_files": "FoundFile found_files found_note",
         "plugins": "Plugins door_points load_plugins session_points",
-        "settings": "known_secrets load_settings remember_rule",
+        "settings": "keep_setting known_secrets load_settings remember_rule",
         "settings_file": "shorten_home",
         "skill_library": "SkillFiles",
         "stored_keys": "StoredKeys",
@@ -120,6 +121,7 @@ __all__ = [
     "full_model_name",
     "home_folder",
     "is_trusted",
+    "keep_setting",
     "known_secrets",
     "left_out_files",
     "load_hooks",

@@ -350,6 +350,22 @@ def forget_rule(kind: str, rule: str, environ: Mapping[str, str], home: str) -> 
     store_text(path, shown, edited, f"remove {rule!r} by hand")
 
 
+def keep_setting(path: Sequence[str], value: str, environ: Mapping[str, str], home: str) -> str:
+    """Write a setting into the user's settings file; return the line as it is written there, with
+    the file and what stood there before. The rest of the file does not change.
+
+    Raises `SettingsError` when the file is malformed, or when its form does not allow a safe edit;
+    the file is unchanged then.
+    """
+    file, shown, text = _users_file(environ, home)
+    key = dotted(path)
+    before = next((one.value for one in values_of(text, shown) if one.path == tuple(path)), "")
+    written = f'{key} = "{value}"'
+    store_text(file, shown, with_values(text, shown, {key: value}), f"write {written} by hand")
+    was = f', in place of "{before}"' if before else ""
+    return f"{shown} has {written}{was} for new sessions; /config edit takes it back"
+
+
 def own_rules(environ: Mapping[str, str], home: str) -> Sequence[tuple[str, str, str]]:
     """Return (kind, rule, place) of each rule in the user's settings file. Raises
     `SettingsError`.

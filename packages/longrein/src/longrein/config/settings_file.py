@@ -534,7 +534,7 @@ def with_values(text: str, shown: str, values: Mapping[str, Any]) -> str:
     try:
         document = tomlkit.parse(text)
         for key, value in values.items():
-            *tables, name = key.split(".")
+            *tables, name = _names(key)
             table: Any = document
             for one in tables:
                 table = table.setdefault(one, tomlkit.table())

@@ -146,6 +146,11 @@ class BufferedOutput:
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a headless run with 128 + their number."""
+STOP_REASONS: dict[int, str] = {
+    signal.SIGTERM: "interrupted: longrein was told to end",
+    signal.SIGHUP: "interrupted: the terminal was closed",
+}
+"""Signal -> words for the model about what it has interrupted; others are the user's."""
 
 
 @contextmanager

@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from longrein.permissions.bash_parser import LENGTH_MAX, Word, WordPart, join_path, word_set
+from longrein.permissions.bash_parser import (
+    LENGTH_MAX,
+    Word,
+    WordPart,
+    join_path,
+    parse_command,
+    word_set,
+)
 from longrein.permissions.command_rules import (
     CHANGING_PROGRAMS,
     RAW_WORDS_MAX,
@@ -24,7 +31,7 @@ from longrein.permissions.command_rules import (
 )
 from longrein.permissions.display import shown_call, visible
 from longrein.permissions.git_history_reads import text_prints_history
-from longrein.permissions.program_table import Effect
+from longrein.permissions.program_table import Effect, effect_of
 from longrein.permissions.rules import (
     FILE_RULES,
     PROTECTED_ENDINGS,
@@ -527,6 +534,18 @@ def _judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
     if rule := find_matching_rule(call, rules.ask, rules, cwd):
         return _ask(call, f"the rule {visible(rule)} asks", rule)
     return _by_rule_or_mode(call, rules, mode)
+
+
+def reads_files(command: str) -> bool:
+    """Return True if it is known that a command reads files or lists folders and changes
+    nothing.
+    """
+    script = parse_command(command, "/", "/")
+    judged = [(part.words, effect_of(part)) for part in script.parts]
+    if script.problem or any(effect.problem or effect.writes for _, effect in judged):
+        return False
+    programs = [(words[0].text, effect.reads) for words, effect in judged if words]
+    return any(name == "ls" or (reads and name != "cd") for name, reads in programs)
 
 
 # --- Verdict on a command, by its parts -----------------------------------------------------------

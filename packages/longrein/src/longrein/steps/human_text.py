@@ -49,14 +49,16 @@ def age(us: int) -> str:
     hours, days = minutes // 60, minutes // 1_440
     if days < 14:
         return f"{counted(days, 'day')} ago" if days else f"{hours} h ago"
-    return f"{days // 7} weeks ago"
+    return f"{counted(days // 7, 'week')} ago"
 
 
 def counted(count: int, word: str) -> str:
-    """A count with its noun: `1 prompt`, `3 prompts`, `2 entries`."""
+    """A count with its noun: `1 prompt`, `3 prompts`, `2 entries`, `2 searches`."""
     if count == 1:
         return f"{count} {word}"
-    return f"{count} {word[:-1]}ies" if word.endswith(("ry", "ly")) else f"{count} {word}s"
+    if word.endswith(("ry", "ly")):
+        return f"{count} {word[:-1]}ies"
+    return f"{count} {word}{'es' if word.endswith('ch') else 's'}"
 
 
 def tokens(count: int) -> str:

@@ -258,6 +258,18 @@ class BreakStep(StepFields, frozen=True):
         return self.prefix.reason if self.prefix else ""
 
 
+COMPACTION_REASONS = {
+    "rent": "reading it again with each request had cost as much as the break",
+    "cold": "the provider's cache had expired, so that it was free",
+    "watermark": "the window was nearly full",
+    "overflow": "the request did not fit the window",
+    "memory": "the machine had little memory left",
+    "request": "you asked for it",
+    "tool_result_budget": "the results were larger than their budget",
+}
+"""Reason of a compaction -> what it says in words."""
+
+
 class CompactionStep(StepFields, frozen=True):
     """Items cleared, a span summarised, or one of these undone."""
 
@@ -277,6 +289,11 @@ class CompactionStep(StepFields, frozen=True):
         """Reason of the clearing or summary; '' for an undoing."""
         made = self.cleared or self.summarized
         return made.reason if made else ""
+
+    @property
+    def why(self) -> str:
+        """The reason in words."""
+        return COMPACTION_REASONS.get(self.reason, self.reason)
 
 
 class TurnEndStep(StepFields, frozen=True):

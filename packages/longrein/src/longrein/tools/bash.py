@@ -196,7 +196,9 @@ async def Bash(
         stopped = sandbox_note(printed, network=sandbox.network, failed=failed)
     refused = hosts_note(sandbox.refused_hosts) if sandbox is not None else ""
     notes = (
-        exit_note(came, context.options, limit_s),
+        f"[{context.commands.stop_reason()}; the command was ended]"
+        if came.cause == "interrupt"
+        else exit_note(came, context.options, limit_s),
         cwd_note,
         refused or stopped,
         *made,
@@ -358,8 +360,6 @@ def exit_note(ended: CommandExit, options: ToolOptions, limit_s: float) -> str:
         case "timeout":
             most = int(options.bash_timeout_max_s * 1000)
             return f"[timed out after {limit_s:g} s and was ended; timeout may be up to {most} ms]"
-        case "interrupt":
-            return "[interrupted by the user; the command was ended]"
         case "terminal":
             return (
                 f"[{ended.message} waits for keys of a terminal and there is none: ended after "

@@ -397,6 +397,8 @@ class CommandSurroundings(msgspec.Struct, frozen=True):
     """
     run: Callable[[ShellCommand], Awaitable[CommandExit | BackgroundedCommand]] | None = None
     """Runs a command in place of `tasks.run`; None for `tasks.run`."""
+    stop_reason: Callable[[], str] = lambda: "interrupted by the user"
+    """Says why a command was interrupted."""
 
     def environment(self, workspace: Workspace, *, outside: bool) -> dict[str, str]:
         """Return the variables of a command, in the sandbox or `outside`."""

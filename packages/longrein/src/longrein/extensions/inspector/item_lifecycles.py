@@ -15,20 +15,6 @@ from longrein_context.state.request_types import ItemKind
 
 BEGINS_CHARS_MAX = 60
 SHORT_AT_BIRTH = "too large to be sent whole: both ends and a handle are shown"
-REASONS = {
-    "rent": "reading it again with each request cost more than bringing it back would",
-    "cold": "the provider's cache had expired, so shortening it was free",
-    "watermark": "the window was nearly full",
-    "overflow": "the request did not fit the window",
-    "memory": "the machine had little memory left",
-    "request": "the user asked for a compaction",
-}
-"""Reason of a compaction -> what it says in words."""
-
-
-def in_words(reason: str) -> str:
-    """Say why a compaction took place."""
-    return REASONS.get(reason, reason)
 
 
 class Life(msgspec.Struct):
@@ -115,8 +101,8 @@ class ItemTracker:
             (c for c in reversed(self._changes) if c.cause in ("restored", "rewound")), None
         )
         made_by = next((c for c in self._changes if c.seq == seq), None)
-        if made_by is not None and made_by.cause == "cleared":
-            why = in_words(made_by.reason)
+        if isinstance(made_by, CompactionStep) and made_by.cleared:
+            why = made_by.why
         elif restorer is not None:
             seq = restorer.seq
             why = "a rewind" if restorer.cause == "rewound" else "a compaction was undone"
@@ -175,10 +161,10 @@ def _end_by(step: BreakStep | CompactionStep, handle: str, life: Life, n: int) -
     seq, first = step.seq, life.seqs[0]
     match step:
         case CompactionStep(summarized=span) if span and span.first <= first <= span.last:
-            return Stage(n, seq, "summarised", why=in_words(step.reason))
+            return Stage(n, seq, "summarised", why=step.why)
         case CompactionStep(cleared=cleared) if cleared:
             form = next((f for f in _folded(cleared.forms) if f.handle == handle), None)
-            why = in_words(step.reason)
+            why = step.why
             return Stage(n, seq, "folded", 0, form.text, why) if form else None
         case CompactionStep(restored=restored) if restored:
             return Stage(n, seq, "gone", why=f"the compaction r{restored.undone} was undone")

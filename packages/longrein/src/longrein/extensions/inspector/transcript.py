@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, assert_never
 
-from longrein.extensions.inspector.item_lifecycles import in_words
 from longrein.extensions.inspector.page_data import DiffLine, TranscriptRow
 from longrein.steps import (
     BreakStep,
@@ -184,7 +183,7 @@ def _row_values(step: Step) -> Values | None:  # noqa: C901, PLR0911, PLR0912 - 
         case CompactionStep(cleared=cleared) if cleared:
             items = counted(len(cleared.forms), "item")
             title = f"{items} shortened, {cleared.gain_tokens:,} tokens less in each request"
-            return "cleared", "longrein", in_words(cleared.reason), title, cleared.reason
+            return "cleared", "longrein", step.why, title, cleared.reason
         case CompactionStep(summarized=span) if span:
             title = f"entries r{span.first} to r{span.last}"
             return "summary", "longrein", span.text, title, span.reason

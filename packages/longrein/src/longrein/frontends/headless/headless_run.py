@@ -28,7 +28,7 @@ from longrein.frontends.headless.run_state import (
     call_of,
 )
 from longrein.frontends.headless.slash_commands import SlashCommand, answer_of, slash_command
-from longrein.frontends.loop_streams import SIGNALS, BufferedOutput, signal_handlers
+from longrein.frontends.loop_streams import SIGNALS, STOP_REASONS, BufferedOutput, signal_handlers
 from longrein.steps import (
     CallStep,
     Projection,
@@ -229,6 +229,7 @@ class _Run:
         self.signal = self.signal or number
         self.session.stay("exit")
         self.out.stop_waiting()
+        self.session.stop_reason = STOP_REASONS.get(self.signal, self.session.stop_reason)
         self.session.interrupt()
         self.work_ready.set()
 

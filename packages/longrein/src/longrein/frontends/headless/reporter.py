@@ -19,7 +19,7 @@ from longrein.steps import (
     SubagentStep,
     TaskStep,
 )
-from longrein.steps.human_text import key_argument
+from longrein.steps.human_text import counted, key_argument
 from longrein_context import Budget
 from longrein_context.events.escape import shortened
 
@@ -207,7 +207,7 @@ def progress(step: Step) -> list[str]:  # noqa: PLR0911 - a case for each step
         case TaskStep(started=task) if task:
             return [f"task {task.task} {task.state}: {_first_line(task.command)}"]
         case SubagentStep(ended=subagent) if subagent:
-            took = f"{subagent.elapsed_ms / 1000:.1f} s, {subagent.steps} steps"
+            took = f"{subagent.elapsed_ms / 1000:.1f} s, {counted(subagent.steps, 'step')}"
             return [f"subagent {subagent.status} after {took}"]
         case SubagentStep(started=new) if new:
             own_label = step.label.rpartition(".")[2]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from longrein.models import Failure, Model, Reply, cost_usd
-from longrein.steps.human_text import escape_line
+from longrein.steps.human_text import counted, escape_line
 from longrein_context import Budget, Item, Price, Request, estimate_text
 from longrein_context.events import (
     AnyPart,
@@ -263,7 +263,7 @@ def _called(reply: Reply, wanted: int, shown: str) -> tuple[State, str]:
 
 def cost_line(name: str, checks: Sequence[Check], price: Price | None) -> str:
     """Return the line before the checks: how many requests, and what they cost."""
-    asked = f"{len(checks)} requests to {escape_line(name)}"
+    asked = f"{counted(len(checks), 'request')} to {escape_line(name)}"
     if price is None:
         return f"{asked}; its price is not known. Nothing is stored."
     usual, most = estimate_usd(checks, price)

@@ -1,5 +1,6 @@
 """Permission questions: the complete escaped content of a call, and the possible answers."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -376,11 +377,40 @@ def form_answer(question: Question, form: QuestionForm) -> Answer:
     )
 
 
+_HEADING = re.compile(r"#{1,6} +(.*)")
+_BULLET = re.compile(r"( *)[-*+] (?=\S)")
+_MARKED = re.compile(r"\*\*(.+?)\*\*|`([^`]+)`")
+
+
+def plan_lines(text: str) -> list[Line]:
+    """A plan in Markdown: headings and strong words bold, code in colour, bullets; each line stands
+    where it stood.
+    """
+    rows: list[Line] = []
+    in_code = False
+    for row in escape(text).expandtabs(4).split("\n"):
+        is_fence = row.lstrip().startswith("```")
+        in_code ^= is_fence
+        if is_fence or in_code:
+            rows.append(line(("dim" if is_fence else "run", row)))
+        elif heading := _HEADING.fullmatch(row):
+            rows.append(line(("bold", heading[1])))
+        else:
+            words = _MARKED.split(_BULLET.sub(r"\1• ", row))
+            styles = ("", "bold", "run") * len(words)
+            spans = [(style, word) for style, word in zip(styles, words, strict=False) if word]
+            rows.append(line(*spans))
+    return rows
+
+
 def content_lines(question: Question, file_text: FileText | None = None) -> list[Line]:
     """Everything that an approval covers: for an edit the diff and other arguments, else the
     recorded text.
     """
     asked, arguments = question.asked, question.arguments
+    if asked.name == "ExitPlanMode" and isinstance(plan := (arguments or {}).get("plan"), str):
+        note = unseen_note(arguments or {})
+        return [*([line(("warn", note))] if note else []), *plan_lines(plan)]
     change = change_view(asked.name, arguments, file_text)
     if not change and asked.name == "Bash":
         return list(shell_lines(escape(asked.shown).expandtabs(4)))

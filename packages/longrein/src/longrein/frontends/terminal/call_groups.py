@@ -8,8 +8,21 @@ from longrein.frontends.terminal.call_lines import ended_lines, lookup_text, loo
 from longrein.frontends.terminal.event_lines import Line
 from longrein.frontends.terminal.task_rows import KnownSubagent, ended_subagents
 from longrein.steps import CallStep
-from longrein.steps.call_results import LOOKUPS
+from longrein.steps.call_results import LOOKUPS, SHELL
 from longrein_context.events import SubagentEnded, ToolEnded
+
+
+def looks(kind: str, arguments: dict[str, Any] | None) -> bool:
+    """Return True for a read or a search, also by the shell: a command of which the permissions
+    know that it reads files and changes nothing.
+    """
+    given = arguments or {}
+    command = given.get("command")
+    if kind != SHELL or not isinstance(command, str) or given.get("run_in_background"):
+        return kind in LOOKUPS
+    from longrein.permissions.rule_evaluation import reads_files
+
+    return reads_files(command)
 
 
 class CallGroups:
@@ -26,7 +39,7 @@ class CallGroups:
 
     def add_call(self, step: CallStep, end: ToolEnded, arguments: dict[str, Any] | None) -> bool:
         """Take an ended call into a group; False for one that is told alone."""
-        if step.kind in LOOKUPS and end.status == "ok" and not self._subagents:
+        if looks(step.kind, arguments) and end.status == "ok" and not self._subagents:
             self._lookups.append((step, arguments))
             return True
         return end.status == "ok" and any(

@@ -70,7 +70,7 @@ def ended_lines(
 
 
 def _output_lines(output: LastLines) -> list[Line]:
-    above = translate(f"… {output.hidden} line{'s' * (output.hidden > 1)} above")
+    above = translate(f"… {counted(output.hidden, 'line')} above")
     return [
         *([line(NO_WRAP, ("dim", above))] if output.hidden else []),
         *(line(NO_WRAP, ("dim", row)) for row in output.rows),
@@ -86,11 +86,11 @@ def lookup_text(look: CallStep, arguments: dict[str, Any] | None) -> str:
 
 def lookups_line(looks: Sequence[CallStep], subjects: Sequence[str]) -> Line:
     """Line of several reads and searches in a row."""
-    reads = sum(look.kind == "read" for look in looks)
+    reads = sum(look.kind != "search" for look in looks)
     searches = len(looks) - reads
     name = joined(
         translate(counted(reads, "read")) if reads else "",
-        translate(f"{searches} search{'es' * (searches > 1)}") if searches else "",
+        translate(counted(searches, "search")) if searches else "",
     )
     span = f"{looks[0].handle}-{looks[-1].handle}"
     return call_line(name, ", ".join(subjects), "ok", span)

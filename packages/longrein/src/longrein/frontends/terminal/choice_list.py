@@ -122,6 +122,8 @@ class Chooser(ChoiceList):
         self.query = ""
         self.lasts = lasts
         self.previews: dict[str, Sequence[str]] = {}
+        self.keeps = False
+        """True if a choice can be kept for new sessions."""
         self._want = want
 
     def type(self, text: str) -> None:

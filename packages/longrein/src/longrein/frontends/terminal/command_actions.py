@@ -17,6 +17,8 @@ from longrein.frontends.terminal.command_table import (
     unknown_command_text,
 )
 from longrein.frontends.terminal.command_types import (
+    KEEPS,
+    KEEPS_LINE,
     Choices,
     Command,
     CommandResult,
@@ -113,7 +115,7 @@ def _apply(conversation: Conversation, command: Command, result: CommandResult) 
             )
         )
     if result.notice:
-        conversation.notice(result.notice)
+        conversation.notice(result.notice, done=result.is_done)
     if result.edit:
         conversation.edit(result.edit)
     if result.edit_file:
@@ -148,7 +150,7 @@ def _choice_lines(command: Command, choices: Choices) -> list[Line]:
         details = [translate(text) for text in (row.label, row.note) if text and text != row.value]
         details += [translate("(now)")] if row.is_present else []
         rows.append(line(escape_line("  ".join((f"/{command.name} {row.value}", *details)))))
-    last = choices.hint or choices.lasts
+    last = KEEPS_LINE if choices.keeps else choices.hint or choices.lasts
     return [*rows, line(translate(last))] if last else rows
 
 
@@ -166,7 +168,7 @@ async def _ask_secret(conversation: Conversation, command: Command, result: Comm
         text = await run_in_terminal(
             partial(read_secret, translate(question.text)), in_executor=True
         )
-        conversation.notice(question.keep(text))
+        conversation.notice(question.keep(text), done=True)
         if result.follow_up is not None:
             _apply(conversation, command, result.follow_up())
     except LongreinError as error:
@@ -244,7 +246,8 @@ def _choose(conversation: Conversation, command: Command, choices: Choices) -> N
             wanted.add(value)
             conversation.spawn(_load(conversation, chooser, value, choices.preview))
 
-    chooser = Chooser(choices.title, choices.rows, choices.lasts, want)
+    chooser = Chooser(choices.title, choices.rows, KEEPS if choices.keeps else choices.lasts, want)
+    chooser.keeps = choices.keeps
     conversation.open_chooser(
         chooser, lambda value: _run(conversation, command, lambda: follow_up(value))
     )

@@ -2,7 +2,7 @@
 terminal.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -42,16 +42,29 @@ from longrein.frontends.secret_input import SecretQuestion
 from longrein.frontends.terminal import task_rows, themes
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import (
+    KEEP,
     Choices,
     Command,
     CommandContext,
     CommandResult,
     MaybeAwaitable,
+    done,
     notice,
+    without_keep,
 )
 from longrein.frontends.terminal.command_types import leave as _leave
 from longrein.frontends.terminal.command_types import number as _number
-from longrein.frontends.terminal.event_lines import COLUMN, OPTIONAL, Line, cells, line, pad
+from longrein.frontends.terminal.event_lines import (
+    BESIDE,
+    COLUMN,
+    OPTIONAL,
+    Line,
+    Span,
+    cells,
+    line,
+    pad,
+    plain,
+)
 from longrein.frontends.terminal.keymap import SHORTCUTS, chosen_keys, key_rows
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
@@ -71,7 +84,6 @@ MODES = ("default", "acceptEdits", "plan", "auto")
 """Modes that Shift-Tab cycles through. `dontAsk` and `bypassPermissions` must be typed."""
 TAIL_LINES = 20
 TAIL_LINES_MAX = 1_000
-HELP_CELLS = 24
 
 NOTHING_RUNS = "no command runs that could go to the background"
 TOO_LATE = "that message waits no more: it has been delivered"
@@ -98,7 +110,7 @@ async def _tasks(context: CommandContext, argument: str) -> CommandResult:
         if view.state not in OPEN:
             return notice(f"task {view.id} is over already: {view.state}")
         await context.session.tell(StopTask(view.id))
-        return notice(f"task {view.id} is being stopped")
+        return done(f"task {view.id} is being stopped")
     lines = min(_number(rest.strip()), TAIL_LINES_MAX) if rest.strip() else TAIL_LINES
     if lines < 0:
         return notice(f"say how many lines: /tasks {view.id} 50")
@@ -147,7 +159,7 @@ async def _stop_or_tell(
         )
     if word == "stop":
         await context.session.tell(StopSubagent(view.child))
-        return notice(f"{view.label} is being stopped; it reports what it has")
+        return done(f"{view.label} is being stopped; it reports what it has")
     if not text:
         return notice(f"say what: /agents tell {view.label} TEXT")
     stored = context.session.tell(UserMessage((Text(text),), "steer", view.child))
@@ -188,7 +200,7 @@ def _stop(context: CommandContext, wanted: str) -> MaybeAwaitable:
         return notice(missing if wanted else "nothing runs that could be stopped")
     if found.note == "call":
         context.session.cancel(wanted)
-        return notice(f"{found.label} is being stopped")
+        return done(f"{found.label} is being stopped")
     is_agent = any(view.label == wanted for view in context.session.agents())
     return (_agents if is_agent else _tasks)(context, f"stop {wanted}")
 
@@ -208,7 +220,7 @@ async def _login(context: CommandContext, argument: str) -> CommandResult:
         return CommandResult(choices=Choices("key of which provider?", rows, lasts=lasts))
     if word:
         told = prefer_key(place, provider, word.strip())
-        return notice(f"{told}{_next_request(context, provider)}")
+        return done(f"{told}{_next_request(context, provider)}")
     question = key_question(place, provider)
 
     def keep(text: str) -> str:
@@ -251,7 +263,7 @@ def _which_key(context: CommandContext, provider: str) -> CommandResult:
 
 
 async def _logout(context: CommandContext, provider: str) -> CommandResult:
-    return notice(forget_key(context.opened.app.context, provider))
+    return done(forget_key(context.opened.app.context, provider))
 
 
 # --- Messages -------------------------------------------------------------------------------------
@@ -271,7 +283,7 @@ def _queue(context: CommandContext, argument: str) -> CommandResult:
     if taken is None:
         return notice(TOO_LATE)
     return (
-        notice(f"thrown away: {taken.text}")
+        done(f"thrown away: {taken.text}")
         if drop
         else CommandResult(edit=context.command_line_for(taken))
     )
@@ -284,10 +296,13 @@ def _background(context: CommandContext, _: str) -> CommandResult:
 # --- The session and its context ------------------------------------------------------------------
 
 
-def _model(context: CommandContext, name: str) -> CommandResult:
+def _model(context: CommandContext, argument: str) -> CommandResult:
     names = context.opened.models()
+    name, keeps = without_keep(argument)
     if name:
-        return CommandResult(message=SetModel(context.opened.full_model(name)))
+        full = context.opened.full_model(name)
+        kept = context.opened.app.keep_setting(("model",), full) if keeps else ""
+        return CommandResult(message=SetModel(full), notice=kept, is_done=True)
     if not names:
         return notice("say which: /model PROVIDER/MODEL")
     present = context.opened.model
@@ -295,8 +310,7 @@ def _model(context: CommandContext, name: str) -> CommandResult:
         Row(name, name, model_note(context.opened.app.budget(name)), is_present=name == present)
         for name in names
     ]
-    lasts = 'for this session; model = "PROVIDER/MODEL" in the settings makes it last'
-    return CommandResult(choices=Choices("which model?", rows, lasts=lasts))
+    return CommandResult(choices=Choices("which model?", rows, keeps=True))
 
 
 def model_note(budget: Budget) -> str:
@@ -379,7 +393,7 @@ def _pin(context: CommandContext, text: str) -> CommandResult:
         message = pin_message(context.session.state, text)
     except UsageError as error:
         return notice(str(error))
-    return CommandResult(message=message, notice=f"pinned: {escape_line(text)}")
+    return CommandResult(message=message, notice=f"pinned: {escape_line(text)}", is_done=True)
 
 
 def _unpin(context: CommandContext, number: str) -> CommandResult:
@@ -387,7 +401,9 @@ def _unpin(context: CommandContext, number: str) -> CommandResult:
         message, pin = unpin_message(context.session.state, number.strip())
     except UsageError as error:
         return notice(str(error))
-    return CommandResult(message=message, notice=f"no longer pinned: {escape_line(pin)}")
+    return CommandResult(
+        message=message, notice=f"no longer pinned: {escape_line(pin)}", is_done=True
+    )
 
 
 def _hooks(context: CommandContext, _: str) -> CommandResult:
@@ -463,7 +479,8 @@ def context_lines(report: Report) -> list[Line]:
     return rows + items
 
 
-def _theme(context: CommandContext, name: str) -> CommandResult:
+def _theme(context: CommandContext, argument: str) -> CommandResult:
+    name, keeps = without_keep(argument)
     if context.window is None:
         return notice("colours are not used here")
     if name not in themes.NOTES:
@@ -472,10 +489,10 @@ def _theme(context: CommandContext, name: str) -> CommandResult:
         rows = [
             Row(one, one, note, is_present=one == present) for one, note in themes.NOTES.items()
         ]
-        lasts = 'until longrein ends; [terminal] theme = "NAME" in config.toml makes it last'
-        return CommandResult(choices=Choices(f"{unknown}which theme?", rows, lasts=lasts))
+        return CommandResult(choices=Choices(f"{unknown}which theme?", rows, keeps=True))
     context.window.choose_theme(name)
-    return notice(f'theme {name}; [terminal] theme = "{name}" in config.toml keeps it')
+    kept = context.opened.app.keep_setting(("terminal", "theme"), name) if keeps else ""
+    return done(kept or f"theme {name}, until longrein ends; /theme {name} {KEEP} keeps it")
 
 
 def _keys(context: CommandContext, _: str) -> CommandResult:
@@ -495,45 +512,47 @@ def _keys(context: CommandContext, _: str) -> CommandResult:
 
 def _help(context: CommandContext, _: str) -> CommandResult:
     return CommandResult(
-        "commands and keys",
-        help_lines(
-            context.opened.known_skills(),
-            chosen_keys(context.opened.app.context.settings),
-            context.opened.slash_commands(),
-        ),
+        "commands",
+        help_lines(context.opened.known_skills(), context.opened.slash_commands()),
     )
 
 
 COMMANDS = (
-    Command("help", "", "commands and keys", _help, ("?",)),
-    Command("model", "[PROVIDER/MODEL]", "change the model", _model),
-    Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
+    Command("help", "", "the commands, in groups", _help, ("?",)),
+    Command("model", "[PROVIDER/MODEL [--keep]]", "change the model", _model),
+    Command("mode", "[MODE]", "when you are asked; without MODE, choose", _mode),
     Command(
         "clear", "", "begin a new session; this one stays on disk", _clear, ("new",), idle_only=True
     ),
     Command(
         "rewind",
         "[N [files|only-files|show] | undo]",
-        "go back to before something you said",
+        "go back to a prompt; the files too, if you like",
         rewind,
         idle_only=True,
     ),
     Command(
         "compact",
         "[FOCUS]",
-        "make room now, keeping FOCUS; --dry-run only tells",
+        "make room now; FOCUS is kept, --dry-run only tells",
         _compact,
         idle_only=True,
     ),
     Command(
-        "uncompact", "[rSEQ]", "undo the last compaction, or that one", _uncompact, idle_only=True
+        "uncompact",
+        "[rSEQ]",
+        "undo a compaction; the last one, or that one",
+        _uncompact,
+        idle_only=True,
     ),
     Command("context", "[rN]", "what fills the context; why rN stands as it does", _context),
-    Command("show", "[rN | rN-rM | aN]", "open a result, diff, thought or subagent whole", _show),
-    Command("pin", "TEXT", "keep TEXT word for word through compactions", _pin),
+    Command(
+        "show", "[rN | rN-rM | aN]", "open a result whole; also a diff, thought or subagent", _show
+    ),
+    Command("pin", "TEXT", "keep TEXT word for word; compactions spare it", _pin),
     Command("unpin", "NUMBER", "drop a pin", _unpin),
     Command("pins", "", "what is pinned", _pins),
-    Command("theme", "[NAME]", "change the colours; without NAME, choose", _theme),
+    Command("theme", "[NAME [--keep]]", "change the colours; without NAME, choose", _theme),
     Command("cost", "", "what was used and spent", _cost),
     Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", _tasks),
     Command(
@@ -544,13 +563,13 @@ COMMANDS = (
         many_lines=True,
     ),
     Command("goals", "[add TITLE | …]", "goals of the project; /goals help tells more", _goals),
-    Command("hooks", "", "hooks that run, and the files they come from", _hooks),
-    Command("keys", "", "keys, and the settings that change them", _keys),
+    Command("hooks", "", "hooks that run; and the files they come from", _hooks),
+    Command("keys", "", "what the keys do; and the settings that change them", _keys),
     Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
-    Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
-    Command("background", "", "send the running command to the background", _background, ("bg",)),
+    Command("stop", "[ID]", "stop what runs; one call, task or subagent", _stop),
+    Command("background", "", "let a command go on; in the background", _background, ("bg",)),
     Command(
-        "login", "[PROVIDER [kept | variable]]", "keep the key of a provider, not shown", _login
+        "login", "[PROVIDER [kept | variable]]", "keep a provider's key; it is not shown", _login
     ),
     Command("logout", "[PROVIDER]", "remove a kept key", _logout),
     Command("exit", "", "leave; `longrein -c` goes on", lambda *_: _leave("exit"), ("quit",)),
@@ -624,30 +643,52 @@ def unknown_command_text(
     return f"there is no command /{escape_line(name)}; {hint}"
 
 
-def help_lines(
-    custom: Sequence[SkillInfo] = (),
-    keys: Mapping[str, Sequence[str]] | None = None,
-    added: Sequence[SlashCommand] = (),
-) -> list[Line]:
-    """All commands and keys in two columns that fit 80 cells; a long name gets a line of its
-    own.
+HELP_GROUPS = {
+    "session": "clear resume rewind fork rename copy export exit",
+    "context": "compact uncompact context show pin unpin pins cost",
+    "model and look": "model effort theme login logout",
+    "permissions": "mode permissions hooks add-dir",
+    "files": "init review diff memory goals skills",
+    "tasks": "todos tasks agents queue stop background",
+    "longrein itself": "status config doctor keys help",
+}
+"""Heading -> names of commands, in the order of use."""
+HELP_NAME_CELLS, HELP_CELLS = 13, 39
+"""Columns of a name, and of a name with its summary: two of them stand side by side."""
+
+
+def help_lines(custom: Sequence[SkillInfo] = (), added: Sequence[SlashCommand] = ()) -> list[Line]:
+    """All commands in groups, two in a row of 80 cells; those of extensions and files have a row
+    each.
     """
-    commands = [
-        (f"/{command.name} {command.argument}".rstrip(), command.summary)
-        for command in (*COMMANDS, *added_commands(added))
+    rows: list[Line] = []
+    for title, names in HELP_GROUPS.items():
+        commands = [BY_NAME[name] for name in names.split()]
+        rows.append(line(("dim", translate(title))))
+        rows += [_help_row(commands[at : at + 2]) for at in range(0, len(commands), 2)]
+    others = [(f"/{one.name} {one.argument}", translate(one.summary)) for one in added]
+    others += [(f"/{one.name} {one.argument_hint}", summary_of(one)) for one in custom]
+    if others:
+        rows.append(line(("dim", translate("of extensions and files"))))
+    return [
+        *rows,
+        *(
+            line(("name", f"  {pad(_shown(name), 24)}  "), COLUMN, escape_line(text))
+            for name, text in others
+        ),
+        line(("dim", translate("keys: ? or /keys; all of a command: type / and its name"))),
     ]
-    own = [(_shown(f"/{one.name} {one.argument_hint}".rstrip()), summary_of(one)) for one in custom]
-    files = (
-        [(), line(("dim", translate("  skills and commands of files"))), *_two_columns(own)]
-        if own
-        else []
-    )
-    keys_shown = [(key, what) for key, what, _ in key_rows(keys or {})]
-    shown = [
-        _two_columns([(name, translate(text)) for name, text in rows])
-        for rows in (commands, keys_shown)
-    ]
-    return [*shown[0], *files, (), *shown[1]]
+
+
+def _help_row(commands: Sequence[Command]) -> Line:
+    """One or two commands with the first half of their summaries."""
+    spans: list[Span] = []
+    for command in commands:
+        if spans:
+            spans.append((BESIDE, " " * (HELP_CELLS - cells(plain(tuple(spans))))))
+        summary = translate(command.summary).replace("；", ";").partition(";")[0]
+        spans += [("name", f"  {pad(f'/{command.name}', HELP_NAME_CELLS)}"), ("", summary)]
+    return tuple(spans)
 
 
 SUMMARY_CELLS = 50
@@ -660,17 +701,6 @@ def summary_of(command: SkillInfo) -> str:
 
 def _shown(text: str) -> str:
     return shortened(escape_line(text), 76)
-
-
-def _two_columns(rows: Sequence[tuple[str, str]]) -> list[Line]:
-    lines: list[Line] = []
-    for name, summary in rows:
-        if len(name) <= HELP_CELLS:
-            lines.append(line(("name", f"  {pad(name, HELP_CELLS)}  "), COLUMN, summary))
-        else:
-            blank = " " * (HELP_CELLS + 4)
-            lines += [line(("name", f"  {name}")), line(blank, COLUMN, summary)]
-    return lines
 
 
 def next_mode(mode: str) -> str:

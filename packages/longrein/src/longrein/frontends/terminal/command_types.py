@@ -59,6 +59,8 @@ class Choices(msgspec.Struct, frozen=True):
     """Text under the rows on the plain terminal."""
     lasts: str = ""
     """How long the choice holds."""
+    keeps: bool = False
+    """True if `KEEP` after a value keeps the choice for new sessions."""
     preview: "Callable[[str], Awaitable[Sequence[str]]] | None" = None
     """Value of a row -> lines about it, shown below the list."""
 
@@ -70,6 +72,8 @@ class CommandResult(msgspec.Struct, frozen=True):
     rows: Sequence[Line] = ()
     notice: str = ""
     """Line in place of the rows."""
+    is_done: bool = False
+    """True if `notice` tells what was done, so that it has no mark."""
     edit: str = ""
     """Text for the input."""
     edit_file: str = ""
@@ -171,6 +175,24 @@ class CommandContext:
 def notice(text: str, *, edit: str = "") -> CommandResult:
     """Result that is one line of text."""
     return CommandResult(notice=text, edit=edit)
+
+
+def done(text: str, *, edit: str = "") -> CommandResult:
+    """Result that is one line about what was done."""
+    return CommandResult(notice=text, edit=edit, is_done=True)
+
+
+KEEP = "--keep"
+"""Word after a choice that keeps it for new sessions, too."""
+KEEPS = "for this session; Ctrl-S keeps it for new sessions, too"
+KEEPS_LINE = f"for this session; {KEEP} after it keeps it for new sessions, too"
+"""The same on the plain terminal."""
+
+
+def without_keep(argument: str) -> tuple[str, bool]:
+    """Return a choice without `KEEP`, and whether that word followed it."""
+    choice, *more = argument.split()[:2] or [""]
+    return (choice, True) if more == [KEEP] else (argument, False)
 
 
 def leave(kind: OutcomeKind, session: str = "") -> CommandResult:

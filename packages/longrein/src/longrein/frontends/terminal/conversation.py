@@ -99,7 +99,7 @@ class Conversation:
         """`provider/model` at the start; later changes come from the log."""
         self.mono_s = mono_s
         self.view = ViewModel(opened.file_text)
-        self.view.tokens_now = lambda: self.session.state.view_tokens
+        self.view.context_now = lambda: (self.session.state, opened.budget.price)
         self.context = CommandContext(opened, self.view)
         self.pastes = Pastes()
         self.history_file = opened.app.kept_file("history")
@@ -217,8 +217,8 @@ class Conversation:
         self._outbox += pieces
         self.request_redraw()
 
-    def notice(self, text: str) -> None:
-        self.show(self.view.spaced("note", [event_lines.notice_line(text)]))
+    def notice(self, text: str, *, done: bool = False) -> None:
+        self.show(self.view.spaced("note", [event_lines.notice_line(text, done=done)]))
 
     def request_redraw(self) -> None:
         self._news.set()
@@ -452,10 +452,11 @@ class Conversation:
         self.chooser, self._chosen = chooser, chosen
         self.redraw()
 
-    def close_chooser(self, *, chosen: bool) -> None:
+    def close_chooser(self, *, chosen: bool, word: str = "") -> None:
+        """Leave a list. `word`: follows the chosen value."""
         chooser, self.chooser = self.chooser, None
         if chooser is not None and chosen and chooser.rows:
-            self._chosen(chooser.chosen)
+            self._chosen(f"{chooser.chosen} {word}".rstrip())
         elif chooser is not None:
             self.leaving = None
             if self.starts_with_list:

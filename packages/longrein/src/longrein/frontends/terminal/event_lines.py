@@ -7,6 +7,8 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 from unicodedata import category, east_asian_width
 
+import msgspec
+
 from longrein.agent import RetryPause
 from longrein.frontends.goals_command import goal_line
 from longrein.frontends.localization import translate
@@ -16,9 +18,11 @@ from longrein.steps.human_text import (
     escape,
     escape_line,
     file_patches,
+    joined,
     money,
     tokens,
 )
+from longrein_context import Price, State
 from longrein_context.events import (
     ATTACHED,
     AskFailed,
@@ -31,6 +35,7 @@ from longrein_context.events import (
     text_of,
     without_attachments,
 )
+from longrein_context.events.escape import whole_number
 
 if TYPE_CHECKING:
     from longrein.tools.patch_text import FilePatch
@@ -47,7 +52,7 @@ NO_WRAP: Span = ("one", "")
 
 STYLES = {
     "": ("", ""),
-    **dict.fromkeys(("one", "column", "optional"), ("", "")),
+    **dict.fromkeys(("one", "column", "optional", "beside"), ("", "")),
     "dim": ("2", "ansibrightblack"),
     "bold": ("1", "bold"),
     "you": ("1;36", "bold ansicyan"),
@@ -193,13 +198,20 @@ def fold(lines: Sequence[Line], most: int) -> list[Line]:
     if len(lines) <= most:
         return list(lines)
     shown = max(most - 1, 1)
-    return [*lines[:shown], line(("dim", translate(f"… {len(lines) - shown} more lines")))]
+    return [
+        *lines[:shown],
+        line(("dim", translate(f"… {counted(len(lines) - shown, 'more line')}"))),
+    ]
 
 
 COLUMN: Span = ("column", "")
 """Marks where the last column of a table row begins."""
 OPTIONAL: Span = ("optional", "")
 """Marks what is left out where the row is too narrow."""
+BESIDE = "beside"
+"""Style of the blanks before the second half of a row, which stands below the first where both do
+not fit.
+"""
 COLUMN_CELLS_MIN = 24
 """Columns that the last column has at least; where it has not it stands below the others."""
 STACKED = "    "
@@ -211,6 +223,9 @@ def fit(of: Line, width: int) -> list[Line]:
     """Rows of at most `width` columns: cropped when the line begins with `NO_WRAP`, else wrapped
     with the indent of its first row; the last column of a table row is wrapped by itself.
     """
+    half = next((n for n, (style, _) in enumerate(of) if style == BESIDE), 0)
+    if half and cells(plain(of)) > width:
+        return [*fit(of[:half], width), *fit(of[half + 1 :], width)]
     if OPTIONAL in of:
         at = of.index(OPTIONAL)
         whole = (*of[:at], *of[at + 1 :])
@@ -352,6 +367,8 @@ def counts(rows: Sequence[Line]) -> str:
 # --- Events ---------------------------------------------------------------------------------------
 
 
+USD_MIN = 0.0001
+"""Smaller amounts are not told."""
 COMMAND_LINES_MAX = 40
 """Lines of output of a command that the user has run; the conversation holds more."""
 USER_LINES_MAX = 12
@@ -416,9 +433,11 @@ def user_command_lines(command: str, output: str, status: str = "ok") -> list[Li
     return [head, *indented([line(("you", row)) for row in more]), *fold(rows, COMMAND_LINES_MAX)]
 
 
-def notice_line(text: str) -> Line:
-    """Line of a notice; lines of the text are joined."""
-    return line(("warn", "! "), escape_line(translate(" ".join(text.splitlines()))))
+def notice_line(text: str, *, done: bool = False) -> Line:
+    """Line of a notice; lines of the text are joined. `done`: it tells of success, so that it has
+    no mark.
+    """
+    return line(("warn", "" if done else "! "), escape_line(translate(" ".join(text.splitlines()))))
 
 
 def ended_turn(ended: TurnEndStep) -> list[Line]:
@@ -482,37 +501,66 @@ def answered_lines(answer: PermissionAnswered, name: str, *, removable: bool = T
     return []
 
 
-def compaction_lines(
-    step: CompactionStep, before: int = 0, after: int = 0, usd: float = 0.0
-) -> list[Line]:
-    """Lines of a compaction or its undoing. The clearing of the seed policies at each turn is not
-    shown.
+class ContextNow(msgspec.Struct, frozen=True):
+    """The context after a compaction, and what is known of the one before."""
 
-    `before`, `after`: tokens of the context, 0 where they are not known; `usd`: money of the
-    summary.
+    state: State
+    price: Price | None
+    before_tokens: int
+    """Tokens of the last request."""
+    summary_usd: float
+    """Money of the summary."""
+
+
+def compaction_lines(step: CompactionStep, now: ContextNow | None = None) -> list[Line]:
+    """Line of a compaction: tokens, what was put away, why now, and its money; or of its undoing.
+    The clearing of the seed policies at each turn is not shown. `now`: None where an old log is
+    shown.
     """
     if step.restored is not None:
-        now = f"; {tokens(after)} tokens now" if after else ""
+        count = f"; {tokens(now.state.view_tokens)} tokens now" if now else ""
         what = f"the compaction r{step.restored.undone} is undone; what it put away is shown again"
-        return [line(("dim", translate(f"context: {what}{now}")))]
+        return [line(("dim", translate(f"context: {what}{count}")))]
     if step.reason == "micro_compact":
         return []
-    span = step.summarized
-    is_digest = span is not None and not (span.prose or span.reply)
-    if 0 < after < before:
-        paid = f", {money(usd)}" if usd else ""
-        how = " (by the records alone)" if is_digest else ""
-        figures = f"{tokens(before)} → {tokens(after)} tokens{how}{paid}"
-        told = f"context: {figures}; /uncompact undoes it, every byte can be recalled"
-        return [line(("dim", translate(told)))]
-    result = ""
-    if span is not None:
-        how = " by the records alone, without the model" if is_digest else ""
-        result = f"entries {span.first} to {span.last} summarised{how}"
+    what = told = ""
+    if (span := step.summarized) is not None:
+        how = "" if span.prose or span.reply else " by the records alone, without the model"
+        what = told = f"entries {span.first} to {span.last} summarised{how}"
     elif step.cleared is not None:
         items = counted(len(step.cleared.forms), "old item")
-        result = f"{items} shortened, about {tokens(step.cleared.gain_tokens)} tokens freed"
-    return [line(("dim", translate(f"context: {result}; every byte can be recalled")))]
+        what = f"{items} shortened"
+        told = f"{items} shortened, about {tokens(step.cleared.gain_tokens)} tokens freed"
+    told, undo = f"{told}: {step.why}", ""
+    if now is not None and 0 < now.state.view_tokens < now.before_tokens:
+        sizes = f"{tokens(now.before_tokens)} → {tokens(now.state.view_tokens)} tokens"
+        told = joined(sizes, f"{what}: {step.why}", _money_of_break(step, now), by="; ")
+        undo = ", /uncompact undoes it"
+    return [line(("dim", translate(f"context: {told}; every byte can be recalled{undo}")))]
+
+
+def _money_of_break(step: CompactionStep, now: ContextNow) -> str:
+    """Say what a compaction costs once, and what each request saves then; '' without prices. While
+    the cache is cold a break costs nothing.
+    """
+    price, state = now.price or Price(0, 0), now.state
+    if step.cleared is not None:
+        freed = step.cleared.gain_tokens
+        seqs = [whole_number(form.handle[1:].partition(".")[0]) for form in step.cleared.forms]
+        first = min(seqs, default=0)
+    else:
+        freed = now.before_tokens - state.view_tokens
+        first = step.summarized.first if step.summarized else 0
+    resent = [item.tokens for item in state.items if first <= item.seqs[0] <= state.sent_reach]
+    dearer = price.write_usd - price.read_usd if step.reason != "cold" else 0
+    break_usd = state.gauge.scale(sum(resent)) * dearer / 1e6
+    saved_usd = freed * price.read_usd / 1e6
+    parts = (
+        f"the summary cost {money(now.summary_usd)}" if now.summary_usd >= USD_MIN else "",
+        f"the break costs {money(break_usd)}" if break_usd >= USD_MIN else "",
+        f"each further request {money(saved_usd)} less" if saved_usd >= USD_MIN else "",
+    )
+    return joined(*map(translate, parts))
 
 
 def todo_lines(todos: Sequence[Todo]) -> list[Line]:

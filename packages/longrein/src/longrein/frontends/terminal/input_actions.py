@@ -193,6 +193,6 @@ def choose_memory_file(conversation: "Conversation", text: str) -> None:
             return
         conversation.buffer.history.append_string(text)
         conversation.buffer.reset()
-        conversation.notice(said)
+        conversation.notice(said, done=True)
 
     conversation.choose("remember this in which file?", rows, chosen)

@@ -89,7 +89,7 @@ def note_lines(files: Sequence[tuple[str, str]], text: str) -> list[Line]:
     name, colon, note = text[1:].strip().partition(":")
     if colon and name in rows and note.strip():
         try:
-            return [notice_line(remember(rows[name].value, note))]
+            return [notice_line(remember(rows[name].value, note), done=True)]
         except UsageError as error:
             return [notice_line(str(error))]
     if not rows:

@@ -29,7 +29,7 @@ from longrein.frontends.terminal.command_actions import (
     run_command,
 )
 from longrein.frontends.terminal.command_table import next_mode, parse
-from longrein.frontends.terminal.command_types import Outcome
+from longrein.frontends.terminal.command_types import KEEP, Outcome
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.input_prefixes import (
     is_command_line,
@@ -120,6 +120,10 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     add(_take_marked, "enter", when=ready)
     keys.add(Keys.Any, filter=~choosing)(lambda event: press(conversation, event.data))
     add(lambda conversation: conversation.close_chooser(chosen=True), "enter", when=choosing)
+    keeping = Condition(lambda: conversation.chooser is not None and conversation.chooser.keeps)
+    add(
+        lambda conversation: conversation.close_chooser(chosen=True, word=KEEP), "c-s", when=keeping
+    )
     _bind_search_keys(conversation, keys)
     for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1)):
         add(partial(_move, rows=rows, pages=pages), key)
@@ -470,9 +474,13 @@ def _next_mode(conversation: Conversation) -> None:
 
 
 def _complete(conversation: Conversation) -> None:
-    state = conversation.buffer.complete_state
+    """Tab: take the marked row of the menu, else the first one; nothing is sent."""
+    buffer = conversation.buffer
+    state = buffer.complete_state
     if state and state.completions:
-        conversation.buffer.complete_next()
+        if state.current_completion is None:
+            buffer.go_to_completion(0)
+        buffer.complete_state = None
     else:
         conversation.spawn(_complete_first(conversation.buffer))
 
@@ -487,8 +495,7 @@ async def _complete_first(buffer: Buffer) -> None:
     if found and buffer.document == document:
         buffer.complete_state = CompletionState(document, found)
         buffer.go_to_completion(0)
-        if len(found) == 1:
-            buffer.complete_state = None
+        buffer.complete_state = None
 
 
 def _take_completion(conversation: Conversation) -> None:

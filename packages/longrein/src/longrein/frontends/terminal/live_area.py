@@ -41,7 +41,7 @@ class Figures(msgspec.Struct, frozen=True):
     background: str = ""
     """Counts of working tasks and subagents."""
     sandbox: str = ""
-    """Confinement of commands."""
+    """What commands lack of their sandbox; '' where it works as it should."""
 
 
 def figures(
@@ -77,20 +77,20 @@ def _context_style(percent: int) -> str:
 
 
 def footer_line(figures: Figures, state: str, width: int) -> Line:
-    """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal drops the part
-    with the highest rank first, and shows the end of a long name of a model.
+    """Footer of state, model, mode, context, cache, cost, sandbox, queue; a narrow terminal drops
+    the part with the highest rank first, and shows the end of a long name of a model.
 
-    State, model and `bypassPermissions`, which is red, are never dropped.
+    State, model and a mode are never dropped. The mode `default` gets no words.
     """
     cache = figures.cache_percent
     parts = [
         (0, state, _WORD_STYLES.get(state, "run")),
         (0, escape_line(figures.model), "dim"),
-        (0, figures.mode, "bad") if figures.mode == BYPASS else (2, figures.mode, "dim"),
-        (3, figures.sandbox, "warn" if figures.sandbox == "no sandbox" else "dim"),
+        (0, figures.mode * (figures.mode != "default"), "bad" if figures.mode == BYPASS else "dim"),
         (1, _context_text(figures), _context_style(figures.context_percent)),
-        (7, f"cache {cache}%" * (cache >= 0), "dim"),
-        (6, human_text.money(figures.usd) if figures.usd else "", "dim"),
+        (6, f"cache {cache}%" * (cache >= 0), "dim"),
+        (2, human_text.money(figures.usd) if figures.usd else "", "dim"),
+        (3, figures.sandbox, "warn"),
         (4, f"{figures.queued} queued" if figures.queued else "", "warn"),
         (5, figures.background, "run"),
     ]

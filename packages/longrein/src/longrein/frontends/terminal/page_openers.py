@@ -17,6 +17,7 @@ from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import Line, line
 from longrein.frontends.terminal.page_view import Page, PageView
 from longrein.frontends.terminal.terminal_input import TerminalInput
+from longrein.steps.human_text import counted
 from longrein_context.events import LongreinError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def open_question(conversation: Conversation, answer: Answering) -> None:
             return False
         unseen = approval.lines_unseen(row.value)
         if unseen:
-            lines = translate(f"{unseen} line{'s' * (unseen > 1)}")
+            lines = translate(counted(unseen, "line"))
             view.message = translate(f"not shown yet: {lines}; Space goes on")
             pager.update()
         elif is_ready() and conversation.approval is approval:

@@ -154,7 +154,7 @@ class PlainConversation(Conversation):
         self.notice(text)
 
     def edit(self, text: str) -> None:
-        self.notice("taken back; say it again as it shall be:")
+        self.notice("taken back; say it again as it shall be:", done=True)
         self.show([line(escape(text))])
 
     async def redraw_loop(self) -> None:

@@ -58,6 +58,6 @@ def _review(context: CommandContext, what: str) -> CommandResult:
 
 
 PROMPT_COMMANDS = (
-    Command("init", "[MORE]", "let the model write AGENTS.md for this project", _init),
-    Command("review", "[WHAT]", "review the working tree, or a commit, a branch", _review),
+    Command("init", "[MORE]", "write AGENTS.md; the model does, for this project", _init),
+    Command("review", "[WHAT]", "review the working tree; or a commit, a branch", _review),
 )

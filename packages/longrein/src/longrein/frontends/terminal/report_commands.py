@@ -17,6 +17,7 @@ from longrein.frontends.terminal.command_types import (
     Command,
     CommandContext,
     CommandResult,
+    done,
     notice,
     number,
 )
@@ -210,7 +211,7 @@ def _remove_rule(context: CommandContext, rules: "Sequence[RuleRow]", wanted: st
         context.opened.remove_rule(row)
     except LongreinError as error:
         return notice(escape_line(str(error)))
-    return notice(
+    return done(
         f"removed: {row.kind} {escape_line(row.rule)} ({escape_line(row.origin)}), "
         f"{len(rules) - 1} left"
     )
@@ -325,12 +326,12 @@ def _git_style(row: str) -> str:
 
 
 REPORT_COMMANDS = (
-    Command("status", "", "session, model, folder, context, money, what runs", _status),
-    Command("config", "[TEXT | edit]", "settings that are not built in, and their files", _config),
-    Command("doctor", "", "what longrein finds here and what is missing", _doctor),
-    Command("diff", "[FILE | git [REV]]", "what this session changed; the git diff", _diff),
+    Command("status", "", "session, model, money; folder, context, what runs", _status),
+    Command("config", "[TEXT | edit]", "settings that are set; and their files", _config),
+    Command("doctor", "", "what is found here; and what is missing", _doctor),
+    Command("diff", "[FILE | git [REV]]", "changes of this session; the git diff", _diff),
     Command("todos", "", "the todo list", _todos),
     Command("permissions", "[remove N]", "rules in force; removes one", _permissions, ("rules",)),
-    Command("memory", "[N]", "instruction files that are read; N opens one", _memory),
-    Command("skills", "", "skills and commands of files", _skills),
+    Command("memory", "[N]", "files of instructions; N opens one", _memory),
+    Command("skills", "", "skills and own commands", _skills),
 )

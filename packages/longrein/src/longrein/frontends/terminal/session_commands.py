@@ -23,9 +23,11 @@ from longrein.frontends.terminal.command_types import (
     CommandResult,
     MaybeAwaitable,
     Outcome,
+    done,
     leave,
     notice,
     number,
+    without_keep,
 )
 from longrein.frontends.terminal.event_lines import Line, line
 from longrein.settings_schema import EFFORTS
@@ -102,7 +104,7 @@ async def _copy(context: CommandContext, wanted: str) -> CommandResult:
             f"there is no answer {nth} to copy" if nth > 1 else "there is no answer to copy yet"
         )
     how = await copy(text, context.opened.app.context.environ)
-    return notice(
+    return done(
         f"copied {how}: {counted(text.count(chr(10)) + 1, 'line')}, {len(text):,} characters"
     )
 
@@ -115,7 +117,7 @@ async def _export(context: CommandContext, path: str) -> CommandResult:
     await opened.export(target)
     shown = escape_line(shorten_home(target, opened.app.context.home))
     entries = opened.session.state.seq
-    return notice(f"written to {shown}: {entries} entries, {size(os.path.getsize(target))}")
+    return done(f"written to {shown}: {counted(entries, 'entry')}, {size(os.path.getsize(target))}")
 
 
 async def _fork(context: CommandContext, _: str) -> CommandResult:
@@ -126,6 +128,7 @@ async def _fork(context: CommandContext, _: str) -> CommandResult:
         outcome=Outcome("switch", copied),
         notice=f"from here on this is a copy, session {copied[:8]}; session {before[:8]} stays as "
         "it is",
+        is_done=True,
     )
 
 
@@ -153,23 +156,25 @@ EFFORT_NOTES = {
 }
 
 
-def _effort(context: CommandContext, level: str) -> CommandResult:
+def _effort(context: CommandContext, argument: str) -> CommandResult:
+    level, keeps = without_keep(argument)
     now = context.opened.effort or "the provider's default"
     if not level:
         rows = [Row(one, one, EFFORT_NOTES[one], is_present=one == now) for one in EFFORTS]
-        lasts = 'for this session; effort under [models."PROVIDER/MODEL"] in the settings lasts'
         title = f"how much should the model think? now: {now}"
-        return CommandResult(choices=Choices(title, rows, lasts=lasts))
+        return CommandResult(choices=Choices(title, rows, keeps=True))
     if level not in EFFORTS:
         return notice(f"there is no effort {escape_line(level)}; it is one of {', '.join(EFFORTS)}")
+    setting = ("models", context.opened.model, "effort")
+    kept = context.opened.app.keep_setting(setting, level) if keeps else ""
     if level == now:
-        return notice(f"the effort is {level} already")
+        return done(kept) if kept else notice(f"the effort is {level} already")
     model = context.opened.set_effort(level)
     told = (
         f"effort: {now} → {level}, from the next request of this session on; it writes the "
         "cache anew"
     )
-    return CommandResult(message=SetModel(model), notice=told)
+    return CommandResult(message=SetModel(model), notice=kept or told, is_done=True)
 
 
 def _resume(context: CommandContext, session: str) -> MaybeAwaitable:
@@ -209,7 +214,7 @@ SESSION_COMMANDS = (
     Command(
         "resume",
         "[ID]",
-        "go on with another session, or watch it",
+        "open another session; go on with it, or watch it",
         _resume,
         ("sessions",),
         idle_only=True,
@@ -223,10 +228,10 @@ SESSION_COMMANDS = (
         ("branch",),
         idle_only=True,
     ),
-    Command("export", "[FILE]", "write the session to FILE: .md .html .json .jsonl", _export),
-    Command("copy", "[N]", "copy the last answer, or the N-th last one", _copy),
-    Command("add-dir", "[FOLDER]", "let longrein work in FOLDER, too", _add_dir, idle_only=True),
-    Command("effort", "[LEVEL]", "how much the model thinks", _effort),
+    Command("export", "[FILE]", "write the session out; FILE: .md .html .json .jsonl", _export),
+    Command("copy", "[N]", "copy the last answer; or the N-th last one", _copy),
+    Command("add-dir", "[FOLDER]", "work in FOLDER, too", _add_dir, idle_only=True),
+    Command("effort", "[LEVEL [--keep]]", "how much to think", _effort),
 )
 
 

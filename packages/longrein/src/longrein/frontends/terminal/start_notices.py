@@ -17,7 +17,7 @@ from longrein.config.model_choice import provider_address
 from longrein.frontends.localization import translate
 from longrein.frontends.provider_keys import key_of
 from longrein.models import known_provider, known_providers, offered_models
-from longrein.steps.human_text import size
+from longrein.steps.human_text import counted, size
 from longrein_context import Budget
 
 CONNECT_S = 0.05
@@ -51,10 +51,10 @@ def start_notices(opened: AppSession) -> Sequence[str]:
 
 
 def confinement(opened: AppSession) -> str:
-    """Return how commands are confined, for the footer."""
+    """Return what commands lack of their sandbox, for the footer; '' where nothing is missing."""
     if opened.sandbox == "none":
         return "no sandbox"
-    return f"{opened.sandbox}, no network" if opened.network_problem else opened.sandbox
+    return "no network" if opened.network_problem else ""
 
 
 async def later_notices(app: App) -> Sequence[str]:
@@ -99,7 +99,9 @@ def found_lines(run_context: RunContext) -> list[str]:
     found_keys = [key_of(run_context, known.name) for known in known_providers() if known.keys]
     keys = [f"{one.provider} ({one.source})" for one in found_keys if one.variable or one.kept]
     found_servers = local_servers(run_context)
-    servers = [translate(f"{name} with {len(models)} models") for name, models in found_servers]
+    servers = [
+        translate(f"{name} with {counted(len(models), 'model')}") for name, models in found_servers
+    ]
     named = (("keys", keys), ("local servers", servers))
     lines = [f"found {what}: {', '.join(found)}" for what, found in named if found]
     return [*lines, "/model chooses another model"] if len(keys) + len(servers) > 1 else []

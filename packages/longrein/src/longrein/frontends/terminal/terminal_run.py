@@ -23,7 +23,7 @@ from prompt_toolkit.output import Output
 
 from longrein.app import AppSession
 from longrein.frontends.localization import language_of, use_language
-from longrein.frontends.loop_streams import SIGNALS, cancel_all, signal_handlers
+from longrein.frontends.loop_streams import SIGNALS, STOP_REASONS, cancel_all, signal_handlers
 from longrein.frontends.terminal.answering import QUIET_S, KeyGuard
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
@@ -237,8 +237,10 @@ async def _run(
             await asyncio.wait(tasks[2:3], timeout=2)
             raw.close()
             outcome = conversation.outcome or Outcome("exit")
+            session = conversation.session
+            session.stop_reason = STOP_REASONS.get(outcome.code - 128, session.stop_reason)
             # ends the loop before the cancel, which a tool may take for an interrupt
-            await conversation.session.close(outcome.end_reason)
+            await session.close(outcome.end_reason)
             await cancel_all(tasks)
     return outcome
 

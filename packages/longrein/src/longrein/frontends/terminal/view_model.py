@@ -14,9 +14,15 @@ from longrein.agent import NETWORK_CALL, ReplyDelta, RetryPause, SessionUpdate
 from longrein.frontends.localization import translate
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
-from longrein.frontends.terminal.call_groups import CallGroups
+from longrein.frontends.terminal.call_groups import CallGroups, looks
 from longrein.frontends.terminal.call_lines import ended_lines
-from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, line
+from longrein.frontends.terminal.event_lines import (
+    ContextNow,
+    FileText,
+    Line,
+    change_lines,
+    line,
+)
 from longrein.frontends.terminal.markdown_blocks import Block, Splitter
 from longrein.frontends.terminal.task_rows import BackgroundActivity
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
@@ -39,10 +45,9 @@ from longrein.steps import (
     ThinkingStep,
     TurnEndStep,
 )
-from longrein.steps.call_results import LOOKUPS
 from longrein.steps.human_text import activity_text, escape, escape_line, key_argument
 from longrein.steps.turn_work import TurnWork
-from longrein_context import State
+from longrein_context import Price, State
 from longrein_context.events import (
     ATTACHED,
     Asked,
@@ -127,8 +132,8 @@ class ViewModel:
         self.prompts: list[Prompt] = []
         self.rewound = 0
         """Entry of the last rewind; 0 for none."""
-        self.tokens_now: Callable[[], int] | None = None
-        """Size of the context now; None where nobody tells it."""
+        self.context_now: Callable[[], tuple[State, Price | None]] | None = None
+        """State and prices now; None where nobody tells them."""
         self._last_tokens = 0
         """Size of the last request, or after the last compaction."""
         self._summary_usd = 0.0
@@ -331,10 +336,11 @@ class ViewModel:
             self.silent_modes = self.silent_modes - {mode} if by_key else set()
             self.mode_wanted = self.mode_wanted if by_key and mode != self.mode_wanted else ""
             return [] if by_key else event_lines.step_lines(step)
-        if isinstance(step, CompactionStep) and self.live and self.tokens_now is not None:
-            before, self._last_tokens = self._last_tokens, self.tokens_now()
-            usd, self._summary_usd = self._summary_usd, 0.0
-            return event_lines.compaction_lines(step, before, self._last_tokens, usd)
+        if isinstance(step, CompactionStep) and self.live and self.context_now is not None:
+            state, price = self.context_now()
+            now = ContextNow(state, price, self._last_tokens, self._summary_usd)
+            self._last_tokens, self._summary_usd = state.view_tokens, 0.0
+            return event_lines.compaction_lines(step, now)
         return event_lines.step_lines(step)
 
     def _user_spoke(self, seq: int, spoke: UserSpoke) -> list[Piece]:
@@ -460,7 +466,7 @@ class ViewModel:
                     self._enter("thinking" if self._in_turn else "idle")
                 arguments, change = (row.arguments, row.change) if row else (None, [])
                 if self.groups.add_call(step, end, arguments):
-                    is_open = step.kind in LOOKUPS or self._waits_for_subagents()
+                    is_open = looks(step.kind, arguments) or self._waits_for_subagents()
                     return [] if is_open else self.close_groups()
                 return self.spaced("call", ended_lines(end, arguments, change, step.kind))
             case CallStep(started=started) if started:
@@ -469,7 +475,8 @@ class ViewModel:
                 self._enter("waiting" if self._questions else "running")
                 if row and started.arguments is not None:
                     row.argument = self._key_argument(row.name, started.arguments)
-                return [] if step.kind in LOOKUPS else self.close_groups()
+                given = row.arguments if row else None
+                return [] if looks(step.kind, given) else self.close_groups()
         return []
 
     def _waits_for_subagents(self) -> bool:
