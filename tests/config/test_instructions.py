@@ -349,7 +349,7 @@ def test_the_environment_is_a_text_of_values() -> None:
         shell="bash",
     ) == (
         "Environment:\nCurrent folder: /w\nFurther folders of the session: /x\nGit branch at the "
-        "start: main\nPlatform: Linux\nShell of Bash: bash\nDay the session started: 2026-11-21"
+        "start: main\nPlatform: Linux\nShell: bash\nDay the session started: 2026-11-21"
     )
 
 

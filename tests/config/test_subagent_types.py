@@ -200,12 +200,12 @@ def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(
 ) -> None:
     kind, _ = one(folders, "---\ndescription: d\n---\n\nYou review.\n\n${base_prompt}\nBe kind.\n")
     assert kind is not None
-    text = subagent_system(kind)
+    text = subagent_system(kind, ["Read"])
     assert text.startswith(
         "You review.\n\nYou are a subagent of longrein, a coding agent working on"
     )
     assert "Be kind.\n\n# Your place\n" in text
-    assert "# What the harness tells you\n- Its notes begin" in text
+    assert "# What the harness tells you\n- Your context is managed" in text
     assert "${base_prompt}" not in text
 
 

@@ -260,7 +260,8 @@ def test_the_model_is_told_only_what_says_something() -> None:
 
 SAID_BY_THEIR_NAMES = (
     "file_path content old_string new_string replace_all command description pattern path "
-    "output_mode -i -C multiline todos task_id text plan url questions input"
+    "output_mode -i -C todos task_id text plan url questions input run_in_background head_limit "
+    "activeForm prompt model isolation tasks limit name args path time query"
 )
 TAKES = "it takes file_path (required), word, how, spots"
 NAMES = split_words("""

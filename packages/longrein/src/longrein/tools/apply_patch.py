@@ -60,10 +60,10 @@ def patch_paths(arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
 
 
 async def apply_patch(context: ToolContext, input: str) -> Outcome:  # noqa: A002 - the name that models know
-    """Change files that you have Read, create or delete files:
+    """Change, create or delete files by a patch. {{Read: Read a file first. }}Its form:
 
         *** Begin Patch
-        *** Update File: src/app.py
+        *** Update File: PATH
         @@ def main():
          an unchanged line
         -the old line
@@ -71,9 +71,8 @@ async def apply_patch(context: ToolContext, input: str) -> Outcome:  # noqa: A00
         *** End Patch
 
     Three unchanged lines around each change; @@ names the function or class above them. Also
-    `*** Add File: path` with + before each line, `*** Delete File: path`, and `*** Move to: path`
-    below an Update line. All of it fits or nothing is changed. On [not-read] or [changed], Read the
-    file again.
+    `*** Add File: PATH` with + before each line, `*** Delete File: PATH`, and `*** Move to: PATH`
+    below an Update line. All of it fits or nothing is changed.
     """
     plans = sorted(await _planned(context, input), key=lambda one: not one.is_refused)
     outcomes: list[Outcome] = []
