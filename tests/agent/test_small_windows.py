@@ -144,8 +144,8 @@ async def test_a_small_window_works_or_says_what_does_not_fit(window: int) -> No
         ((4_200, 1_500, 6, 700, True, False), ["done"] * 7),
         ((3_000, 200, 6, 700, True, True), ["done"] * 7),
         (
-            (4_200, 1_500, 99, 3_000, True, True),
-            ["done", "done", "error", "done", "error", "done", "done"],
+            (3_900, 1_500, 99, 3_000, True, True),
+            ["done", "done", "error", "error", "error", "done", "done"],
         ),
     ],
     ids=["known", "learned", "counts output", "a short message after those that do not fit"],
