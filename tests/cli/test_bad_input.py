@@ -132,8 +132,8 @@ export a --format josnl =>
     (
         "--profile sead",
         (
-            "--profile: 'sead' is not one of default, small, seed, seed-later, seed-new, seed-framework; "
-            "did you mean seed?"
+            "--profile: 'sead' is not one of default, small, seed, seed-later, seed-new, "
+            "seed-framework; did you mean seed?"
         ),
     ),
     *((flag, f"{flag} is not available yet") for flag in sorted(NOT_YET)),

@@ -12,6 +12,7 @@ from longrein.agent.session import SNAPSHOT_EVERY, Session
 from longrein.agent.session_part import SessionPart
 from longrein.models import (
     ATTEMPTS_MAX,
+    TEXT_WIRE,
     CallDelta,
     Delta,
     Failure,
@@ -41,6 +42,7 @@ from longrein_context.events import (
     AnyPart,
     Asked,
     AskFailed,
+    ProviderBlock,
     Replied,
     Text,
     Thinking,
@@ -218,8 +220,16 @@ def _with_calls_in_text(
     is_native = request.prefix.model in state.native_callers
     if not calls or (not fits and (is_native or (state.call_hint_given and not is_last))):
         return reply
-    parts = (*reply.parts, *calls) if fits and not is_native else reply.parts
-    return msgspec.structs.replace(reply, parts=parts, stop="calls_in_text")
+    if is_native or not fits:
+        return msgspec.structs.replace(reply, stop="calls_in_text")
+    parts = (*reply.parts, *(own for call in calls for own in own_calls(call, tools)))
+    blocks = (
+        ProviderBlock(part, TEXT_WIRE, reply.model, '""')
+        for part in range(len(reply.parts), len(parts))
+    )
+    return msgspec.structs.replace(
+        reply, parts=parts, blocks=(*reply.blocks, *blocks), stop="calls_in_text"
+    )
 
 
 def _settled(

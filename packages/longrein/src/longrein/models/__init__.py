@@ -19,6 +19,7 @@ from longrein.models.catalog import (
 from longrein.models.failures import ATTEMPTS_MAX, pause_s
 from longrein.models.local_server import ServedModel, find_served, offered_models
 from longrein.models.model_port import (
+    TEXT_WIRE,
     CallDelta,
     Clock,
     Delta,
@@ -52,6 +53,7 @@ __getattr__ = names_at_first_use(
 __all__ = [
     "ATTEMPTS_MAX",
     "CLEARS",
+    "TEXT_WIRE",
     "WEB_SEARCH",
     "CallDelta",
     "Clock",

@@ -9,7 +9,7 @@ import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,6 +20,7 @@ from longrein.models.failures import (
     is_loopback,
 )
 from longrein.models.model_port import (
+    TEXT_WIRE,
     Clock,
     Delta,
     Failure,
@@ -64,6 +65,10 @@ from longrein.models.wire_content import (
 from longrein_context import Budget, Request
 from longrein_context.events import Image, Usage, decode_json
 from longrein_context.events.escape import one_line, whole_number
+
+if TYPE_CHECKING:
+    from longrein.models.text_tool_calls import TextCallRendering
+
 
 # --- Recovery from refused content ----------------------------------------------------------------
 #
@@ -254,6 +259,7 @@ class HttpModel:
         self._url = wire.url(options.base_url)
         self._was_model = False
         self._refused = RefusedContent()
+        self._text_calls: TextCallRendering | None = None
 
     async def aclose(self) -> None:
         """Close idle connections."""
@@ -276,11 +282,22 @@ class HttpModel:
         """Exact bytes that `stream` sends for `request`."""
         return self._wire.body(request, self._caches.of(request))
 
+    def _with_text_calls(self, request: Request) -> Request:
+        blocks = (item.block for item in request.items if item.kind == "call")
+        if not any(block is not None and block.wire == TEXT_WIRE for block in blocks):
+            return request
+        if self._text_calls is None:
+            from longrein.models.text_tool_calls import TextCallRendering
+
+            self._text_calls = TextCallRendering()
+        return self._text_calls.rewritten(request)
+
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         if problem := header_problem(self._options):
             yield [Failure("auth", problem)]
             return
         response = None
+        request = self._with_text_calls(request)
         try:
             body = self.body(request)
             response = await self._send(body)

@@ -42,13 +42,17 @@ class UsageDelta(msgspec.Struct, frozen=True):
     usage: Usage
 
 
+TEXT_WIRE = "text"
+"""Wire of a provider block that holds what the model wrote in a text for a part."""
+
+
 class Reply(msgspec.Struct, frozen=True):
     """Last delta of an answered request. Calls have no id yet: `ToolCall.id` is ''."""
 
     parts: tuple[AnyPart, ...]
     """Text, thinking and calls in order."""
     stop: str
-    """`end`, `calls`, `length` or `refusal`."""
+    """`end`, `calls`, `length`, `refusal`, or `calls_in_text` of calls that stand in a text."""
     usage: Usage
     """Tokens as the provider counted them; all zero when it sent no usage."""
     blocks: tuple[ProviderBlock, ...] = ()

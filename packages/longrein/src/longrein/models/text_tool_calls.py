@@ -7,7 +7,7 @@ wire carries text.
 
 import re
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import accumulate, groupby
 from operator import is_not
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from longrein.models.model_port import (
+    TEXT_WIRE,
     CallDelta,
     Delta,
     Failure,
@@ -301,8 +302,6 @@ def _double_quoted(string: str) -> str:
 # --- The model ------------------------------------------------------------------------------------
 
 
-WIRE = "text"
-"""Wire of the blocks that hold what a model wrote for a part."""
 STOPS = ("\ntool_result(",)
 """Stop sequences: the server stops a model that begins to invent a result."""
 
@@ -365,16 +364,53 @@ class TextToolModel:
     def _rewritten(self, request: Request) -> Request:
         session = self._sessions.of(request)
         prefix = session.with_tools(request.prefix)
-        replies = [list(of) for _, of in groupby(request.items, _reply_of)]
-        items = tuple(map(session.item, replies))
-        ends = list(accumulate(map(len, replies)))
-        marks = tuple(dict.fromkeys(bisect_right(ends, mark) for mark in request.marks))
-        return msgspec.structs.replace(request, prefix=prefix, items=items, marks=marks)
+        return _joined(msgspec.structs.replace(request, prefix=prefix), _reply_of, session.item)
 
 
 def _reply_of(item: Item) -> object:
     """Return what the items of one reply have in common that are sent as one text."""
     return item.key[0] if item.kind in ("text", "call") else item.key
+
+
+def _joined(
+    request: Request,
+    group_of: Callable[[Item], object],
+    join: Callable[[list[Item]], Item],
+) -> Request:
+    """Return `request` with one item for each group of items that follow each other."""
+    groups = [list(of) for _, of in groupby(request.items, group_of)]
+    ends = list(accumulate(map(len, groups)))
+    marks = tuple(dict.fromkeys(bisect_right(ends, mark) for mark in request.marks))
+    return msgspec.structs.replace(request, items=tuple(map(join, groups)), marks=marks)
+
+
+class TextCallRendering:
+    """Sends calls that were read from a text as that text, and their results as a text after it.
+
+    A small model that gets them as calls, with the text or in its place, makes them again.
+    """
+
+    def __init__(self) -> None:
+        self._sessions = SessionCaches(_RewrittenSession)
+
+    def rewritten(self, request: Request) -> Request:
+        """Return `request` as the model knows its own calls."""
+        made = [item for item in request.items if item.kind == "call"]
+        replies = {item.key[0] for item in made if item.block and item.block.wire == TEXT_WIRE}
+        parts = (item.part for item in made if item.key[0] in replies)
+        calls = {part.id for part in parts if isinstance(part, ToolCall)}
+        session = self._sessions.of(request)
+
+        def group_of(item: Item) -> object:
+            return _reply_of(item) if item.key[0] in replies else item.key
+
+        def join(items: list[Item]) -> Item:
+            first = items[0]
+            if isinstance(first.part, ToolResult):
+                return session.item(items, plain_result) if first.part.call in calls else first
+            return session.item(items) if first.key[0] in replies else first
+
+        return _joined(request, group_of, join)
 
 
 class _RewrittenSession:
@@ -392,8 +428,10 @@ class _RewrittenSession:
             self._prefix, self._items = (prefix, with_tools_in_system(prefix)), {}
         return self._prefix[1]
 
-    def item(self, items: list[Item]) -> Item:
-        """Return the items of a reply as one text, a result as text; any other unchanged."""
+    def item(self, items: list[Item], told: Callable[[ToolResult, str], str] | None = None) -> Item:
+        """Return the items of a reply as one text, a result as the text that `told` makes of it;
+        any other unchanged.
+        """
         first = items[0]
         if not any(isinstance(item.part, ToolCall | ToolResult) for item in items) and not any(
             item.block for item in items
@@ -401,22 +439,22 @@ class _RewrittenSession:
             return first
         known = self._items.get(first.key)
         if known is None or len(known[0]) != len(items) or any(map(is_not, known[0], items)):
-            known = self._items[first.key] = (items, _as_text(items))
+            known = self._items[first.key] = (items, _as_text(items, told or result_text))
         return known[1]
 
 
-def _as_text(items: Sequence[Item]) -> Item:
+def _as_text(items: Sequence[Item], told: Callable[[ToolResult, str], str]) -> Item:
     """Join what the model wrote, byte for byte where that is known: a server that keeps its prefix
     has it so.
     """
     first = items[0]
     if isinstance(first.part, ToolResult):
         return msgspec.structs.replace(
-            first, kind="user", part=Text(result_text(first.part, first.handle))
+            first, kind="user", part=Text(told(first.part, first.handle))
         )
     text = ""
     for item in items:
-        if item.block is not None and item.block.wire == WIRE:
+        if item.block is not None and item.block.wire == TEXT_WIRE:
             text += msgspec.json.decode(item.block.raw, type=str)
         elif isinstance(item.part, Text | ToolCall):
             words = item.part.text if isinstance(item.part, Text) else call_text(item.part)
@@ -436,6 +474,14 @@ def result_text(result: ToolResult, handle: str = "") -> str:
     output = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
     fields = {"tool": result.name, "status": result.status, "output": output}
     return f"tool_result({exact_json(fields).decode()})"
+
+
+def plain_result(result: ToolResult, handle: str = "") -> str:
+    """Write a result for a model that reads it as a message: in a fence that nothing in it ends."""
+    pieces = content_pieces(result, _no_blob, whole=False, pdf=False, handle=handle)
+    output = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", output)), default=0))
+    return f"Result of {result.name} ({result.status}):\n{fence}\n{output}\n{fence}"
 
 
 def _no_blob(blob: str) -> bytes:
@@ -468,7 +514,7 @@ def with_calls(reply: Reply) -> Reply | Failure:
         if isinstance(part, Text):
             for one, source in split_calls(part.text):
                 raw = msgspec.json.encode(source).decode()
-                blocks.append(ProviderBlock(len(parts), WIRE, reply.model, raw))
+                blocks.append(ProviderBlock(len(parts), TEXT_WIRE, reply.model, raw))
                 parts.append(Text(one) if isinstance(one, str) else one)
             continue
         if n in by_part and isinstance(part, Thinking):
