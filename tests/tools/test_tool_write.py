@@ -24,15 +24,15 @@ async def test_new_file(harness: Any) -> None:
 async def test_existing_file_must_have_been_read(harness: Any) -> None:
     path = harness.file("a.txt", "theirs\n")
     text = await harness.call("Write", file_path="a.txt", content="mine\n")
-    assert (
-        text == f"[not-read] {path} exists and you have not read it. Read it first, then try again."
+    assert text == (
+        f"[not-read] {path} exists and you have not read it; nothing was written. Go by this and "
+        "call again:\n1\ttheirs"
     )
-    await harness.call("Read", file_path="a.txt")
     path.write_text("newer\n")
     text = await harness.call("Write", file_path="a.txt", content="mine\n")
     assert text == (
-        f"[changed] {path} has changed since you read it; nothing was written. Read it again "
-        "first, or go by this, which is all that somebody else changed:\n-1\ttheirs\n+1\tnewer"
+        f"[changed] {path} has changed since you read it; nothing was written. Go by this and "
+        "call again; it is all that somebody else changed:\n-1\ttheirs\n+1\tnewer"
     )
     assert path.read_text() == "newer\n"
     await harness.call("Read", file_path="a.txt")
@@ -74,8 +74,8 @@ async def test_somebody_was_faster(harness: Any) -> None:
     text = await harness.call("Write", file_path="a.txt", content="mine\n")
     assert (
         text
-        == f"[changed] {path} was created by somebody else just now; nothing was written. Read it "
-        "again."
+        == f"[changed] {path} was created by somebody else just now; nothing was written. Go by "
+        "this and call again:\n1\ttheirs"
     )
     assert path.read_text() == "theirs\n"
 

@@ -81,7 +81,7 @@ async def apply_patch(context: ToolContext, input: str) -> Outcome:  # noqa: A00
         try:
             outcomes.append(await plan.write())
         except ToolError as refusal:
-            outcomes.append(Outcome.fail(str(refusal)))
+            outcomes.append(Outcome.fail(str(refusal), *refusal.facts))
         if outcomes[-1].status != "ok":
             break
     left = [plan.path for plan in plans[len(outcomes) :]]
@@ -156,7 +156,7 @@ async def _plan_update(context: ToolContext, patch: "FilePatch") -> PatchPlan:
         try:
             removed = await removal.write()
         except ToolError as refusal:
-            removed = Outcome.fail(str(refusal))
+            removed = Outcome.fail(str(refusal), *refusal.facts)
         stays = Outcome.of(f"{moved} The old file stays:").parts
         parts = created.parts if removed.status == "ok" else (*stays, *removed.parts)
         return Outcome(parts, (*created.facts, *removed.facts), removed.status)
