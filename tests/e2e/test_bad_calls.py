@@ -78,7 +78,10 @@ TABLE = [
     ),
     (
         bash("touch a\0b"),
-        "[bad-command] The command holds a NUL or an invalid character; nothing was run.",
+        (
+            "[bad-command] The command holds a NUL or an invalid character; nothing was run. "
+            "Leave it out."
+        ),
     ),
     (
         bash("frobnicate"),

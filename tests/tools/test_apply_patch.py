@@ -131,7 +131,9 @@ def test_no_generated_patch_goes_to_a_wrong_place() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_patch_is_refused_and_touches_nothing(text: str) -> None:
-    with pytest.raises(ToolError, match=r"^\[bad-patch\] .* Nothing was changed\."):
+    with pytest.raises(
+        ToolError, match=r"^\[bad-patch\] .* Nothing was changed; correct the patch\."
+    ):
         parse_patch(text)
     assert patch_paths({"input": text}) == ()
 

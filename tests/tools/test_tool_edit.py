@@ -47,7 +47,8 @@ NOT_UNIQUE = "nothing was changed. Take in more of the lines around it, or set r
 
 REFUSALS: list[tuple[str, str | bytes, str, str, str]] = [
     # file, content, old, new, refusal
-    ("a.py", CODE, "x", "x", "[same] old_string and new_string are equal; nothing to do."),
+    ("a.py", CODE, "x", "x", ("[same] old_string and new_string are equal; nothing to do. "
+        "Give the new text as new_string, or go on.")),
     ("a.py", CODE, "", "x",
     "[exists] ROOT/a.py exists and is not empty; give the text to replace as old_string."),
     (".git/config", "[core]\n", "[core]", "[x]",
@@ -236,8 +237,10 @@ async def test_refusals_of_places(harness: Any) -> None:
     harness.versions[f"{harness.root}/bin"] = FileVersion(
         harness.workspace.hash(f"{harness.root}/bin"), True
     )
-    await refused(harness, "bin", "E", "F", "[binary] ROOT/bin is not text: ELF program.")
-    await refused(harness, ".", "E", "F", "[not-a-file] ROOT is a folder.")
+    await refused(
+        harness, "bin", "E", "F", "[binary] ROOT/bin is not text: ELF program. Change it with Bash."
+    )
+    await refused(harness, ".", "E", "F", "[not-a-file] ROOT is a folder. Name a file.")
     await refused(
         harness, "a\0b", "E", "F", "[bad-path] ab is no usable path; give the path of a file."
     )

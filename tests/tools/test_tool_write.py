@@ -83,10 +83,10 @@ async def test_somebody_was_faster(harness: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     read_rows("""
-sub => [not-a-file] ROOT/sub is a folder.
+sub => [not-a-file] ROOT/sub is a folder. Name a file.
 .git/x => [ignored-path] ROOT/.git/x lies in .git, which only version control may change; use git.
-sub/x/y => [unwritable] ROOT/sub/x/y cannot be written: not a directory. It is unchanged.
-"""),
+sub/x/y => [unwritable] ROOT/sub/x/y cannot be written: not a directory. It is unchanged. Look why with Bash (ls -l).
+"""),  # noqa: E501
 )
 async def test_refused(harness: Any, path: str, expected: str) -> None:
     harness.file("sub/x", "x")
@@ -103,7 +103,7 @@ async def test_full_disk(harness: Any) -> None:
     text = await harness.call("Write", file_path="a", content="y")
     assert (
         text == f"[unwritable] {harness.root}/a cannot be written: no space left on device. It is "
-        "unchanged."
+        "unchanged. Look why with Bash (ls -l)."
     )
 
 
@@ -119,7 +119,11 @@ async def test_R083_mode_and_link_are_kept(harness: Any) -> None:
     assert os.readlink(harness.root / "link") == "run.sh"
     path.chmod(0o444)
     text = await harness.call("Edit", file_path="run.sh", old_string="3", new_string="4")
-    assert text == f"[unwritable] {path} cannot be written: is read-only. It is unchanged."
+    assert (
+        text
+        == f"[unwritable] {path} cannot be written: is read-only. It is unchanged. Look why with "
+        "Bash (ls -l)."
+    )
     assert path.stat().st_mode & 0o777 == 0o444
 
 

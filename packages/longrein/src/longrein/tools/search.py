@@ -100,7 +100,10 @@ def skipped_note(context: ToolContext, found: "SearchResult") -> str:
 def result_text(context: ToolContext, rows: list[str], found: "SearchResult", narrow: str) -> str:
     """Join rows and notes up to `TEXT_BYTES_MAX`. Raises `ToolError` for a failed search."""
     if found.error:
-        raise ToolError(f"[bad-pattern] {' '.join(clean_text(found.error).split())}")
+        raise ToolError(
+            f"[bad-pattern] {' '.join(clean_text(found.error).split())}. Correct the "
+            "pattern, or put a \\ before each sign that is meant as it stands"
+        )
     size, more = 0, found.more
     for i, row in enumerate(rows):
         size += len(row.encode("utf-8", "replace")) + 1

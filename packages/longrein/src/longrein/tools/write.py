@@ -273,12 +273,13 @@ async def _replace_file(
         )
     except FileNotFoundError:
         raise ToolError(
-            f"[changed] {one_line(place.path)} was removed by somebody else; nothing was written."
+            f"[changed] {one_line(place.path)} was removed by somebody else; nothing was written. "
+            "Create it with Write if it shall be there."
         ) from None
     except OSError as error:
         text = (
             f"[unwritable] {one_line(place.path)} cannot be written: {os_error_text(error)}. "
-            "It is unchanged."
+            "It is unchanged. Look why with Bash (ls -l)."
         )
         raise ToolError(text) from None
 
@@ -334,7 +335,7 @@ def refuse_place(place: ResolvedPath) -> None:
     if place.kind in ("folder", "other"):
         raise ToolError(
             f"[not-a-file] {one_line(place.path)} is a "
-            f"{'folder' if place.kind == 'folder' else 'device'}."
+            f"{'folder' if place.kind == 'folder' else 'device'}. Name a file."
         )
     if place.size_bytes > HANDLED_BYTES_MAX:
         text = (
