@@ -5,10 +5,11 @@ import os
 import struct
 from typing import Any
 
+import msgspec
 import pytest
 
 from longrein.tools.file_access import ODD_NAME_HINT
-from longrein_context.events import Document, FileSeen, Image
+from longrein_context.events import Document, FileSeen, Image, text_of
 from longrein_context.events.image_header import image_info
 
 pytestmark = pytest.mark.anyio
@@ -167,6 +168,20 @@ async def test_refused(harness: Any, path: str, expected: str) -> None:
     found = (await harness.call("Read", file_path=path)).replace(str(harness.root), "ROOT")
     assert found == expected
     assert harness.last.status == "failed"
+
+
+async def test_a_refusal_names_no_tool_that_is_not_offered(harness: Any) -> None:
+    path = harness.file("a.txt", "x")
+    read = harness.tools["Read"].run
+    for offered, said in (("Read",), 'Next: call Read with file_path "a.txt".'), ((), ""):
+        context = msgspec.structs.replace(harness.context(), offered=offered)
+        outcome = await read(context, file_path="zzz")
+        assert text_of(outcome.parts).partition("Here: a.txt.")[2].strip() == said
+    for n in range(13):
+        harness.file(f"sub/{n:02}", "x")
+    told = await harness.call("Read", file_path="sub/zz")
+    assert "In sub: 00, 01, 02, 03, 04, 05, 06, 07, 08, 09, 10, 11, 1 more. Next: " in told
+    assert path.read_text() == "x"
 
 
 async def test_vanished_and_unreadable(harness: Any) -> None:
