@@ -6,7 +6,9 @@ import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from longrein.agent import Answer
@@ -65,11 +67,62 @@ async def test_a_refusal_does_not_tell_whether_a_file_outside_exists(
     told = await outcome_of(harness, edit(str(tmp_path / "b.txt"), "one"))
     assert told == (
         (
-            f"Edit failed: [not-read] You have not read {tmp_path}/b.txt. Read it first, then try "
-            "again."
+            f"Edit failed: [not-read] You have not read {tmp_path}/b.txt. Next: call Read with "
+            f'file_path "{tmp_path}/b.txt".'
         ),
         0,
     )
+
+
+SHOWN = "nothing was written. Go by this and call again:\n1\tone\n2\ttwo\n3\ttwo"
+NOT_SHOWN = 'nothing was written. Next: call Read with file_path "unread.txt".'
+WATCHED = {"PreToolUse": [{"matcher": "Read", "hooks": [{"type": "command", "command": "true"}]}]}
+
+
+@cases(
+    "made rules hooks told",
+    (edit("unread.txt", "one"), Rules(), {}, SHOWN),
+    (edit("unread.txt", "one"), Rules(ask=("Read(unread.txt)",)), {}, NOT_SHOWN),
+    (edit("unread.txt", "one"), Rules(), WATCHED, NOT_SHOWN),
+    (call("Write", file_path="unread.txt", content="x"), Rules(allow=("Edit",)), {}, SHOWN),
+    (
+        call("Write", file_path="unread.txt", content="x"),
+        Rules(ask=("Read(unread.txt)",), allow=("Edit",)),
+        {},
+        NOT_SHOWN,
+    ),
+)
+async def test_a_refusal_shows_what_may_be_read_without_a_question_and_it_counts_as_read(
+    harness: DiskHarness, made: ToolCall, rules: Rules, hooks: dict[str, Any], told: str
+) -> None:
+    (harness.tree / "unread.txt").write_text(TEXT)
+    model = Script(says(made), says(made), says("so"))
+    rules = msgspec.structs.replace(rules, base=str(harness.tree))
+    await harness.run(hooks, model, "go", answers={made.name: "allow"}, rules=rules, mode="default")
+    first, second = results(model.requests[-1])
+    assert first.endswith(told)
+    assert ("failed" not in second) is (told == SHOWN)
+    changed = (harness.tree / "unread.txt").read_text() != TEXT
+    assert changed is (told == SHOWN)
+
+
+async def test_names_outside_are_not_told(harness: DiskHarness, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("x")
+    (harness.tree / "hidden.txt").write_text("x")
+    (harness.tree / "open.txt").write_text("x")
+    paths = [str(tmp_path / "secret.tx"), str(tmp_path / "no/secret.txt"), "hidden.tx", "op/n"]
+    model = Script(*[says(call("Read", file_path=path)) for path in paths], says("so"))
+    base = str(harness.tree)
+    allowed = tuple(f"Read(/{path})" for path in paths[:2])
+    rules = Rules(base=base, deny=("Read(hidden.txt)",), allow=allowed)
+    await harness.play(model, "go", rules=rules, mode="default")
+    outside, deeper, hidden, inside = results(model.requests[-1])
+    end = 'Next: call Glob with pattern "**/*".'
+    assert outside == f"Read failed: [not-found] No such file: {paths[0]}. {end}"
+    assert deeper == f"Read failed: [not-found] No such file: {paths[1]}. {end}"
+    open_only = 'Here: open.txt. Next: call Read with file_path "open.txt".'
+    assert hidden == f"Read failed: [not-found] No such file: {base}/hidden.tx. {open_only}"
+    assert inside == f"Read failed: [not-found] No such file: {base}/op/n. {open_only}"
 
 
 async def test_second_of_two_edits_is_checked_after_the_first(harness: DiskHarness) -> None:

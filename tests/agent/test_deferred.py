@@ -218,7 +218,7 @@ async def test_E5_allowing_CallTool_allows_no_tool_behind_it() -> None:
     ),
     ({"name": FIND, "args": {"qwery": "Ada"}}, '"required":["query"]'),
     ({"name": "Read", "args": {"file_path": "gone.txt"}}, "[not-found] No such file: /w/gone.txt."),
-    ({"name": FIND, "query": "Ada"}, '[bad-arguments] CallTool: unknown argument "query"'),
+    ({"name": FIND, "qwery": "Ada"}, f'[bad-arguments] {FIND}: unknown argument "qwery"'),
     ({"args": {}}, '[bad-arguments] CallTool: missing "name" (a string)'),
     ({"name": FIND, "args": 3}, '[bad-arguments] CallTool: "args" must be an object'),
     ({"name": ""}, '[unknown-tool] There is no tool ""; find one with ToolSearch.'),
@@ -234,6 +234,24 @@ async def test_E5_a_wrapping_that_does_not_fit_is_refused(
         "a built-in tool is judged as itself"
     )
     assert FIND not in ran
+
+
+@cases(
+    "made told",
+    (call("CallTool", name="Read", args={"file_path": "gone.txt"}), "[not-found] "),
+    (call("CallTool", name="read_file", args={"path": "gone.txt"}), "[not-found] "),
+    (call("CallTool", name="Read", file_path="gone.txt"), "[not-found] "),
+    (call("CallTool", name="Read", arguments={"file_path": "gone.txt"}), "[not-found] "),
+    (call("CallTool", tool="Read", args='{"file_path": "gone.txt"}'), "[not-found] "),
+    (call("CallTool", name=FIND, query="Ada"), "crm.find_customer('Ada', 10)"),
+    (call(FIND, query="Ada"), "crm.find_customer('Ada', 10)"),
+)
+async def test_a_listed_tool_by_CallTool_and_a_deferred_one_by_its_name_run(
+    made: ToolCall, told: str
+) -> None:
+    model = model_of(says(made), says("done"))
+    await run_turn(model)
+    assert told in results(model.requests[1])[0]
 
 
 async def test_E5_calls_side_by_side_keep_their_order() -> None:

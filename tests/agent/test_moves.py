@@ -3,7 +3,7 @@
 import pytest
 
 from longrein.agent import Judgement, Limits, MoveContext, next_move
-from longrein.agent.moves import Move
+from longrein.agent.moves import Move, Record
 from longrein_context import Budget, Price, State, fold
 from longrein_context.events import (
     SCHEMA_VERSION,
@@ -138,14 +138,22 @@ def test_E24_three_overloads_lead_to_the_fallback_model() -> None:
     check(move(*events, paused_failures=2), "Pause")
 
 
-def test_R012_empty_answers_end_after_two_more_tries() -> None:
-    events = [*START]
-    for n in range(3):
-        events += [Asked("turn", 3, 2), AskFailed(4 + 2 * n, "empty", "")]
-    check(
-        move(*events, paused_failures=3),
-        "Stop(reason='error', message='the model gave empty answers",
-    )
+def test_R012_an_empty_answer_is_asked_again_once_then_told_then_ends_the_turn() -> None:
+    events = [*START, Asked("turn", 3, 2), AskFailed(4, "empty", "")]
+    check(move(*events, paused_failures=1), "AskModel")
+    events += [Asked("turn", 3, 2), AskFailed(6, "empty", "")]
+    told = move(*events, paused_failures=2)
+    check(told, "Record(events=(Reminded(kind='empty_answer'")
+    check(told, "your answer was empty")
+    check(told, 'What you were asked: "hello"')
+    assert isinstance(told, Record)
+    events += [*told.events]
+    check(move(*events), "AskModel")
+    answered = (*events, Asked("turn", 3, 2), Replied(9, (READ,), "calls"), ended(READ))
+    again = (*answered, Asked("turn", 3, 2), AskFailed(12, "empty", ""))
+    check(move(*again), "Pause")
+    events += [Asked("turn", 3, 2), AskFailed(9, "empty", "")]
+    check(move(*events), "Stop(reason='error', message='the model gave empty answers")
 
 
 def test_a_cut_answer_goes_on_at_most_three_times() -> None:

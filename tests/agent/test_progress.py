@@ -2,6 +2,8 @@
 ended (R077, R070).
 """
 
+import pytest
+
 from longrein.agent.moves import Record, Stop, check_circling, check_idle
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import open_test_session
@@ -55,7 +57,13 @@ class Agent:
         for event in events:
             self.state = step(self.state, Entry(self.state.seq + 1, at or self.state.at + 1, event))
 
-    def step(self, *calls: Call, facts: tuple[AnyEvent, ...] = (), backwards: bool = False) -> None:
+    def step(
+        self,
+        *calls: Call,
+        facts: tuple[AnyEvent, ...] = (),
+        backwards: bool = False,
+        status: str = "ok",
+    ) -> None:
         """One reply with `calls` and their results."""
         asked = self.state.seq + 1
         parts: list[AnyPart] = [
@@ -66,21 +74,21 @@ class Agent:
             (
                 ToolStarted(f"c{asked}.{n}", name),
                 *facts,
-                ToolEnded(f"c{asked}.{n}", name, "ok", _parts(text)),
+                ToolEnded(f"c{asked}.{n}", name, status, _parts(text)),
             )
             for n, (name, _, text) in enumerate(calls)
         ]
         for events in reversed(ends) if backwards else ends:
             self.append(*events)
 
-    def walk(self, *steps: tuple[Call, ...], times: int) -> str:
+    def walk(self, *steps: tuple[Call, ...], times: int, status: str = "ok") -> str:
         """Go round `steps`; what the watchdog says is told, until it ends the turn. Gives what
         happened when.
         """
         said: list[str] = []
         for n in range(times):
             for at, calls in enumerate(steps):
-                self.step(*calls)
+                self.step(*calls, status=status)
                 verdict = check_circling(self.state)
                 if isinstance(verdict, Record):
                     said.append(f"told at {n + 1}.{at + 1}")
@@ -153,6 +161,31 @@ def test_what_it_is_told() -> None:
         f"{head} 50 {same} You are told when a task ends: end your turn, or do something else "
         "meanwhile]"
     )
+
+
+@pytest.mark.parametrize("status", ["failed", "denied"])
+def test_a_call_that_fails_again_is_told_at_once_and_then_of_the_request(status: str) -> None:
+    agent = Agent()
+    told = "told at 2.1, told at 3.1, told at 5.1, ended at 7.1"
+    assert agent.walk((READ,), times=9, status=status) == told
+    notes = [text_of((item.part,)) for item in agent.state.items if item.kind == "reminder"]
+    head = "in a row with the same answer: nothing has changed in between. Make another call: "
+    assert f"failed 2 times {head}" in notes[0]
+    assert f"failed 3 times {head}" in notes[1]
+    assert ['What you were asked: "do it"' in note for note in notes] == [False, True, False]
+    assert Agent().walk((READ,), (TEST,), times=9, status=status) == "fine"
+    other = Agent()
+    other.walk((READ,), times=2, status=status)
+    other.step(TEST)
+    assert other.walk((READ,), times=2, status=status) == "told at 2.1"
+
+
+def test_a_long_request_is_restated_by_its_beginning() -> None:
+    agent = Agent()
+    agent.append(UserSpoke((Text("word " * 100),)), UserSpoke((Text("and quickly"),), "steer"))
+    agent.walk((READ,), times=3, status="failed")
+    told = text_of((agent.state.items[-1].part,))
+    assert told.endswith(f'What you were asked: "{("word " * 60)}…"]')
 
 
 def test_another_step_breaks_the_circle_and_the_next_one_is_told_anew() -> None:

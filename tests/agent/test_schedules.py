@@ -245,7 +245,10 @@ def test_the_model_schedules_lists_and_removes() -> None:
         "Scheduled: s3  once 0 9 * * *",
     ]
     assert said[3].startswith("[when] 'soon' is no time")
-    assert said[4:6] == ["s2 is removed.", "[no-schedule] nothing is scheduled as s2."]
+    assert said[4:6] == [
+        "s2 is removed.",
+        "[no-schedule] nothing is scheduled as s2. List what is scheduled first.",
+    ]
     assert [line[:2] for line in said[6].split("\n")] == ["s1", "s3"]
 
 

@@ -61,18 +61,27 @@ TABLE = [
             "it again."
         ),
     ),
-    (call("Read", file_path="pipe"), "[not-a-file] pipe is a device, pipe or socket, not a file."),
+    (
+        call("Read", file_path="pipe"),
+        "[not-a-file] pipe is a device, pipe or socket, not a file. Name a regular file.",
+    ),
     (
         call("Read", file_path="/dev/zero"),
-        "[not-a-file] /dev/zero is a device, pipe or socket, not a file.",
+        "[not-a-file] /dev/zero is a device, pipe or socket, not a file. Name a regular file.",
     ),
     (
         call("Write", file_path="two", content="y"),
-        "[not-read] PROJECT/two exists and you have not read it. Read it first, then try again.",
+        (
+            "[not-read] PROJECT/two exists and you have not read it; nothing was written. Go by "
+            "this and call again:\n1\tx"
+        ),
     ),
     (
         bash("touch a\0b"),
-        "[bad-command] The command holds a NUL or an invalid character; nothing was run.",
+        (
+            "[bad-command] The command holds a NUL or an invalid character; nothing was run. "
+            "Leave it out."
+        ),
     ),
     (
         bash("frobnicate"),
@@ -143,7 +152,7 @@ def test_a_huge_file_is_read_in_part_and_memory_stays_flat(cli: CliHarness) -> N
         file.write(b"the first line\n" * 4_000)
     cli.plays(calls(call("Read", file_path="huge.log", limit=2)), says("I see."))
     assert cli.run("-p", "x", preexec_fn=memory(600)).told() == (0, "I see.\n", "")
-    note = "[lines 1-2 of a file of 3221.2 MB; read on with offset=3, or use Grep]"
+    note = "[lines 1-2 of a file of 3221.2 MB]"
     assert cli.results() == [("ok", f"1\tthe first line\n2\tthe first line\n{note}")]
 
 

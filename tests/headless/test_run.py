@@ -255,6 +255,12 @@ FAILS = "error_during_execution"
             FAILS,
             "a bad key",
         ),
+        (
+            [asked(), AskFailed(4, "empty", "no answer"), TurnEnded("error", "empty answers")],
+            1,
+            FAILS,
+            "empty answers",
+        ),
         ([TurnEnded("interrupted")], 1, FAILS, "stopped: interrupted"),
         ([Raise(StoreFull("no room on the disk"))], 1, FAILS, "no room on the disk"),
     ],

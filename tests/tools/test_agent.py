@@ -253,12 +253,15 @@ AGAIN = {"prompt": "p", "resume": "a1"}
 IN_BACKGROUND = {**SAMPLES, "synthesis": "g", "run_in_background": True}
 NO_LABEL = "[bad-label] 'r398' is no subagent of yours; labels look like a398."
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({}, "[empty] The prompt is empty: a subagent knows nothing but it."),
+    ({}, "[empty] The prompt is empty: a subagent knows nothing but it: give one."),
     ({"prompt": "  "}, "[empty]"),
     ({"prompt": "p", "samples": 0}, "[bad-count] samples: 0; from 1 to 32 may be started."),
     ({"prompt": "p", "samples": 361}, "[bad-count] samples: 361"),
     ({"tasks": [TASK] * 33}, "[bad-count] tasks: 33"),
-    ({"tasks": [{"description": "d", "prompt": " "}]}, "[empty] The task 'd' has no prompt."),
+    (
+        {"tasks": [{"description": "d", "prompt": " "}]},
+        "[empty] The task 'd' has no prompt: give one.",
+    ),
     ({**SAMPLES, "tasks": [TASK]}, "[contradiction] Give one of tasks, samples and resume."),
     ({**AGAIN, "samples": 2}, "[contradiction]"),
     ({"prompt": "p", "synthesis": "g"}, "[one-report] A synthesis needs two reports or more"),

@@ -16,7 +16,7 @@ from longrein.tools import EDITORS, builtin_tools, offer_tools
 from longrein.tools.apply_patch import APPLY_PATCH, check_patch, patch_paths
 from longrein.tools.patch_text import apply_hunks, parse_patch
 from longrein.workspace import ResolvedPath
-from longrein_context.events import FileChanged, ToolCall, ToolError, ToolTraits
+from longrein_context.events import FileChanged, FileSeen, ToolCall, ToolError, ToolTraits
 
 CODE = "def f():\n    return 1\n\n\ndef g():\n    return 1\n"
 PLACE = ResolvedPath("a.py", "ROOT/a.py", "ROOT/a.py", True, "file")
@@ -131,7 +131,9 @@ def test_no_generated_patch_goes_to_a_wrong_place() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_patch_is_refused_and_touches_nothing(text: str) -> None:
-    with pytest.raises(ToolError, match=r"^\[bad-patch\] .* Nothing was changed\."):
+    with pytest.raises(
+        ToolError, match=r"^\[bad-patch\] .* Nothing was changed; correct the patch\."
+    ):
         parse_patch(text)
     assert patch_paths({"input": text}) == ()
 
@@ -214,7 +216,8 @@ async def test_all_of_a_patch_fits_or_nothing_is_changed(
         await harness.call("Read", file_path="a.py")
     text = await call(harness, *lines)
     assert text.startswith(refusal)
-    assert (harness.last.status, harness.last.facts) == ("failed", ())
+    assert harness.last.status == "failed"
+    assert [type(fact) for fact in harness.last.facts] == [FileSeen] * (refusal == "[not-read] ")
     assert (harness.root / "a.py").read_text() == CODE
     assert (harness.root / "b.py").read_text() == "b"
 

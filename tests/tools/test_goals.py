@@ -132,9 +132,10 @@ async def test_what_cannot_be_is_a_failed_call_that_says_what_to_do(
         (me, GOAL_UPDATE, {"id": 7, "claim": True}, ("[unknown-goal] There is no goal 7; open are "
                                                     "1 (One), 2 (Two).")),
         (me, GOAL_UPDATE, {"id": 1, "blocked_by": [2]},
-         "[cycle] Goal 1 cannot wait for 2: 2 waits for 1. Nothing was changed."),
-        (me, GOAL_UPDATE, {"id": 1, "title": " "}, ("[empty] A goal needs a title. Nothing was "
-                                                   "changed.")),
+         ("[cycle] Goal 1 cannot wait for 2: 2 waits for 1. Leave 2 out of blocked_by. "
+             "Nothing was changed.")),
+        (me, GOAL_UPDATE, {"id": 1, "title": " "},
+         "[empty] A goal needs a title: give one. Nothing was changed."),
         (me, GOAL_ADD, {"title": "x", "body": marker(NONCE, "cleared", "r4")},
          ("[marker] The text holds a marker of a cleared or hidden part in place of its content; "
           "write what is meant (Recall brings a cleared part back). Nothing was changed.")),

@@ -121,7 +121,10 @@ async def test_more_hits_than_one_answer_holds(story: Story) -> None:
     text = await story.open(text.splitlines()[0])
     assert text.startswith("[hits 41 to 45 for needle]\n")
     assert text.count("Recall(") == 5
-    assert await story.recall(query="needle", lines="99-") == "[past-end] There are only 45 hits."
+    assert (
+        await story.recall(query="needle", lines="99-")
+        == "[past-end] There are only 45 hits: lines must begin at one of them."
+    )
 
 
 async def test_the_call_in_hand_is_no_hit(story: Story) -> None:
@@ -154,14 +157,14 @@ async def test_a_time_that_no_clock_can_show(story: Story, time: str) -> None:
         ({"query": "nowhere"}, f"{NOTHING} nowhere."),
         ({"query": "needle nowhere"}, (f"{NOTHING} all of needle nowhere; of its words there are: "
                                       "needle.")),
-        ({"query": ' " '}, "[no-query] query holds no word to look for."),
+        ({"query": ' " '}, "[no-query] query holds no word to look for. Give one."),
         ({}, f"[what] nothing was asked for: {ONE}"),
         ({"handle": "r1", "query": "x"}, f"[what] handle and query together say too much: {ONE}"),
         ({"time": "soon"}, f"[bad-time] 'soon' is no time; {TIMES}"),
         ({"time": "25:00"}, f"[bad-time] '25:00' is no time; {TIMES}"),
         ({"time": EARLY}, f"[bad-time] {EARLY!r} is no time; {TIMES}"),
-        ({"path": "a.py"}, "[no-file] This session has read or changed no file yet."),
-        ({"path": "a\0b"}, "[no-file] This session has read or changed no file yet."),
+        ({"path": "a.py"}, "[no-file] This session has read or changed no file yet: read it."),
+        ({"path": "a\0b"}, "[no-file] This session has read or changed no file yet: read it."),
         ({"handle": "a2/r1"}, "[unknown-handle] a2 is no subagent; this session has started none."),
     ],
 )  # fmt: skip
@@ -209,9 +212,12 @@ async def test_a_files_past(story: Story) -> None:
     assert (await story.recall(handle="r3")).endswith("one")
     assert (await story.recall(path="a.py", time=story.local(9))).endswith("[r6: it was gone then]")
     assert await story.recall(path="a.py", time=story.local(1)) == (
-        f"[no-file] {path} was first seen {story.local(3)} (r2); nothing older is known."
+        f"[no-file] {path} was first seen {story.local(3)} (r2); nothing older is known: "
+        "name a later time."
     )
-    assert (await story.recall(path="a.py", lines="9-")) == "[past-end] r5 has only 1 line."
+    assert (
+        await story.recall(path="a.py", lines="9-")
+    ) == "[past-end] r5 has only 1 line: lines must begin at one of them."
 
 
 async def test_which_file_is_meant(story: Story) -> None:

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.anyio
 
 
 COLOURED = "printf '\\033[31mred\\033[0m \\033]0;title\\007\\033]8;;http://x\\033\\\\link\\007\\n'"
-INVALID = "[bad-command] The command holds a NUL or an invalid character; nothing was run."
+INVALID = (
+    "[bad-command] The command holds a NUL or an invalid character; nothing was run. Leave it out."
+)
 
 
 @pytest.mark.parametrize(("command", "expected", "status"), [
@@ -32,7 +34,7 @@ INVALID = "[bad-command] The command holds a NUL or an invalid character; nothin
     ("printf 'h\\0i\\0 \\0y\\0o\\0u\\0\\n\\0'", "hi you", "ok"),
     ("printf '10%%\\r50%%\\r100%%\\ndone\\r\\n'", "100%\ndone", "ok"),
     (COLOURED, "red link", "ok"),
-    ("  ", "[empty] The command is empty; nothing was run.", "failed"),
+    ("  ", "[empty] The command is empty; nothing was run. Give one.", "failed"),
     ("echo a\0b", INVALID, "failed"),
     ("echo \ud800", INVALID, "failed"),
     ("cat", "(no output)", "ok"),  # R057: no input
@@ -52,7 +54,10 @@ async def test_timeout(harness: Any) -> None:
     assert harness.last.status == "failed"
     assert await harness.call("Bash", command="echo a", timeout=10**400) == "a"
     text = await harness.call("Bash", command="echo a", timeout=0)
-    assert text == "[bad-timeout] timeout is in milliseconds and must be above 0; nothing was run."
+    assert (
+        text == "[bad-timeout] timeout is in milliseconds and must be above 0; nothing was run. "
+        "Give 120000 for two minutes."
+    )
 
 
 async def test_the_ceiling_cannot_be_raised(harness: Any) -> None:

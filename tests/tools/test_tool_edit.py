@@ -20,12 +20,13 @@ CODE = "def f():\n    return 1\n\n\ndef g():\n    return 1\n"
 
 
 async def refused(harness: Any, name: str, old: str, new: str, expected: str, **more: Any) -> None:
-    """The edit is refused with this text, and the disk is as it was."""
+    """The edit is refused with this text, which may show the file, and the disk is as it was."""
     path = harness.root / name
     before = path.read_bytes() if path.is_file() else None
     text = await harness.call("Edit", file_path=name, old_string=old, new_string=new, **more)
     assert text.replace(str(harness.root), "ROOT") == expected
-    assert (harness.last.status, harness.last.facts) == ("failed", ())
+    assert harness.last.status == "failed"
+    assert bool(harness.last.facts) == ("Go by this" in text)
     assert (path.read_bytes() if path.is_file() else None) == before
 
 
@@ -46,7 +47,8 @@ NOT_UNIQUE = "nothing was changed. Take in more of the lines around it, or set r
 
 REFUSALS: list[tuple[str, str | bytes, str, str, str]] = [
     # file, content, old, new, refusal
-    ("a.py", CODE, "x", "x", "[same] old_string and new_string are equal; nothing to do."),
+    ("a.py", CODE, "x", "x", ("[same] old_string and new_string are equal; nothing to do. "
+        "Give the new text as new_string, or go on.")),
     ("a.py", CODE, "", "x",
     "[exists] ROOT/a.py exists and is not empty; give the text to replace as old_string."),
     (".git/config", "[core]\n", "[core]", "[x]",
@@ -91,10 +93,16 @@ async def test_E22_R085_refusals(
 
 async def test_E22_not_read(harness: Any) -> None:
     harness.file("a.py", CODE)
-    expected = (
-        "[not-read] ROOT/a.py exists and you have not read it. Read it first, then try again."
-    )
-    await refused(harness, "a.py", "def f", "def h", expected)
+    head = "[not-read] ROOT/a.py exists and you have not read it; nothing was written."
+    shown = "".join(f"\n{n}\t{line}" for n, line in enumerate(CODE.split("\n")[:-1], 1))
+    await refused(harness, "a.py", "def f", "def h", f"{head} Go by this and call again:{shown}")
+    await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
+    assert harness.last.status == "ok", "it was shown, so it is read"
+    for content in ("x\n" * 201, "x" * 8_001, "\0\1"):
+        harness.file("b.py", content)
+        told = f'{head} Next: call Read with file_path "b.py".'.replace("a.py", "b.py")
+        await refused(harness, "b.py", "x", "y", told)
+        assert harness.last.facts == ()
 
 
 async def test_E22_create(harness: Any) -> None:
@@ -107,7 +115,10 @@ async def test_E22_create(harness: Any) -> None:
 
 async def test_E22_not_found_with_suggestion(harness: Any) -> None:
     harness.file("parser.py", CODE)
-    expected = "[not-found] No such file: ROOT/parsr.py. Did you mean ROOT/parser.py?"
+    expected = (
+        "[not-found] No such file: ROOT/parsr.py. Here: parser.py. Did you mean parser.py? Next: "
+        'call Read with file_path "parser.py".'
+    )
     await refused(harness, "parsr.py", "a", "b", expected)
 
 
@@ -122,8 +133,8 @@ async def test_E22_changed_since_read(harness: Any) -> None:
     diff = diff.replace(" 2\t    return 1", "-2\t    return 1\n+2\t    return 2")
     diff = diff.replace(" 6\t    return 1\n", "-6\t    return 1\n+6\t    return 2")
     expected = (
-        "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it again "
-        f"first, or go by this, which is all that somebody else changed:\n{diff}"
+        "[changed] ROOT/a.py has changed since you read it; nothing was written. Go by this and "
+        f"call again; it is all that somebody else changed:\n{diff}"
     )
     found = await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
     assert found == expected.replace("ROOT", str(harness.root))
@@ -140,14 +151,19 @@ async def test_E22_changed_from_what_is_not_known_any_more(harness: Any) -> None
     harness.limit(keep_bytes_max=3)
     await harness.call("Read", file_path="a.py")
     await harness.call("Bash", command="sed -i s/def.g/def_h/ a.py")
+    known = dict(harness.versions)
+    shown = path.read_text().split("\n")[:-1]
     expected = (
-        "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it "
-        "again first."
+        "[changed] ROOT/a.py has changed since you read it; nothing was written. Go by this and "
+        "call again:" + "".join(f"\n{n}\t{line}" for n, line in enumerate(shown, 1))
     )
     await refused(harness, "a.py", "def f", "def h", expected)
+    harness.versions = known
     harness.wrote[str(path), harness.workspace.hash(str(path))] = "subagent a7"
-    expected = expected.replace("nothing was", "subagent a7 wrote it; nothing was")
+    expected = expected.replace("; nothing was", ": subagent a7 wrote it; nothing was")
     await refused(harness, "a.py", "def f", "def h", expected)
+    await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
+    assert harness.last.status == "ok"
 
 
 async def test_E22_changed_elsewhere_is_merged_and_told(harness: Any) -> None:
@@ -178,7 +194,7 @@ async def test_E22_what_was_read_is_not_there_any_more(harness: Any) -> None:
     assert text.startswith(
         f"[changed] {harness.root}/a.py has changed since you read it; nothing was written."
     )
-    assert text.endswith("which is all that somebody else changed:\n" + "-1\tdef f():\n-2\t    return 1\n-3\t\n"  # noqa: E501
+    assert text.endswith("it is all that somebody else changed:\n" + "-1\tdef f():\n-2\t    return 1\n-3\t\n"  # noqa: E501
                          "-4\t\n-5\tdef g():\n-6\t    return 1\n+1\tx = 1")  # fmt: skip
 
 
@@ -221,8 +237,10 @@ async def test_refusals_of_places(harness: Any) -> None:
     harness.versions[f"{harness.root}/bin"] = FileVersion(
         harness.workspace.hash(f"{harness.root}/bin"), True
     )
-    await refused(harness, "bin", "E", "F", "[binary] ROOT/bin is not text: ELF program.")
-    await refused(harness, ".", "E", "F", "[not-a-file] ROOT is a folder.")
+    await refused(
+        harness, "bin", "E", "F", "[binary] ROOT/bin is not text: ELF program. Change it with Bash."
+    )
+    await refused(harness, ".", "E", "F", "[not-a-file] ROOT is a folder. Name a file.")
     await refused(
         harness, "a\0b", "E", "F", "[bad-path] ab is no usable path; give the path of a file."
     )
@@ -231,7 +249,7 @@ async def test_refusals_of_places(harness: Any) -> None:
         "no/such",
         "E",
         "F",
-        "[not-found] No such file: ROOT/no/such; its folder does not exist either.",
+        '[not-found] No such file: ROOT/no/such. Here: bin. Next: call Read with file_path "bin".',
     )
 
 

@@ -5,10 +5,11 @@ import os
 import struct
 from typing import Any
 
+import msgspec
 import pytest
 
 from longrein.tools.file_access import ODD_NAME_HINT
-from longrein_context.events import Document, FileSeen, Image
+from longrein_context.events import Document, FileSeen, Image, text_of
 from longrein_context.events.image_header import image_info
 
 pytestmark = pytest.mark.anyio
@@ -67,14 +68,16 @@ async def test_ranges(harness: Any) -> None:
     await shows(
         harness,
         text,
-        "4\tline 4\n5\tline 5\n[lines 4-5 of 10; read on with offset=6]",
+        "4\tline 4\n5\tline 5\n[lines 4-5 of 10]",
         offset=4,
         limit=2,
     )
     await shows(
         harness, text, "9\tline 9\n10\tline 10\n[lines 9-10, the end of the file]", offset=9
     )
-    await shows(harness, text, "[past-end] PATH has only 10 lines; offset 11 is past.", offset=11)
+    next_call = 'Next: call Read with file_path "f.txt".'
+    told = f"[past-end] PATH has only 10 lines; offset 11 is past. {next_call}"
+    await shows(harness, text, told, offset=11)
     await shows(
         harness, text, "[bad-range] offset counts from 1 and limit must be at least 1.", limit=0
     )
@@ -123,6 +126,10 @@ async def test_symlink_is_known_by_its_target(harness: Any) -> None:
     assert list(harness.versions) == [str(path)]
 
 
+HERE = "Here: README.txt, bin, nowhere, pipe, sub/, x."
+NEXT = 'Next: call Read with file_path "README.txt".'
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
@@ -130,12 +137,19 @@ async def test_symlink_is_known_by_its_target(harness: Any) -> None:
                 "(file, xxd, unzip -l …).")),
         ("x", ("[binary] ROOT/x is not text: binary data, 2.0 kB. Look into it with Bash (file, "
               "xxd, unzip -l …).")),
-        ("sub", "[folder] sub is a folder; use Glob, or Bash with ls, to see what is in it."),
-        ("pipe", "[not-a-file] pipe is a device, pipe or socket, not a file."),
-        ("reedme.txt", "[not-found] No such file: ROOT/reedme.txt. Did you mean ROOT/README.txt?"),
-        ("nowhere", "[not-found] No such file: ROOT/nowhere. Use Glob to find it."),
-        ("zzz", "[not-found] No such file: ROOT/zzz. Use Glob to find it."),
-        ("no/zzz", "[not-found] No such file: ROOT/no/zzz; its folder does not exist either."),
+        ("sub", "[folder] sub is a folder. In sub: x. Next: call Read with file_path \"sub/x\"."),
+        ("pipe", "[not-a-file] pipe is a device, pipe or socket, not a file. Name a regular file."),
+        ("reedme.txt", (f"[not-found] No such file: ROOT/reedme.txt. {HERE} Did you mean "
+                       'README.txt? Next: call Read with file_path "README.txt".')),
+        ("nowhere", f"[not-found] No such file: ROOT/nowhere. {HERE} {NEXT}"),
+        ("zzz", f"[not-found] No such file: ROOT/zzz. {HERE} {NEXT}"),
+        ("no/zzz", f"[not-found] No such file: ROOT/no/zzz. {HERE} {NEXT}"),
+        ("src/README.txt", (f"[not-found] No such file: ROOT/src/README.txt. {HERE} Did you mean "
+                           'README.txt? Next: call Read with file_path "README.txt".')),
+        ("subs/x", (f"[not-found] No such file: ROOT/subs/x. {HERE} Did you mean sub/x? Next: call "
+                   'Read with file_path "sub/x".')),
+        ("sub/y/z", ("[not-found] No such file: ROOT/sub/y/z. In sub: x. Next: call Read with "
+                    'file_path "sub/x".')),
         ("a\0b", "[bad-path] ab is no usable path; give the path of a file."),
         ("", "[bad-path] An empty text is no usable path; give the path of a file."),
         (
@@ -156,6 +170,20 @@ async def test_refused(harness: Any, path: str, expected: str) -> None:
     assert harness.last.status == "failed"
 
 
+async def test_a_refusal_names_no_tool_that_is_not_offered(harness: Any) -> None:
+    path = harness.file("a.txt", "x")
+    read = harness.tools["Read"].run
+    for offered, said in (("Read",), 'Next: call Read with file_path "a.txt".'), ((), ""):
+        context = msgspec.structs.replace(harness.context(), offered=offered)
+        outcome = await read(context, file_path="zzz")
+        assert text_of(outcome.parts).partition("Here: a.txt.")[2].strip() == said
+    for n in range(13):
+        harness.file(f"sub/{n:02}", "x")
+    told = await harness.call("Read", file_path="sub/zz")
+    assert "In sub: 00, 01, 02, 03, 04, 05, 06, 07, 08, 09, 10, 11, 1 more. Next: " in told
+    assert path.read_text() == "x"
+
+
 async def test_vanished_and_unreadable(harness: Any) -> None:
     path = harness.file("f.txt", "a")
 
@@ -164,10 +192,14 @@ async def test_vanished_and_unreadable(harness: Any) -> None:
 
     harness.workspace.read = gone
     failure: OSError = FileNotFoundError()
-    assert await harness.call("Read", file_path="f.txt") == f"[not-found] {path} has just vanished."
+    found = await harness.call("Read", file_path="f.txt")
+    assert found == f'[not-found] {path} has just vanished. Next: call Glob with pattern "**/*".'
     failure = PermissionError(13, "Permission denied")
     found = await harness.call("Read", file_path="f.txt")
-    assert found == f"[unreadable] {path} cannot be read: permission denied."
+    assert (
+        found
+        == f"[unreadable] {path} cannot be read: permission denied. Look why with Bash (ls -l)."
+    )
 
 
 async def test_large_file_is_paged(harness: Any) -> None:
@@ -175,7 +207,7 @@ async def test_large_file_is_paged(harness: Any) -> None:
     content = "".join(f"{n} {'x' * 90}\n" for n in range(1, 2001))
     path = harness.file("big.log", content)
     text = await harness.call("Read", file_path="big.log", limit=2)
-    assert text.endswith("\n[lines 1-2 of a file of 190.9 kB; read on with offset=3, or use Grep]")
+    assert text.endswith("\n[lines 1-2 of a file of 190.9 kB]")
     assert harness.last.facts == (
         FileSeen(str(path), hashlib.sha256(content.encode()).hexdigest(), "", whole=False),
     )

@@ -132,7 +132,12 @@ async def test_ranges(harness: Any) -> None:
         "[r1: result of Bash, lines 9-10 of 10; this is the end]\n9\n10",
         lines="9-99",
     )
-    await recalls(harness, "r1", "[past-end] r1 has only 10 lines.", lines="11-")
+    await recalls(
+        harness,
+        "r1",
+        "[past-end] r1 has only 10 lines: lines must begin at one of them.",
+        lines="11-",
+    )
     for bad in ("x", "1:", ":3", "1,2"):
         await recalls(
             harness,
@@ -264,9 +269,9 @@ async def test_one_very_long_line(harness: Any) -> None:
         f'{more}"3-")]\n中中'
     )
     found = await harness.call("Recall", handle="r1", lines="2:10001-")
-    assert found == "[past-end] line 2 of r1 has only 10,000 characters."
+    assert found == "[past-end] line 2 of r1 has only 10,000 characters: begin at one of them."
     found = await harness.call("Recall", handle="r1", lines="9:1-")
-    assert found == "[past-end] r1 has only 3 lines."
+    assert found == "[past-end] r1 has only 3 lines: lines must begin at one of them."
 
 
 class Pieces:
@@ -353,7 +358,10 @@ async def test_a_lost_blob_is_said(harness: Any) -> None:
     blob = harness.last.parts[0].blob
     del harness.blobs.paths[blob]
     await recalls(
-        harness, "r1", f"[lost] The blob {blob[:12]} is not in this session's folder any more."
+        harness,
+        "r1",
+        f"[lost] The blob {blob[:12]} is not in this session's folder any more. Read its "
+        "source again.",
     )
 
 
@@ -373,7 +381,10 @@ async def test_todos(harness: Any) -> None:
     for bad, expected in [
         (
             todos[1:2] * 2,
-            "[two-active] 2 todos are in_progress; at most one may be. The list is unchanged.",
+            (
+                "[two-active] 2 todos are in_progress; at most one may be: leave the others "
+                "pending. The list is unchanged."
+            ),
         ),
         (
             todos[:1] * 21,
@@ -381,7 +392,7 @@ async def test_todos(harness: Any) -> None:
         ),
         (
             [{"content": " ", "status": "pending"}],
-            "[empty] A todo has no content. The list is unchanged.",
+            "[empty] A todo has no content: give each one. The list is unchanged.",
         ),
     ]:
         assert await harness.call("TodoWrite", todos=bad) == expected

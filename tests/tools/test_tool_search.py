@@ -32,6 +32,10 @@ COUNT = {"output_mode": "count", "path": "src"}
 MORE = "[there is more: narrow the search, or raise head_limit]"
 
 
+AGAIN = 'Next: call Grep with pattern "x", path '
+HERE = "Here: bin, notes 中.md, src/, .gitignore."
+
+
 @pytest.mark.parametrize(("pattern", "arguments", "expected"), [
     ("^def f", {}, "src/deep/b.py\nsrc/a.py"),
     ("^DEF", {"-i": True}, "notes 中.md\nsrc/deep/b.py\nsrc/a.py"),
@@ -45,7 +49,9 @@ MORE = "[there is more: narrow the search, or raise head_limit]"
     ("nowhere", {}, "Nothing found."),
     ("", {}, "[bad-pattern] The pattern is empty; to list files use Glob."),
     ("x", {"head_limit": -1}, "[bad-range] -C and head_limit must not be negative."),
-    ("x", {"path": "srcs"}, "[not-found] No such file: ROOT/srcs. Use Glob to find it."),
+    ("x", {"path": "srcs"},
+     f'[not-found] No such path: ROOT/srcs. {HERE} Did you mean src/? {AGAIN}"src/".'),
+    ("x", {"path": "lib/no"}, f'[not-found] No such path: ROOT/lib/no. {HERE} {AGAIN}".".'),
 ])  # fmt: skip
 async def test_grep(tree: Any, pattern: str, arguments: dict[str, Any], expected: str) -> None:
     found = await tree.call("Grep", pattern=pattern, **arguments)
@@ -99,13 +105,24 @@ async def test_what_was_not_searched_is_never_not_found(tree: Any) -> None:
         ({"pattern": "*.zig"}, "Nothing found."),
         (
             {"pattern": "*", "path": "src/a.py"},
-            "[not-a-folder] src/a.py is a file; path must be a folder.",
+            (
+                "[not-a-folder] src/a.py is a file; path must be a folder. Next: call Read with "
+                'file_path "src/a.py".'
+            ),
+        ),
+        (
+            {"pattern": "lib/**/*.py"},
+            (
+                f"[not-found] No such path: ROOT/lib. {HERE} Next: call Glob with pattern "
+                '"**/*.py", path ".".'
+            ),
         ),
         ({"pattern": ""}, "[bad-pattern] The pattern is empty; give one such as **/*.py."),
     ],
 )
 async def test_glob(tree: Any, arguments: dict[str, Any], expected: str) -> None:
-    assert await tree.call("Glob", **arguments) == expected
+    found = await tree.call("Glob", **arguments)
+    assert found.replace(str(tree.root), "ROOT") == expected
 
 
 async def test_paths_for_permission(tree: Any) -> None:

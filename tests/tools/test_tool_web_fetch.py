@@ -181,7 +181,10 @@ async def test_a_silent_server_is_given_up(harness: ToolHarness) -> None:
         port = silent.getsockname()[1]
         harness.limit(web_private_hosts=(f"127.0.0.1:{port}",), web_timeout_s=0.2)
         said = await refused(harness, f"http://127.0.0.1:{port}/")
-    assert said == f"[not-fetched] no complete answer from 127.0.0.1:{port} within 0.2 s."
+    assert (
+        said == f"[not-fetched] no complete answer from 127.0.0.1:{port} within 0.2 s. Try "
+        "another address."
+    )
 
 
 PRIVATE = (

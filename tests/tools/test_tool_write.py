@@ -24,15 +24,15 @@ async def test_new_file(harness: Any) -> None:
 async def test_existing_file_must_have_been_read(harness: Any) -> None:
     path = harness.file("a.txt", "theirs\n")
     text = await harness.call("Write", file_path="a.txt", content="mine\n")
-    assert (
-        text == f"[not-read] {path} exists and you have not read it. Read it first, then try again."
+    assert text == (
+        f"[not-read] {path} exists and you have not read it; nothing was written. Go by this and "
+        "call again:\n1\ttheirs"
     )
-    await harness.call("Read", file_path="a.txt")
     path.write_text("newer\n")
     text = await harness.call("Write", file_path="a.txt", content="mine\n")
     assert text == (
-        f"[changed] {path} has changed since you read it; nothing was written. Read it again "
-        "first, or go by this, which is all that somebody else changed:\n-1\ttheirs\n+1\tnewer"
+        f"[changed] {path} has changed since you read it; nothing was written. Go by this and "
+        "call again; it is all that somebody else changed:\n-1\ttheirs\n+1\tnewer"
     )
     assert path.read_text() == "newer\n"
     await harness.call("Read", file_path="a.txt")
@@ -74,8 +74,8 @@ async def test_somebody_was_faster(harness: Any) -> None:
     text = await harness.call("Write", file_path="a.txt", content="mine\n")
     assert (
         text
-        == f"[changed] {path} was created by somebody else just now; nothing was written. Read it "
-        "again."
+        == f"[changed] {path} was created by somebody else just now; nothing was written. Go by "
+        "this and call again:\n1\ttheirs"
     )
     assert path.read_text() == "theirs\n"
 
@@ -83,10 +83,10 @@ async def test_somebody_was_faster(harness: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     read_rows("""
-sub => [not-a-file] ROOT/sub is a folder.
+sub => [not-a-file] ROOT/sub is a folder. Name a file.
 .git/x => [ignored-path] ROOT/.git/x lies in .git, which only version control may change; use git.
-sub/x/y => [unwritable] ROOT/sub/x/y cannot be written: not a directory. It is unchanged.
-"""),
+sub/x/y => [unwritable] ROOT/sub/x/y cannot be written: not a directory. It is unchanged. Look why with Bash (ls -l).
+"""),  # noqa: E501
 )
 async def test_refused(harness: Any, path: str, expected: str) -> None:
     harness.file("sub/x", "x")
@@ -103,7 +103,7 @@ async def test_full_disk(harness: Any) -> None:
     text = await harness.call("Write", file_path="a", content="y")
     assert (
         text == f"[unwritable] {harness.root}/a cannot be written: no space left on device. It is "
-        "unchanged."
+        "unchanged. Look why with Bash (ls -l)."
     )
 
 
@@ -119,7 +119,11 @@ async def test_R083_mode_and_link_are_kept(harness: Any) -> None:
     assert os.readlink(harness.root / "link") == "run.sh"
     path.chmod(0o444)
     text = await harness.call("Edit", file_path="run.sh", old_string="3", new_string="4")
-    assert text == f"[unwritable] {path} cannot be written: is read-only. It is unchanged."
+    assert (
+        text
+        == f"[unwritable] {path} cannot be written: is read-only. It is unchanged. Look why with "
+        "Bash (ls -l)."
+    )
     assert path.stat().st_mode & 0o777 == 0o444
 
 

@@ -509,7 +509,7 @@ def _turn(state: State, *, task: bool) -> None:
     if task if state.label else not state.turn_open:  # a subagent that is woken continues its task
         state.began_at = state.at
         state.began = UsageBaseline(state.spent_usd, state.usage, state.asks, state.spawned)
-    state.failures, state.failure = 0, None
+    state.failures, state.failure, state.empty_hint_given = 0, None, False
     state.turn_open = state.owes_reply = True
     state.interrupted = state.unanswered = False
 
@@ -521,7 +521,7 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
         state.compact_wanted = None
     if event.kind == "wake":
         _turn(state, task=False)
-    if event.kind == "stuck":
+    if event.kind in ("stuck", "failed_again"):
         state.step_history = msgspec.structs.replace(
             state.step_history, told=state.step_history.told + 1, told_seq=seq
         )
@@ -532,6 +532,8 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
     if event.kind == "continue":
         state.continuations += 1
         state.owes_reply = True
+    if event.kind == "empty_answer":
+        state.failure, state.empty_hint_given = None, True
     if event.kind == "call_in_text":
         state.call_hint_given = state.owes_reply = True
     if event.kind == "project":
@@ -593,7 +595,7 @@ def _replied(state: State, seq: int, event: Replied) -> None:
         if event.asked > state.rewritten_seq:
             state.summary, state.summary_of = event, summary
         return
-    state.failure, state.failures = None, 0
+    state.failure, state.failures, state.empty_hint_given = None, 0, False
     state.last_usage, state.stop = usage, event.stop
     if (
         "input" not in event.estimated and not usage.web_searches

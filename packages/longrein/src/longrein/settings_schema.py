@@ -267,8 +267,8 @@ class Limits(msgspec.Struct, frozen=True):
     """Times the model is told to continue an answer that the output limit cut."""
     barren_steps_max: int = 20
     """Steps in a row without one successful call."""
-    empty_max: int = 2
-    """Empty answers in a row that are retried."""
+    empty_max: int = 1
+    """Empty answers in a row that are asked again before the model is told of them."""
     tokens_max: int = 0
     """Input and output tokens of the session and its subagents."""
     seconds_max: float = 0.0

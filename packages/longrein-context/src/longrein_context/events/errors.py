@@ -20,6 +20,8 @@ Failures of the outside world (a provider times out, a file is gone) are events,
 message is one line that says what happened, to what, and what to do now.
 """
 
+from typing import Any
+
 
 class LongreinError(Exception):
     """Base of all errors. `str(error)` is the line for the user."""
@@ -90,4 +92,11 @@ class BudgetError(LongreinError):
 
 
 class ToolError(LongreinError):
-    """A call cannot be done; the text goes to the model."""
+    """A call cannot be done; the text goes to the model.
+
+    `facts`: events about what the text shows of the world, for the log.
+    """
+
+    def __init__(self, text: str = "", *facts: Any) -> None:
+        super().__init__(text)
+        self.facts = facts

@@ -63,7 +63,7 @@ def recall_tool(engine: Engine) -> FunctionTool:
         try:
             wanted = msgspec.json.decode(arguments, type=_RecallArguments)
         except (msgspec.DecodeError, RecursionError) as error:
-            return f"[bad-arguments] {error}"
+            return f"[bad-arguments] {error}; correct the call and send it again"
         return engine.recall(wanted.handle, wanted.lines)
 
     schema = {**msgspec.to_builtins(RECALL_SCHEMA), "additionalProperties": False}

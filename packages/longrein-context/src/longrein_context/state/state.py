@@ -172,6 +172,7 @@ class ConversationState(msgspec.Struct):
     continuations: int = 0  # Times the model was told to continue a cut answer in this turn
     stop: str = ""  # Stop reason of the last reply
     call_hint_given: bool = False  # True once told that a text is no call, until the next call
+    empty_hint_given: bool = False  # True once told that its answer was empty, until the next reply
     stop_asked: bool = (
         False  # True once the hooks of the turn's end have answered, until the next reply
     )

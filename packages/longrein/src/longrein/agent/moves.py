@@ -47,6 +47,7 @@ from longrein_context.events import (
     ToolCall,
     ToolEnded,
     marker,
+    without_sign,
 )
 
 # --- Moves ----------------------------------------------------------------------------------------
@@ -65,6 +66,8 @@ class Judgement(msgspec.Struct, frozen=True):
     """
     text: str = ""
     """Text for the model when the call does not run."""
+    facts: tuple[AnyEvent, ...] = ()
+    """Events about what that text shows."""
     together: bool = False
     """True if it may run in parallel with calls that it does not conflict with."""
     touches: Footprint = Footprint()
@@ -166,6 +169,10 @@ WAITS_FACTOR = 10
 """Factor for steps that only check on something."""
 GRACE_MAX = 2
 """Repetitions after the warning."""
+FAILED_AGAIN = (2, 3)
+"""Repetitions of a failed step after which the model is told that nothing has changed."""
+REQUEST_CHARS_MAX = 300
+"""Characters of the user's request that a note repeats."""
 IDLE_S, ACT_S = 600.0, 3_600.0
 """Seconds without a new entry while nothing runs, and while a call or request runs."""
 
@@ -178,13 +185,40 @@ def check_circling(state: State) -> Record | Stop | None:
     for period in PERIODS:
         most = (SAME_MAX if period == 1 else CIRCLES_MAX) * (WAITS_FACTOR if history.patient else 1)
         times = history.times(period)
-        if times < most or (history.told and times < most + GRACE_MAX):
+        fails = period == 1 and state.barren_steps >= times and not history.patient
+        steps = (*FAILED_AGAIN * fails, most, most + GRACE_MAX)
+        if times < steps[min(history.told, len(steps) - 1)]:
             continue
+        if times < most:
+            return Record((_failed_again(state, times),))
         what = f"the same {period} steps came round {times} times, with the same results"
         if period == 1:
             what = f"the last {times} steps were the same calls with the same results"
-        return _no_progress(state, what, "nothing moves", give_up=bool(history.told))
+        return _no_progress(state, what, "nothing moves", give_up=history.told >= len(steps) - 1)
     return None
+
+
+def _failed_again(state: State, times: int) -> Reminded:
+    """Tell the model that the same call has failed in the same way; the second time this is told,
+    what the user wants.
+    """
+    text = (
+        f"the same call failed {times} times in a row with the same answer: nothing has changed "
+        "in between. Make another call: the one that the answer names as next, or one that looks "
+        "what is there"
+    )
+    if times > FAILED_AGAIN[0]:
+        text += f". {_open_request(state)}"
+    return Reminded("failed_again", marker(state.nonce, "stuck", text), "watchdog")
+
+
+def _open_request(state: State) -> str:
+    """Repeat the beginning of the message that the turn is about."""
+    said = [word.text for word in state.words if word.origin != "steer"]
+    request = " ".join(said[-1].split()) if said else ""
+    if len(request) > REQUEST_CHARS_MAX:
+        request = f"{request[:REQUEST_CHARS_MAX]}…"
+    return f'What you were asked: "{without_sign(request, state.nonce)}"' if request else ""
 
 
 def check_idle(state: State, silent_s: float) -> Record | Stop | None:
@@ -360,7 +394,7 @@ def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
     match judgement.kind:
         case "refuse" | "not_run" | "deny" as kind:
             status = {"refuse": "failed", "deny": "denied"}.get(kind, kind)
-            return Record((call_ended(call, status, judgement.text),))
+            return Record((*judgement.facts, call_ended(call, status, judgement.text)))
         case "ask" | "run" if call.answer is not None and call.answer.verdict == "deny":
             return Record((call_ended(call, "denied", _denial(call.answer, judgement.text)),))
         case "ask" if call.answer is None and call.asked is not None:
@@ -496,10 +530,16 @@ def _after_failure(state: State, failure: AskFailed, move_context: MoveContext) 
         return None
     if failure.kind == "overload" and state.failures >= OVERLOADS_MAX and move_context.fallback:
         return Switch(move_context.fallback)
-    if failure.kind == "empty" and state.failures > move_context.limits.empty_max:
+    if failure.kind == "empty" and state.empty_hint_given:
         return Stop(
             "error", "the model gave empty answers; say it in another way or use another model"
         )
+    if failure.kind == "empty" and state.failures > move_context.limits.empty_max:
+        text = (
+            "your answer was empty: neither text nor a call. Make the next call, or say in words "
+            f"what you found and what is in the way. {_open_request(state)}"
+        )
+        return Record((Reminded("empty_answer", marker(state.nonce, "empty-answer", text)),))
     if failure.kind not in RETRYABLE or move_context.paused_failures == state.failures:
         return None if failure.kind in RETRYABLE else Stop("error", failure.message)
     delay = pause_s(

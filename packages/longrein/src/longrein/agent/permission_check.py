@@ -48,7 +48,8 @@ from longrein_context.events import PermissionAsked, ToolCall
 
 
 NOT_PLANNING = (
-    "[not-planning] ExitPlanMode is for plan mode, and for the agent that the user speaks with."
+    "[not-planning] ExitPlanMode is for plan mode, and for the agent that the user speaks with: go "
+    "on without it."
 )
 CUT = (
     "not run: the answer was cut by the output limit inside this call; send it again in smaller "

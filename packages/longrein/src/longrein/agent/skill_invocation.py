@@ -80,7 +80,10 @@ class SessionSkills(Skills):
             and self.session.state.turn_open
         )
         if not skill.for_model and not by_user:
-            raise ToolError(f"[user-only] Only the user starts {skill.name}, with /{skill.name}.")
+            raise ToolError(
+                f"[user-only] Only the user starts {skill.name}, with /{skill.name}: go on without "
+                "it."
+            )
         text = await self._content(skill, arguments, call)
         self._invoked.add(skill.name)
         if known is not None and known.text == text and not skill.fork:

@@ -30,7 +30,7 @@ from longrein.agent.hooks import SessionHooks
 from longrein.agent.memory_pressure import spill_long_texts
 from longrein.agent.messages import Output
 from longrein.agent.moves import Judgement
-from longrein.agent.permission_check import judge_calls, look_at_history
+from longrein.agent.permission_check import is_read_allowed, judge_calls, look_at_history
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.agent.shared_files import HeldPaths
@@ -110,7 +110,7 @@ async def judge_open_calls(session: Session) -> dict[str, Judgement]:
             tool_context(session, asked, tool), **fit_arguments(tool, call.arguments or {})[0]
         )
     except ToolError as error:
-        return {**judged, asked: Judgement("refuse", str(error))}
+        return {**judged, asked: Judgement("refuse", str(error), facts=error.facts)}
     return judged
 
 
@@ -283,7 +283,7 @@ async def _outcome(
         text = f"{session.stop_reason}; it may have had effects"
         return Outcome((Text(text),), (), "interrupted")
     except ToolError as error:
-        return Outcome.fail(str(error))
+        return Outcome.fail(str(error), *error.facts)
     except Exception as error:
         return Outcome.fail(f"the tool {call.name} failed inside: {type(error).__name__}: {error}")
 
@@ -391,6 +391,8 @@ def tool_context(
     usable_tokens = window_of(state, deps.model.budget).usable_tokens
     opens = tool.access == "command" or is_foreign(tool)  # a call of a server may become a task
     tasks = session.open(BackgroundTasks) if opens else session.find(BackgroundTasks)
+    now = current_rules(session)
+    watched = session.part(SessionHooks).concern("PreToolUse", ("Read",))
     may_start_agents = bool(deps.kinds) and tool.traits.kind in AGENT_KINDS
     return ToolContext(
         call=call,
@@ -405,7 +407,8 @@ def tool_context(
             _Versions(state.files, state.asks),
             standing=lambda *asked: find_visible_reading(session.state, *asked),
             wrote=partial(describe_writer, deps.writers, session.state.label),
-            hidden=current_rules(session).hidden_files(),
+            hidden=now.hidden_files(),
+            may_read=lambda path: not watched and is_read_allowed(now, path),
             judged=session.judged_paths.get(call, {}),
         ),
         commands=CommandSurroundings(
@@ -428,6 +431,7 @@ def tool_context(
         page_bytes=max(
             PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, round(usable_tokens * PAGE_BYTES_PER_TOKEN))
         ),
+        offered=deps.tools,
     )
 
 

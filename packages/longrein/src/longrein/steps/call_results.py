@@ -24,7 +24,7 @@ CHARS_MAX = 200_000
 
 _EXIT = r"\[exit code (\d{1,3})(?: \((.*)\))?\]"
 _NUMBERED = r"(?m)^ *(\d{1,9})\t"
-_PLACE = r"\[lines (\d{1,9})-(\d{1,9})(?: of (\d{1,9});|, the end of the file\])"
+_PLACE = r"\[lines (\d{1,9})-(\d{1,9})(?: of (\d{1,9})[;\]]|, the end of the file\])"
 _HIT = r"\d+:"
 _NOTES = ("[there is more:", "[not everything was searched:", "[lines of files that changed")
 _COUNT = r".*: (\d{1,9})$"

@@ -201,7 +201,7 @@ def release_claims(graph: GoalGraph) -> None:
 
 def _check_texts(title: str, body: str) -> None:
     if not title.strip():
-        raise ToolError("[empty] A goal needs a title. Nothing was changed.")
+        raise ToolError("[empty] A goal needs a title: give one. Nothing was changed.")
     if len(title) > TITLE_CHARS_MAX or "\n" in title:
         raise ToolError(
             f"[title] A title is one line of at most {TITLE_CHARS_MAX} characters; the rest goes "
@@ -222,19 +222,25 @@ def _blockers(graph: GoalGraph, number: int, wanted: Iterable[int]) -> tuple[int
     present = graph.goals[number].blocked_by if number in graph.goals else ()
     if len(blockers) > BLOCKERS_MAX:
         raise ToolError(
-            f"[too-many] A goal waits for at most {BLOCKERS_MAX} others. Nothing was changed."
+            f"[too-many] A goal waits for at most {BLOCKERS_MAX} others: name fewer. "
+            "Nothing was changed."
         )
     for one in blockers:
         if one == number:
-            raise ToolError(f"[cycle] Goal {number} cannot wait for itself. Nothing was changed.")
+            raise ToolError(
+                f"[cycle] Goal {number} cannot wait for itself: leave it out of blocked_by. "
+                "Nothing was changed."
+            )
         if graph.goal(one).status == "deleted" and one not in present:
             raise ToolError(
-                f"[deleted] Goal {one} was deleted; nothing can wait for it. Nothing was changed."
+                f"[deleted] Goal {one} was deleted: leave it out of blocked_by. Nothing was "
+                "changed."
             )
         if path := graph.path(one, number):
             chain = ", ".join(f"{a} waits for {b}" for a, b in pairwise(path))
             raise ToolError(
-                f"[cycle] Goal {number} cannot wait for {one}: {chain}. Nothing was changed."
+                f"[cycle] Goal {number} cannot wait for {one}: {chain}. Leave {one} out of "
+                "blocked_by. Nothing was changed."
             )
     return blockers
 

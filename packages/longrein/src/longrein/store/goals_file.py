@@ -215,10 +215,13 @@ def change_file(path: str, act: Callable[[StoredGoals], T]) -> T:
     except OSError as error:
         if isinstance(store_failure(error, os.path.dirname(path)), StoreFull):
             raise ToolError(
-                f"[disk-full] There is no room for the goals in {path}; nothing was changed."
+                f"[disk-full] There is no room for the goals in {path}; nothing was changed. Go "
+                "on without goals."
             ) from None
         why = error.strerror or error
-        raise ToolError(f"[goals] {path} cannot be used ({why}); nothing was changed.") from None
+        raise ToolError(
+            f"[goals] {path} cannot be used ({why}); nothing was changed. Go on without goals."
+        ) from None
 
 
 def _read(path: str) -> bytes:

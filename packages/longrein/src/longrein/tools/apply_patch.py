@@ -80,7 +80,7 @@ async def apply_patch(context: ToolContext, input: str) -> Outcome:  # noqa: A00
         try:
             outcomes.append(await plan.write())
         except ToolError as refusal:
-            outcomes.append(Outcome.fail(str(refusal)))
+            outcomes.append(Outcome.fail(str(refusal), *refusal.facts))
         if outcomes[-1].status != "ok":
             break
     left = [plan.path for plan in plans[len(outcomes) :]]
@@ -147,7 +147,9 @@ async def _plan_update(context: ToolContext, patch: "FilePatch") -> PatchPlan:
     target = resolve_path(context, patch.moved_to)
     refuse_place(target)
     if target.kind:
-        raise ToolError(f"[exists] {one_line(target.path)} exists; nothing was changed.")
+        raise ToolError(
+            f"[exists] {one_line(target.path)} exists; nothing was changed. Move to another path."
+        )
     moved = f"Moved {one_line(place.path)} to {one_line(target.path)}."
 
     async def move() -> Outcome:
@@ -155,7 +157,7 @@ async def _plan_update(context: ToolContext, patch: "FilePatch") -> PatchPlan:
         try:
             removed = await removal.write()
         except ToolError as refusal:
-            removed = Outcome.fail(str(refusal))
+            removed = Outcome.fail(str(refusal), *refusal.facts)
         stays = Outcome.of(f"{moved} The old file stays:").parts
         parts = created.parts if removed.status == "ok" else (*stays, *removed.parts)
         return Outcome(parts, (*created.facts, *removed.facts), removed.status)
@@ -168,7 +170,10 @@ def _patched(place: ResolvedPath, base: bytes, patch: "FilePatch") -> bytes:
 
     decoded = decode(base)
     if decoded is None:
-        raise ToolError(f"[binary] {one_line(place.path)} is not text: {binary_kind(base)}.")
+        raise ToolError(
+            f"[binary] {one_line(place.path)} is not text: {binary_kind(base)}. Change it "
+            "with Bash."
+        )
     text = apply_hunks(place, decoded.text, patch.hunks, decoded.style.eol)
     return encode_for(place, text, decoded.style)
 
@@ -201,7 +206,8 @@ async def _remove(context: ToolContext, place: ResolvedPath) -> Outcome:
         mode = await context.workspace.run_in_thread(lambda: context.workspace.remove(place.real))
     except OSError as error:
         raise ToolError(
-            f"[unwritable] {one_line(place.path)} cannot be removed: {os_error_text(error)}."
+            f"[unwritable] {one_line(place.path)} cannot be removed: "
+            f"{os_error_text(error)}. Look why with Bash (ls -l)."
         ) from None
     fact = FileChanged(place.real, "", "agent", "", known, mode=mode)
     return Outcome.of(f"Removed {one_line(place.path)}.", fact)

@@ -78,7 +78,8 @@ async def TaskInput(context: ToolContext, task_id: str, text: str, eof: bool = F
     refuse_marker(context, text)
     if len(text) > INPUT_CHARS_MAX:
         raise ToolError(
-            f"[too-long] At most {INPUT_CHARS_MAX} characters can be given at once; nothing was "
+            f"[too-long] At most {INPUT_CHARS_MAX} characters can be given at once: give it "
+            "in pieces. Nothing was "
             "written."
         )
     line = text if (not text and eof) or text.endswith("\n") else text + "\n"
@@ -93,7 +94,8 @@ async def TaskInput(context: ToolContext, task_id: str, text: str, eof: bool = F
 def _task_port(context: ToolContext, task: str) -> TaskPort:
     if context.commands.tasks is None:
         raise ToolError(
-            f"[unknown-task] There is no task {task[:40]!r}: none was started in this session."
+            f"[unknown-task] There is no task {task[:40]!r}: none was started in this "
+            "session. Bash starts one with run_in_background."
         )
     return context.commands.tasks
 

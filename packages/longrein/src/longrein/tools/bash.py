@@ -216,10 +216,11 @@ def _check_command(context: ToolContext, command: str) -> None:
     """Raise `ToolError` for a command that is not to be run or that no shell could take."""
     refuse_marker(context, command)
     if not command.strip():
-        raise ToolError("[empty] The command is empty; nothing was run.")
+        raise ToolError("[empty] The command is empty; nothing was run. Give one.")
     if "\0" in command or not encodable(command):
         raise ToolError(
-            "[bad-command] The command holds a NUL or an invalid character; nothing was run."
+            "[bad-command] The command holds a NUL or an invalid character; nothing was "
+            "run. Leave it out."
         )
 
 
@@ -236,7 +237,10 @@ async def _run(
         run = context.commands.run or context.commands.tasks.run
         return await run(ShellCommand(command, context.call, output, limit_s, background, outside))
     if background:
-        raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
+        raise ToolError(
+            "[no-background] Nothing can run in the background here; nothing was run. Call "
+            "again without run_in_background."
+        )
     try:
         confinement = (
             context.commands.sandbox.confine(context.cwd)
@@ -245,7 +249,8 @@ async def _run(
         )
     except OSError as error:
         raise ToolError(
-            f"[sandbox] The sandbox could not be set up ({error.strerror}); nothing was run."
+            f"[sandbox] The sandbox could not be set up ({error.strerror}); nothing was run. Try "
+            "again, or tell the user."
         ) from None
     return await context.workspace.spawner.run(
         CommandSpec(
@@ -349,7 +354,8 @@ def time_limit(timeout: int | None, options: ToolOptions) -> float:
         return options.bash_timeout_s
     if timeout <= 0:
         raise ToolError(
-            "[bad-timeout] timeout is in milliseconds and must be above 0; nothing was run."
+            "[bad-timeout] timeout is in milliseconds and must be above 0; nothing was run. "
+            "Give 120000 for two minutes."
         )
     return min(timeout, options.bash_timeout_max_s * 1000) / 1000
 

@@ -93,7 +93,10 @@ def editable_place(context: ToolContext, file_path: str, old: str, new: str) -> 
     """
     refuse_marker(context, old, new, file_path)
     if old == new:
-        raise ToolError("[same] old_string and new_string are equal; nothing to do.")
+        raise ToolError(
+            "[same] old_string and new_string are equal; nothing to do. Give the new text "
+            "as new_string, or go on."
+        )
     place = resolve_path(context, file_path)
     refuse_place(place)
     if old == "":
@@ -119,13 +122,16 @@ def apply_edit(
 
     decoded = decode(base)
     if decoded is None:
-        raise ToolError(f"[binary] {one_line(place.path)} is not text: {binary_kind(base)}.")
+        raise ToolError(
+            f"[binary] {one_line(place.path)} is not text: {binary_kind(base)}. Change it "
+            "with Bash."
+        )
     replacements, forgiven = choose_replacements(place, decoded, change, every)
     data = encode_for(place, apply_replacements(decoded.text, replacements), decoded.style)
     if data == base:
         raise ToolError(
             "[same] The change leaves the file as it is (only line ends differ); nothing was "
-            "written."
+            "written. Go on."
         )
 
     def confirmation(shown: str, extra: str) -> str:

@@ -65,6 +65,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     },
     "WebFetch": {"url": "URL uri address"},
     "Skill": {"skill": "name skill_name command", "args": "arguments"},
+    CALL_TOOL: {"name": "tool tool_name", "args": "arguments parameters"},
 }
 """Tool -> its argument -> the names that it has in other agents."""
 SAYING = (
@@ -101,6 +102,9 @@ def own_calls(call: ToolCall, tools: Mapping[str, Tool]) -> Sequence[ToolCall]:
 
     A call that means nothing here is returned as it is, so that it is refused.
     """
+    if call.name == CALL_TOOL and call.arguments is not None and CALL_TOOL in tools:
+        whole = own_arguments(tools[CALL_TOOL], call.arguments)
+        call = msgspec.structs.replace(call, arguments=whole)
     inner = unwrapped(call)
     if inner is not call:
         return [_wrapped(one) for one in own_calls(inner, tools)]
@@ -324,6 +328,12 @@ def _agent(found: Arguments) -> None:
         found["subagent_type"] = kind.lower()
 
 
+def _call_tool(found: Arguments) -> None:
+    """Take arguments that stand beside the name as those of the inner call."""
+    if "args" not in found and isinstance(found.get("name"), str):
+        found["args"] = {name: found.pop(name) for name in [*found] if name != "name"}
+
+
 _CONVERSIONS: Mapping[str, Callable[[Arguments], None]] = {
     "Read": _read,
     "Bash": _bash,
@@ -331,4 +341,5 @@ _CONVERSIONS: Mapping[str, Callable[[Arguments], None]] = {
     "TodoWrite": _todos,
     "TaskOutput": _task_output,
     "Agent": _agent,
+    CALL_TOOL: _call_tool,
 }

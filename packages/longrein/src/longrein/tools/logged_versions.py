@@ -103,7 +103,7 @@ def _file_problem(known: dict[str, list[Version]], wanted: str, real: str, meant
         )
         return f"[which-file] {why}: {_name_list(meant or below)}. Name one."
     if not known:
-        return "[no-file] This session has read or changed no file yet."
+        return "[no-file] This session has read or changed no file yet: read it."
     base = nearest(wanted.rpartition("/")[2], [name.rpartition("/")[2] for name in known])
     near = next((name for name in known if base and name.endswith("/" + base)), "")
     hint = f" Did you mean {near}?" if near else f" It knows {_name_list(known)}."
@@ -125,7 +125,7 @@ def version_at(found: FileHistory, seq: int) -> Version:
         first = found.versions[-1]
         raise ToolError(
             f"[no-file] {found.path} was first seen {shown_time(first.at)} (r{first.since}); "
-            "nothing older is known."
+            "nothing older is known: name a later time."
         )
     return next((one for one in standing if one.hash), standing[0]) if not seq else standing[0]
 

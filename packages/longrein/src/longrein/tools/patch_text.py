@@ -136,7 +136,7 @@ def _hunks(rows: list[str]) -> Iterator[Hunk]:
 
 
 def _bad_patch(problem: str) -> ToolError:
-    return ToolError(f"[bad-patch] {one_line(problem)}. Nothing was changed.")
+    return ToolError(f"[bad-patch] {one_line(problem)}. Nothing was changed; correct the patch.")
 
 
 # --- Application ----------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def _blocks(place: ResolvedPath, text: str, anchors: Iterable[str], start: int) 
         if not blocks:
             raise ToolError(
                 f"[no-match] No line below the hunk before reads {anchor[:120]!r} in "
-                f"{one_line(place.path)}; nothing was changed."
+                f"{one_line(place.path)}; nothing was changed. Take a line as the file has it."
             )
     return blocks
 

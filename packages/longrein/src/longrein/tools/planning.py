@@ -45,12 +45,13 @@ async def TodoWrite(context: ToolContext, todos: list[TodoItem]) -> Outcome:
             "unchanged."
         )
     if any(not item["content"].strip() for item in todos):
-        raise ToolError("[empty] A todo has no content. The list is unchanged.")
+        raise ToolError("[empty] A todo has no content: give each one. The list is unchanged.")
     new = tuple(Todo(item["content"], item["status"], item.get("activeForm", "")) for item in todos)
     active = [todo.content for todo in new if todo.status == "in_progress"]
     if len(active) > 1:
         raise ToolError(
-            f"[two-active] {len(active)} todos are in_progress; at most one may be. The list is "
+            f"[two-active] {len(active)} todos are in_progress; at most one may be: leave "
+            "the others pending. The list is "
             "unchanged."
         )
     if new == context.todos:
@@ -124,7 +125,7 @@ async def GoalUpdate(
     """
     goals = _goals(context, title or "", body or "")
     if title is not None and not title.strip():
-        raise ToolError("[empty] A goal needs a title. Nothing was changed.")
+        raise ToolError("[empty] A goal needs a title: give one. Nothing was changed.")
     goal, freed = await goals.update(
         id, status=status or "", title=title or "", body=body, blocked_by=blocked_by, claim=claim
     )

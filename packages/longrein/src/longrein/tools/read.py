@@ -7,6 +7,7 @@ from longrein.tools.file_access import (
     existing_file,
     keep_content,
     load_file,
+    next_call,
     one_line,
     run_by_size,
 )
@@ -127,13 +128,15 @@ def numbered_page(
     if first > len(lines):
         raise ToolError(
             f"[past-end] {one_line(place.path)} has only {counted(len(lines), 'line')}; offset "
-            f"{first} is past."
+            f"{first} is past.{next_call(context, 'Read', file_path=place.given)}"
         )
     chosen, cut = fit_lines(context, lines[first - 1 : first - 1 + count], first)
     last = first + len(chosen) - 1
     notes = encoding_notes(decoded)
+    asked = count < context.options.read_lines_max and len(chosen) == count
     if last < len(lines):
-        notes.append(f"lines {first}-{last} of {len(lines)}; read on with offset={last + 1}")
+        more = "" if asked else f"; read on with offset={last + 1}"
+        notes.append(f"lines {first}-{last} of {len(lines)}{more}")
     elif first > 1:
         notes.append(f"lines {first}-{last}, the end of the file")
     whole = first == 1 and last == len(lines) and not cut
@@ -273,10 +276,9 @@ def large_page(
     chosen, _ = fit_lines(context, lines[first - 1 : first - 1 + count], first)
     last = first + len(chosen) - 1
     notes = encoding_notes(decoded)
-    notes.append(
-        f"lines {first}-{last} of a file of {size_words(place.size_bytes)}; read on with "
-        f"offset={last + 1}, or use Grep"
-    )
+    asked = count < context.options.read_lines_max and len(chosen) == count
+    more = "" if asked else f"; read on with offset={last + 1}, or use Grep"
+    notes.append(f"lines {first}-{last} of a file of {size_words(place.size_bytes)}{more}")
     rows = numbered_lines(chosen, first, decoded.odd)
     return rows + "".join(f"\n[{note}]" for note in notes)
 

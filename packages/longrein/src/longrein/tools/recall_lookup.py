@@ -168,7 +168,8 @@ def _media_bytes(home: SessionHistory, past: SessionHistory, part: AnyPart) -> b
         return b"".join(home.pieces(part.blob))
     except KeyError:
         raise ToolError(
-            f"[lost] The blob {part.blob[:12]} is not in that session's folder any more."
+            f"[lost] The blob {part.blob[:12]} is not in that session's folder any more. "
+            "Read its source again."
         ) from None
 
 
@@ -189,12 +190,15 @@ def search_words(past: SessionHistory, query: str, before: int, first: int = 1) 
     itself.
     """
     if not query.strip('" \t\n'):
-        raise ToolError("[no-query] query holds no word to look for.")
+        raise ToolError("[no-query] query holds no word to look for. Give one.")
     end = first + HITS_MAX - 1
     found = past.search_tree(query, end, before)
     hits = found.hits[first - 1 :]
     if not hits and found.hits:
-        raise ToolError(f"[past-end] There are only {counted(len(found.hits), 'hit')}.")
+        raise ToolError(
+            f"[past-end] There are only {counted(len(found.hits), 'hit')}: lines must begin "
+            "at one of them."
+        )
     if not hits:
         raise ToolError(f"[nothing] {_no_hits_message(past, query, before)}")
     words = query.strip()

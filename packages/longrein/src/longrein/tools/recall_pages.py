@@ -87,7 +87,9 @@ def read_page(
         lines.feed(piece, show)
     total = lines.end()
     if wanted.first > total:
-        raise ToolError(f"[past-end] {name} has only {counted(total, 'line')}.")
+        raise ToolError(
+            f"[past-end] {name} has only {counted(total, 'line')}: lines must begin at one of them."
+        )
     if not lines.kept:
         start = PageRange(wanted.first, wanted.first, 1, 0)
         page = _page_of_line(_pieces(past, contents, escaped), start, name, limit_bytes)
@@ -175,7 +177,8 @@ def _bytes_of(past: SessionHistory, content: Content) -> Iterator[bytes]:
         first = next(pieces, b"")
     except KeyError:
         raise ToolError(
-            f"[lost] The blob {content.blob[:12]} is not in this session's folder any more."
+            f"[lost] The blob {content.blob[:12]} is not in this session's folder any more. "
+            "Read its source again."
         ) from None
     encoding = encoding_of(first)
     every = itertools.chain((first,), pieces)
@@ -260,10 +263,15 @@ def _page_of_line(
         line.feed(piece, show)
     total = line.end()
     if total < 0:
-        raise ToolError(f"[past-end] {name} has only {counted(line.number, 'line')}.")
+        raise ToolError(
+            f"[past-end] {name} has only {counted(line.number, 'line')}: lines must begin "
+            "at one of them."
+        )
     if wanted.char > max(total, 1):
         raise ToolError(
-            f"[past-end] line {wanted.first} of {name} has only {counted(total, 'character')}."
+            f"[past-end] line {wanted.first} of {name} has only "
+            f"{counted(total, 'character')}: begin "
+            "at one of them."
         )
     raw = cut_head(line.kept.encode("utf-8", "replace"), limit_bytes).decode("utf-8", "replace")
     end = wanted.char + len(raw) - 1

@@ -94,7 +94,7 @@ def entries_around(past: SessionHistory, text: str, now_us: int) -> str:
     after = _entry_lines(past, range(middle + 1, last + 1))
     rows = [*before, *after]
     if not rows:
-        raise ToolError("[nothing] Nothing has happened in this session yet.")
+        raise ToolError("[nothing] Nothing has happened in this session yet: go on with the task.")
     mark = [f"--- {shown_time(at)} ---"]
     first, end = rows[0][0], rows[-1][0]
     head = f"[around {shown_time(at)}: r{first.seq} to r{end.seq}; the log has r1 to r{last}]"

@@ -356,7 +356,7 @@ def make_runner(function: Function, names: Mapping[str, str]) -> Run:
         try:
             found = await (function(context, **given) if wants_context else function(**given))
         except ToolError as refusal:
-            return Outcome.fail(str(refusal))
+            return Outcome.fail(str(refusal), *refusal.facts)
         return found if isinstance(found, Outcome) else Outcome.of(text_of_value(found))
 
     return run

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from longrein.tools.file_access import existing_file, one_line, resolve_path
+from longrein.tools.file_access import existing_file, next_call, one_line, resolve_path
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text, visible
 from longrein.tools.tool_port import Outcome, ToolContext
@@ -25,10 +25,14 @@ SKIPPED_SHOWN_MAX = 5
 """Files that a note about skipped files names."""
 
 
-def resolve_search_root(context: ToolContext, path: str) -> ResolvedPath:
-    """Resolve the folder or file to search. Raises `ToolError` otherwise, with the nearest name."""
+def resolve_search_root(context: ToolContext, path: str, name: str, pattern: str) -> ResolvedPath:
+    """Resolve the folder or file that `name` is to search. Raises `ToolError` otherwise, with what
+    is there.
+    """
     place = resolve_path(context, path or ".")
-    return place if place.kind == "folder" else existing_file(context, path)
+    if place.kind == "folder":
+        return place
+    return existing_file(context, path, (name, {"pattern": pattern}))
 
 
 def hidden_filter(context: ToolContext, place: ResolvedPath) -> Callable[[str], bool] | None:
@@ -96,7 +100,10 @@ def skipped_note(context: ToolContext, found: "SearchResult") -> str:
 def result_text(context: ToolContext, rows: list[str], found: "SearchResult", narrow: str) -> str:
     """Join rows and notes up to `TEXT_BYTES_MAX`. Raises `ToolError` for a failed search."""
     if found.error:
-        raise ToolError(f"[bad-pattern] {' '.join(clean_text(found.error).split())}")
+        raise ToolError(
+            f"[bad-pattern] {' '.join(clean_text(found.error).split())}. Correct the "
+            "pattern, or put a \\ before each sign that is meant as it stands"
+        )
     size, more = 0, found.more
     for i, row in enumerate(rows):
         size += len(row.encode("utf-8", "replace")) + 1
@@ -159,7 +166,7 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
         raise ToolError("[bad-pattern] The pattern is empty; to list files use Glob.")
     if min(context, before or 0, after or 0, head_limit, offset) < 0:
         raise ToolError("[bad-range] -C and head_limit must not be negative.")
-    place = resolve_search_root(tool_context, path)
+    place = resolve_search_root(tool_context, path, "Grep", pattern)
     above, below = [context if one is None else one for one in (before, after)]
     query = Query(
         place.real,
@@ -234,9 +241,12 @@ async def Glob(context: ToolContext, pattern: str, path: str = "") -> Outcome:
     if not pattern:
         raise ToolError("[bad-pattern] The pattern is empty; give one such as **/*.py.")
     folder, rest = split_folder(pattern, path)
-    place = resolve_search_root(context, folder)
+    place = resolve_search_root(context, folder, "Glob", rest)
     if place.kind != "folder":
-        raise ToolError(f"[not-a-folder] {one_line(folder)} is a file; path must be a folder.")
+        raise ToolError(
+            f"[not-a-folder] {one_line(folder)} is a file; path must be a folder."
+            f"{next_call(context, 'Read', file_path=folder)}"
+        )
     found = await glob(
         context.workspace, rest, place.real, PATHS_MAX, hidden_filter(context, place)
     )

@@ -169,7 +169,7 @@ async def Skill(context: ToolContext, skill: str, args: str = "") -> Outcome:
     args: Arguments, where it takes some.
     """
     if context.services.skills is None:
-        raise ToolError("[no-skills] There are no skills here.")
+        raise ToolError("[no-skills] There are no skills here: do the task without one.")
     loaded = await context.services.skills.load(skill, args, call=context.call)
     if not loaded.fork:
         return Outcome.of(loaded.text)

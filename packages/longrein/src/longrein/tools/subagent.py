@@ -347,7 +347,7 @@ async def start_subagents(
     if synthesis and behind:
         raise ToolError(
             "[contradiction] A synthesis waits for its reports, so nothing here may work in the "
-            "background."
+            "background: leave run_in_background out."
         )
     reports, facts = await port.run(jobs, call=context.call, background=behind, synthesis=synthesis)
     return result_of(reports, facts, context.nonce, context.page_bytes, synthesis=bool(synthesis))
@@ -357,7 +357,8 @@ def sampled_tasks(wanted: TaskFields, samples: int, resume: str) -> list[Subagen
     """Return one task `samples` times, or the task of a subagent to resume."""
     if not wanted["prompt"].strip():
         raise ToolError(
-            "[empty] The prompt is empty: a subagent knows nothing but it. Nothing was started."
+            "[empty] The prompt is empty: a subagent knows nothing but it: give one. "
+            "Nothing was started."
         )
     check_count("samples", samples)
     task = to_task(wanted)
@@ -375,7 +376,8 @@ def listed_tasks(tasks: Sequence[Mapping[str, Any]], call: TaskFields) -> list[S
     for task in tasks:
         if not str(task["prompt"]).strip():
             raise ToolError(
-                f"[empty] The task {task['description'][:40]!r} has no prompt. Nothing was started."
+                f"[empty] The task {task['description'][:40]!r} has no prompt: give one. "
+                "Nothing was started."
             )
         prompt = "\n\n".join(filter(str.strip, (call["prompt"], str(task["prompt"]))))
         said = {name: str(value) for name, value in task.items() if value}
@@ -401,7 +403,7 @@ def parse_label(resume: str, task: SubagentTask) -> str:
         )
     if task.form == "fork" or task.worktree:
         raise ToolError(
-            "[contradiction] One that is asked again keeps its context and its folder. Nothing "
-            "was done."
+            "[contradiction] One that is asked again keeps its context and its folder: give "
+            "resume and prompt alone. Nothing was done."
         )
     return label

@@ -4,7 +4,7 @@ packages.
 A tool never appends to the log. It returns events in `Outcome.facts`, and the loop appends them.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -376,6 +376,10 @@ class SessionFiles(msgspec.Struct, frozen=True):
     """(path, real path) -> whether a rule forbids reading the file, so that searches omit it.
     None without rules.
     """
+    may_read: Callable[[str], bool] = lambda _path: True
+    """path -> whether the model may read it without a question, so that a refusal may show what is
+    there.
+    """
     judged: Mapping[str, str] = {}
     """Path as given -> real path for which the call was allowed. Another one now is refused."""
 
@@ -444,6 +448,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     services: SessionServices
     page_bytes: int = 30_000
     """Size of text that the present window certainly shows whole."""
+    offered: Container[str] | None = None
+    """Names of the tools that the model may call; None where they are not known."""
 
 
 class UserAnswer(msgspec.Struct, frozen=True):

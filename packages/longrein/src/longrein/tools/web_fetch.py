@@ -42,7 +42,7 @@ async def WebFetch(context: ToolContext, url: str, prompt: str = "") -> Outcome:
     try:
         page = await _fetch(context, url)
     except NetError as error:
-        raise ToolError(f"[not-fetched] {error}.") from None
+        raise ToolError(f"[not-fetched] {error}. Try another address.") from None
     if page.location:
         return Outcome.of(
             f"{page.url} redirects to another host: {page.location}\nCall WebFetch with that "

@@ -11,17 +11,20 @@ from longrein.tools.file_access import (
     HANDLED_BYTES_MAX,
     keep_content,
     load_file,
+    next_call,
     one_line,
     os_error_text,
     refuse_marker,
     resolve_path,
     run_by_size,
 )
+from longrein.tools.read import is_pdf, numbered_page
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import PLAIN_STYLE, Style, counted, decode, lines_of, size_words
 from longrein.tools.tool_port import FileVersion, Outcome, ToolContext
 from longrein.workspace import ReplaceResult, ResolvedPath
 from longrein_context.events import AnyEvent, FileChanged, FileSeen, ToolError
+from longrein_context.events.image_header import image_info
 
 # --- Merge with concurrent changes ----------------------------------------------------------------
 #
@@ -31,6 +34,9 @@ from longrein_context.events import AnyEvent, FileChanged, FileSeen, ToolError
 # model need not read it.
 
 
+SHOWN_LINES_MAX, SHOWN_BYTES_MAX = 200, 8_000
+"""Size of a text that a refusal shows."""
+READ_FIRST = " Look at all of it first, then try again."
 UNKNOWN_WRITER = "somebody else"
 """Name for a writer that is no agent of this session."""
 
@@ -68,9 +74,11 @@ async def _merge_base(
 ) -> tuple[bytes, bytes]:
     now = await load_file(context, place)
     if known is None or not known.hash:
-        raise ToolError(
-            f"[not-read] {one_line(place.path)} exists and you have not read it. Read it first, "
-            "then try again."
+        raise await unseen_content(
+            context,
+            place,
+            now,
+            f"[not-read] {one_line(place.path)} exists and you have not read it",
         )
     digest = await run_by_size(context, len(now), lambda: sha256(now).hexdigest())
     if digest == known.hash:
@@ -78,12 +86,32 @@ async def _merge_base(
     base = kept_content(context, known)
     if base is None:
         who = context.files.wrote(place.real, digest)
-        raise ToolError(
-            f"[changed] {one_line(place.path)} has changed since you read it; "
-            f"{f'{who} wrote it; ' if who else ''}"
-            "nothing was written. Read it again first."
+        raise await unseen_content(
+            context,
+            place,
+            now,
+            f"[changed] {one_line(place.path)} has changed since you read it"
+            f"{f': {who} wrote it' if who else ''}",
         )
     return base, now
+
+
+async def unseen_content(
+    context: ToolContext, place: ResolvedPath, now: bytes, why: str
+) -> ToolError:
+    """Return the refusal to change content that the model does not know.
+
+    A small text that the model may read is shown with it and counts as read.
+    """
+    is_small = len(now) <= SHOWN_BYTES_MAX and context.files.may_read(place.path)
+    decoded = decode(now) if is_small and not image_info(now) and not is_pdf(now) else None
+    if decoded is not None and len(lines_of(decoded.text)) <= SHOWN_LINES_MAX:
+        text, whole, last = numbered_page(context, place, decoded, 1, SHOWN_LINES_MAX)
+        digest, blob = await keep_content(context, now)
+        seen = FileSeen(place.real, digest, blob, whole, 1 if last else 0, last)
+        return ToolError(f"{why}; nothing was written. Go by this and call again:\n{text}", seen)
+    read = next_call(context, "Read", file_path=place.given) or READ_FIRST
+    return ToolError(f"{why}; nothing was written.{read}")
 
 
 def refuse_unseen(context: ToolContext, place: ResolvedPath) -> None:
@@ -94,7 +122,8 @@ def refuse_unseen(context: ToolContext, place: ResolvedPath) -> None:
     """
     if is_unseen(context, place):
         raise ToolError(
-            f"[not-read] You have not read {one_line(place.path)}. Read it first, then try again."
+            f"[not-read] You have not read {one_line(place.path)}."
+            f"{next_call(context, 'Read', file_path=place.given) or READ_FIRST}"
         )
 
 
@@ -129,11 +158,8 @@ async def create_file(
             context.files.wrote(place.real, sha256(replaced.taken[-1]).hexdigest())
             or UNKNOWN_WRITER
         )
-        text = (
-            f"[changed] {one_line(place.path)} was created by {who} just now; nothing was "
-            "written. Read it again."
-        )
-        raise ToolError(text)
+        why = f"[changed] {one_line(place.path)} was created by {who} just now"
+        raise await unseen_content(context, place, replaced.taken[-1], why)
     digest, blob = await keep_content(context, data)
     return Outcome.of(confirmation, FileChanged(place.real, digest, "agent", blob))
 
@@ -217,15 +243,15 @@ async def refuse_changed(
         )
         for one in taken[:-1]
     ]
-    head = (
-        f"[changed] {one_line(place.path)} has changed since you read it; nothing was written. "
-        "Read it again first"
-    )
+    head = f"[changed] {one_line(place.path)} has changed since you read it"
     if not diff:
-        return Outcome.fail(f"{head}: {who} changed it, {note}.", *facts)
+        why = f"{head}: {who} changed it, {note}"
+        shown = await unseen_content(context, place, taken[-1], why)
+        return Outcome.fail(str(shown), *facts, *shown.facts)
     known = context.files.versions.get(place.real)
     facts.append(FileSeen(place.real, digest, blob, whole=known is not None and known.whole))
-    return Outcome.fail(f"{head}, or go by this, which is all that {who} changed:\n{diff}", *facts)
+    how = f"nothing was written. Go by this and call again; it is all that {who} changed"
+    return Outcome.fail(f"{head}; {how}:\n{diff}", *facts)
 
 
 async def _replace_file(
@@ -247,12 +273,13 @@ async def _replace_file(
         )
     except FileNotFoundError:
         raise ToolError(
-            f"[changed] {one_line(place.path)} was removed by somebody else; nothing was written."
+            f"[changed] {one_line(place.path)} was removed by somebody else; nothing was written. "
+            "Create it with Write if it shall be there."
         ) from None
     except OSError as error:
         text = (
             f"[unwritable] {one_line(place.path)} cannot be written: {os_error_text(error)}. "
-            "It is unchanged."
+            "It is unchanged. Look why with Bash (ls -l)."
         )
         raise ToolError(text) from None
 
@@ -309,7 +336,7 @@ def refuse_place(place: ResolvedPath) -> None:
     if place.kind in ("folder", "other"):
         raise ToolError(
             f"[not-a-file] {one_line(place.path)} is a "
-            f"{'folder' if place.kind == 'folder' else 'device'}."
+            f"{'folder' if place.kind == 'folder' else 'device'}. Name a file."
         )
     if place.size_bytes > HANDLED_BYTES_MAX:
         text = (

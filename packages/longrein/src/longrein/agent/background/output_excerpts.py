@@ -128,7 +128,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     if len(pattern) > PATTERN_CHARS_MAX:
         raise ToolError(
             f"[bad-pattern] The pattern has {len(pattern)} characters, at most "
-            f"{PATTERN_CHARS_MAX} work."
+            f"{PATTERN_CHARS_MAX} work: search for a part of it."
         )
     plain = re.sub(r"\\.|\[[^\]]*\]", "x", pattern)
     if re.search(r"\)[*+{]|[*+}][*+{]", plain) or len(re.findall(r"[*+]|,\}", plain)) > REPEATS_MAX:
@@ -140,7 +140,9 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     try:
         return regular_expression(pattern)
     except re.error as error:
-        raise ToolError(f"[bad-pattern] {pattern!r} is no regular expression: {error}.") from None
+        raise ToolError(
+            f"[bad-pattern] {pattern!r} is no regular expression: {error}. Correct the pattern."
+        ) from None
 
 
 class LineReader:

@@ -330,7 +330,8 @@ class CallTasks:
         view = self._tasks.view(task)
         if view.state != "running":
             raise ToolError(
-                f"[not-running] {task} is {view.state.replace('_', ' ')}; nothing was written."
+                f"[not-running] {task} is {view.state.replace('_', ' ')}; nothing was written. "
+                f'Next: call TaskOutput with task_id "{task}".'
             )
         if self._tasks.host.state.tasks[task].started.promoted:
             raise ToolError(
@@ -344,7 +345,8 @@ class CallTasks:
             )
         except OSError as error:
             raise ToolError(
-                f"[no-input] {task} takes no input any more: {error.strerror or error}."
+                f"[no-input] {task} takes no input any more: {error.strerror or error}. Next: "
+                f'call TaskOutput with task_id "{task}".'
             ) from None
         self._tasks.stall_detector.heard(task)
         return self._tasks.view(task)

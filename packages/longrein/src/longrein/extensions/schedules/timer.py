@@ -127,14 +127,14 @@ class ScheduleTimer(ExtensionPart):
         try:
             event = self._with(when, prompt, by_model=True)
         except UsageError as error:
-            raise ToolError(f"[when] {error}.") from None
+            raise ToolError(f"[when] {error}. Nothing was scheduled; give another time.") from None
         return f"Scheduled: {describe(event.schedules[-1], self.session.state)}", event
 
     def removed(self, name: str) -> SchedulesSet:
         try:
             return self._without(name)
         except UsageError as error:
-            raise ToolError(f"[no-schedule] {error}.") from None
+            raise ToolError(f"[no-schedule] {error}. List what is scheduled first.") from None
 
     def lines(self) -> list[str]:
         return [describe(one, self.session.state) for one in self.session.state.schedules]

@@ -40,7 +40,7 @@ def exit_code(run_state: RunState, stop: Stop) -> int:
             return BLOCKED
         case "limit" | "budget":
             return LIMIT
-        case "error" if run_state.failure and run_state.failure[1].kind in RETRYABLE:
+        case "error" if run_state.failure and run_state.failure[1].kind in RETRYABLE - {"empty"}:
             return TRY_AGAIN
         case _:
             return 1
