@@ -47,7 +47,7 @@ NOT_UNIQUE = "nothing was changed. Take in more of the lines around it, or set r
 
 REFUSALS: list[tuple[str, str | bytes, str, str, str]] = [
     # file, content, old, new, refusal
-    ("a.py", CODE, "x", "x", ("[same] old_string and new_string are equal; nothing to do. "
+    ("a.py", CODE, "def f()", "def f()", ("[same] old_string and new_string are equal; nothing to do. "
         "Give the new text as new_string, or go on.")),
     ("a.py", CODE, "", "x",
     "[exists] ROOT/a.py exists and is not empty; give the text to replace as old_string."),

@@ -87,16 +87,19 @@ async def check_edit(
             )
 
 
+SAME = (
+    "[same] old_string and new_string are equal; nothing to do. Give the new text as new_string, "
+    "or go on."
+)
+
+
 def editable_place(context: ToolContext, file_path: str, old: str, new: str) -> ResolvedPath:
     """Resolve the path of an edit. Raises `ToolError` for a file, or a change, that text edits
     cannot make.
     """
     refuse_marker(context, old, new, file_path)
-    if old == new:
-        raise ToolError(
-            "[same] old_string and new_string are equal; nothing to do. Give the new text "
-            "as new_string, or go on."
-        )
+    if old == new == "":
+        raise ToolError(SAME)
     place = resolve_path(context, file_path)
     refuse_place(place)
     if old == "":
@@ -127,6 +130,8 @@ def apply_edit(
             "with Bash."
         )
     replacements, forgiven = choose_replacements(place, decoded, change, every)
+    if change[0] == change[1]:
+        raise ToolError(SAME)
     data = encode_for(place, apply_replacements(decoded.text, replacements), decoded.style)
     if data == base:
         raise ToolError(
