@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test test-all check format docs pictures demo bench load late simulate kill soak rewind rot planted measures race trust fleet mutants structure clean library clients site release
+.PHONY: help test test-all check format docs pictures demo bench load late simulate kill soak rewind real rot planted measures race trust fleet mutants structure clean library clients site release
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -111,6 +111,9 @@ clients: .venv/ready  ## install agents and clients of others (about 2 GB) for t
 	npm install --silent --no-audit --no-fund --prefix .venv/node $(NODE_AGENTS)
 	$(call agent,.venv/kimi,kimi-cli==1.52.0)
 	$(call agent,.venv/agents,openhands-sdk==1.44.1 deepagents==0.7.32)
+
+real: .venv/ready  ## play small tasks with a real model, which the script SETUP installs into FOLDER
+	$(PY) -m lab.real_model --setup $(SETUP) $(FOLDER)
 
 format: .venv/ready  ## format the code and fix lint
 	$(PY) -m ruff format .

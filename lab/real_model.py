@@ -1,32 +1,40 @@
 """Small tasks for a small real model, with longrein and with the agents of others beside it.
 
     python -m lab.real_model URL [--agents longrein,pi] [--tasks fix,create] [--seeds 3]
+    make real SETUP=SCRIPT FOLDER=FOLDER
 
-URL is the address of a server of Chat Completions, such as http://127.0.0.1:8080/v1 of llama.cpp;
-`make real` installs and starts one. Each task runs headless in a fresh home and a fresh repository
-with one commit, at most 300 s; the check decides, not the tone of the answer. A proxy on loopback
-records each request with the server's own counts: tokens of the prompt, those that had to be read
-anew, and those of the output. `--seeds N` plays each task N times more, at temperature 0.7.
-`--keep FOLDER` keeps homes, projects and requests.
+URL is the address of a server of Chat Completions, such as http://127.0.0.1:8080/v1 of llama.cpp.
+With `--setup SCRIPT`, URL is a folder: the script installs server and model there, and prints the
+command that starts the server, and its address.
+
+Each task runs headless in a fresh home and a fresh repository with one commit, at most 300 s; the
+check decides, not the tone of the answer. A proxy on loopback records each request with the
+server's own counts: tokens of the prompt, those that had to be read anew, and those of the output.
+`--seeds N` plays each task N times more, at temperature 0.7. `--keep FOLDER` keeps homes, projects
+and requests.
 """
 
 import argparse
 import http.client
 import json
+import re
 import resource
 import shutil
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 from lab.beside import LONGREIN, PI
 from tests.standards.peers import CODEX, OPENCODE, environment
+from tests.timeouts import wait_until
 
 LIMIT_S = 300.0
 MODEL = "qwen"
@@ -411,17 +419,50 @@ def _started(exchanges: Sequence[Exchange]) -> bool:
     return calls.count("run_in_background") >= 3 and ("TaskOutput" in said or "TaskList" in said)
 
 
+@contextmanager
+def served(setup: str, folder: str) -> Iterator[str]:
+    """Install and start the server of `setup` in `folder`; yield its address."""
+    printed = subprocess.run(
+        [setup, folder], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.splitlines()
+    command = next(line for line in printed if "--port" in line)
+    url = re.findall(r"http://[\w.:]+/v1", "\n".join(printed))[0]
+    with (Path(folder) / "server.log").open("wb") as log:
+        server = subprocess.Popen(f"exec env {command}", shell=True, stdout=log, stderr=log)
+        try:
+            wait_until(lambda: _is_ready(url))
+            yield url
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urlopen(url.replace("/v1", "/health")) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
 def main() -> None:
     """Play the tasks and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("url")
+    parser.add_argument("--setup", default="")
     parser.add_argument("--agents", default="")
     parser.add_argument("--tasks", default="")
     parser.add_argument("--seeds", type=int, default=0)
     parser.add_argument("--keep", type=Path)
     given = parser.parse_args()
+    with served(given.setup, given.url) if given.setup else nullcontext(given.url) as url:
+        play_all(given, url)
+
+
+def play_all(given: argparse.Namespace, url: str) -> None:
+    """Play the tasks with each agent that is there, and print a row for each."""
     named = [name for name in given.agents.split(",") if name]
     wanted = [name for name in given.tasks.split(",") if name]
     base = given.keep or Path(tempfile.mkdtemp(prefix="real-"))
@@ -438,7 +479,7 @@ def main() -> None:
                 begun = time.monotonic()
                 at = base / f"{agent.name}-{task.name.replace(' ', '-')}-{seed or 0}"
                 shutil.rmtree(at, ignore_errors=True)
-                run = play(agent, task, given.url, at, seed)
+                run = play(agent, task, url, at, seed)
                 runs.append(run)
                 sums = [
                     sum(column) for column in zip(*(one[2:] for one in run.exchanges), strict=True)
