@@ -729,7 +729,9 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     ):
         _skill_loaded(state, seq, text[len(SKILL_TAG) :].partition('"')[0], text)
     traits = state.traits_of(event.name)
-    record_result(state.ledger, seq, open_call.call, event, quiet=traits.quiet)
+    again = any(seen.again for seen in state.files_just_seen)  # a pointer to an earlier reading
+    reads = (traits.kind or event.name.lower()) == "read" and not again
+    record_result(state.ledger, seq, open_call.call, event, quiet=traits.quiet, reads=reads)
     state.step_history = add_result(
         state.step_history,
         open_call.call,
