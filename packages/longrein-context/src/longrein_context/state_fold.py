@@ -641,10 +641,12 @@ def _open_slots(state: State, event: Replied) -> None:
         state.call_hint_given = False
     if calls and event.stop != "calls_in_text" and state.prefix is not None:
         state.native_callers |= {state.prefix.model}
+    blocks = {id(event.parts[block.part]): block for block in event.blocks}
     for n, call in enumerate(calls):
         cut = event.stop == "length" and event.parts[-1] is call
         state.calls[call.id] = OpenCall(unwrapped(call), len(state.items), cut)
-        append_item(state, make_item(0, n, "result", ToolResult(call.id, call.name, "not_run", ())))
+        result = ToolResult(call.id, call.name, "not_run", ())
+        append_item(state, make_item(0, n, "result", result, block=blocks.get(id(call))))
 
 
 _INPUT_LIMIT = re.compile(
@@ -709,10 +711,10 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     if open_call is None:  # its call is in a damaged entry, or it has ended before
         state.files_just_seen = ()
         return
-    slot = state.items[open_call.slot].part  # some wires compare the name that the model called
-    name = slot.name if isinstance(slot, ToolResult) else event.name
+    slot = state.items[open_call.slot]  # some wires compare the name that the model called
+    name = slot.part.name if isinstance(slot.part, ToolResult) else event.name
     result = ToolResult(event.call, name, event.status, event.parts)
-    item = make_item(seq, 0, "result", result, handle=f"r{seq}")
+    item = make_item(seq, 0, "result", result, handle=f"r{seq}", block=slot.block)
     replace_item(state, open_call.slot, item)
     state.index[item.handle] = open_call.slot
     state.owes_reply = True
