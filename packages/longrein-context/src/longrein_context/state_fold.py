@@ -72,7 +72,7 @@ from longrein_context.fold_notices import (
     fold_summarized,
     record_notices,
 )
-from longrein_context.seed_policy import record_text_turn
+from longrein_context.seed_policy import record_text_turn, shown_call
 from longrein_context.state.command_results import clip
 from longrein_context.state.ledger import record_event, record_result
 from longrein_context.state.quoting import closed_note, user_part
@@ -616,10 +616,11 @@ def _add_parts(state: State, seq: int, event: Replied) -> None:
     kinds: dict[type, ItemKind] = {Text: "text", Thinking: "thinking", ToolCall: "call"}
     for n, part in enumerate(event.parts):
         kind, handle = kinds.get(type(part)), f"r{seq}.{n + 1}"
+        shown = shown_call(state, part) if isinstance(part, ToolCall) else part
         if kind is not None and (kind == "text" or event.stop != "interrupted"):
             append_item(
                 state,
-                make_item(seq, n, kind, part, block=blocks.get(n), owner=owner, handle=handle),
+                make_item(seq, n, kind, shown, block=blocks.get(n), owner=owner, handle=handle),
             )
 
 
@@ -645,7 +646,7 @@ def _open_slots(state: State, event: Replied) -> None:
     for n, call in enumerate(calls):
         cut = event.stop == "length" and event.parts[-1] is call
         state.calls[call.id] = OpenCall(unwrapped(call), len(state.items), cut)
-        result = ToolResult(call.id, call.name, "not_run", ())
+        result = ToolResult(call.id, shown_call(state, call).name, "not_run", ())
         append_item(state, make_item(0, n, "result", result, block=blocks.get(id(call))))
 
 
