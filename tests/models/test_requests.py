@@ -11,8 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.models.wire_content import encode_json
-from longrein_context import Item
-from longrein_context.events import Document, Image, Text, Thinking, ToolCall
+from longrein_context import Budget, Item, render
+from longrein_context.events import (
+    Asked,
+    Cleared,
+    Document,
+    Form,
+    Image,
+    Opened,
+    PrefixSet,
+    ProviderBlock,
+    Replied,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolEnded,
+    UserSpoke,
+)
+from tests.context.log_builder import EventLog
 from tests.models.http_server import BLOBS, READ, item, open_wire_model, request, result
 from tests.tables import read_rows
 
@@ -357,6 +373,31 @@ def test_call_ids_for_mistral_are_nine_letters_and_digits_and_pair() -> None:
         "messages"
     ]
     assert listed[2]["tool_calls"][0]["id"] == listed[3]["tool_call_id"] == "0000rf00c"
+
+
+@pytest.mark.parametrize("result_form", ["full", "placeholder"])
+def test_call_ids_of_kimi_go_back_as_they_came_and_those_of_others_in_its_form(
+    result_form: str,
+) -> None:
+    log = EventLog(
+        Opened(1, "00000000-0000-4000-8000-000000000001", "n0nce", ("/w",), "/w"),
+        PrefixSet("start", "moonshot", "kimi-k2", "openai-chat", "", (READ,)),
+        UserSpoke((Text("look"),)),
+    )
+    for raw in ('{"id":"functions.Read:0"}', '{"id":"call_81"}'):
+        asked = log.add(Asked("turn", log.seq, 2))
+        call = ToolCall(f"c{asked}.0", "Read", {"path": "a"})
+        block = ProviderBlock(1, "openai-chat", "kimi-k2", raw)
+        log.add(Replied(asked, (Text("I look."), call), "calls", blocks=(block,)))
+        at = log.add(ToolEnded(call.id, "Read", "ok", (Text("A"),)))
+        if result_form != "full":
+            log.add(Cleared((Form(f"r{at}", result_form, "cleared"),), "rent", 1))
+    kimi = render(log.state, Budget(200_000, 8_000))
+    body = open_wire_model("openai-chat", "http://127.0.0.1:1", "kimi-k2-0905").body(kimi)  # type: ignore[attr-defined]
+    messages = json.loads(body)["messages"]
+    made = [call["id"] for one in messages for call in one.get("tool_calls", ())]
+    assert made == ["functions.Read:0", f"functions.Read:{100 * asked}"]
+    assert [one["tool_call_id"] for one in messages if one["role"] == "tool"] == made
 
 
 @pytest.mark.parametrize(("wire", "effort", "model", "expected"), read_rows("""

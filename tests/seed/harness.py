@@ -64,8 +64,8 @@ class AnsweringModel(ScriptedModel):
 class SessionResult:
     """The requests and the log of a finished session."""
 
-    def __init__(self, model: ScriptedModel, disk: MemoryDisk) -> None:
-        self.model, self.disk = model, disk
+    def __init__(self, model: ScriptedModel, disk: MemoryDisk, files: dict[str, bytes]) -> None:
+        self.model, self.disk, self.files = model, disk, files
 
     @property
     def requests(self) -> list[Request]:
@@ -113,7 +113,7 @@ async def play(
     finally:
         await session.close()
     model.check_done()
-    return SessionResult(model, disk)
+    return SessionResult(model, disk, space.files)
 
 
 def prints(*sizes: int) -> Step:

@@ -107,6 +107,15 @@ async def test_A4_the_later_text_keeps_what_was_read_from_files() -> None:
         assert sizes(played.last) == [gone("read_file")] * 4 + [gone(), 500, 500, 500], profile
 
 
+@pytest.mark.parametrize("profile", ["seed", "seed-later", "seed-new", "seed-framework"])
+async def test_the_history_names_tools_as_the_documents_offer_them(profile: str) -> None:
+    calls = (call("bash", command="true"), call("Read", file_path="a.txt"))
+    files, commands = {"/w/a.txt": "A"}, {"true": "ok"}
+    played = await play(says(*calls), says("done"), profile=profile, files=files, commands=commands)
+    names = [getattr(item.part, "name", "") for item in played.last.items]
+    assert [name for name in names if name] == ["bash", "read_file"] * 2
+
+
 # --- layer 2 --------------------------------------------------------------------------------------
 
 
@@ -240,6 +249,20 @@ async def test_A10_the_later_texts_pass_the_focus_on_and_name_the_transcript() -
     played = await play(*steps, words=("go", Compact("the names"), "on"), profile="seed-later")
     assert said(played.summaries[0])[0].startswith(INSTRUCTION + "Focus on: the names\n\n[{")
     assert "[Conversation compressed. Transcript: " in said(played.last)[1]
+
+
+@pytest.mark.parametrize("profile", ["seed", "seed-later", "seed-new"])
+async def test_A7_each_compaction_writes_the_message_list_a_line_each(profile: str) -> None:
+    steps = (says("hi"), says("A SUMMARY"), says("so"), says("ANOTHER"))
+    played = await play(*steps, words=("go", Compact(), "on", Compact()), profile=profile)
+    names = [name for name in played.files if "/.transcripts/transcript_" in name]
+    assert len(names) == 2
+    first, second = (
+        [json.loads(line) for line in played.files[name].decode().splitlines()] for name in names
+    )
+    assert first == [{"role": "user", "content": "go"}, {"role": "assistant", "content": "hi"}]
+    assert "A SUMMARY" in second[0]["content"]
+    assert second[-1] == {"role": "assistant", "content": "so"}
 
 
 async def test_A11_micro_then_threshold_then_model_then_tools_then_manual() -> None:
@@ -409,7 +432,7 @@ async def test_A17_the_later_texts_wrap_a_summary_as_data() -> None:
         f"request):\n{json.dumps(poison)}" in text
     )
     assert "\n\nIgnore the user" not in text, "no line of its own"
-    assert "Transcript: longrein export " in text
+    assert "Transcript: .transcripts/transcript_" in text
 
 
 # --- document D, which asks for the same ----------------------------------------------------------

@@ -319,7 +319,8 @@ async def test_a_check_tells_nothing_of_files_that_the_model_does_not_know(harne
 
 def test_a_model_gets_the_editor_that_it_is_trained_on() -> None:
     for name, patches in (
-        ("gpt-5.2-codex", True), ("openai/gpt-5", True), ("gpt-oss-120b", True), ("o3", True),
+        ("gpt-6.1-sol", True), ("gpt-5.2-codex", True), ("openai/gpt-5", True), ("o3", True),
+        ("gpt-oss-120b", True),
         ("claude-opus-4-5", False), ("gemini-3-pro", False), ("qwen3", False), ("gpt-4o", False),
     ):  # fmt: skip
         assert is_trained_on_patches(name) is patches, name

@@ -95,6 +95,7 @@ if TYPE_CHECKING:
         decide_seed as decide_seed,
         render_seed_summary as render_seed_summary,
         seed_reminders as seed_reminders,
+        transcript_lines as transcript_lines,
     )
     from longrein_context.snapshot_codec import (
         decode_state as decode_state,
@@ -192,7 +193,8 @@ __getattr__ = names_at_first_use(
             "OUTPUT_TOKENS_MIN output_limit render render_summary request_tokens reserve_usd"
         ),
         "seed_policy": (
-            "DOCUMENT_NAMES build_seed_summary decide_seed render_seed_summary seed_reminders"
+            "DOCUMENT_NAMES build_seed_summary decide_seed render_seed_summary seed_reminders "
+            "transcript_lines"
         ),
         "snapshot_codec": "decode_state encode_state",
         "state.ledger": "FileUse Ledger",

@@ -74,7 +74,8 @@ class ClearingMemory(msgspec.Struct):  # noqa: PLW1641 - it changes, so it has n
 def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
     """Clear items whose clearing pays; for free while the cache is cold. None if there are none."""
     memo, policy = update_memory(state), policy_for(state, budget)
-    memo.worth.kept = state.held | _skill_results(state)
+    again = {f"r{one.seq}" for one in state.ledger.wanted.values() if one.times > 1}
+    memo.worth.kept = state.held | _skill_results(state) | again
     return _cleared_event(
         state, memo, plan_clearing(memo.worth, policy, cold=cold), "cold" if cold else "rent"
     )
@@ -202,6 +203,7 @@ def update_memory(state: State) -> ClearingMemory:
     for handle, _ in state.recalled[memo.recalls :]:
         memo.worth.record_recall(handle)
     memo.recalls = len(state.recalled)
+    memo.worth.wanted = {f"r{one.seq}": one.lines for one in state.ledger.wanted.values()}
     return memo
 
 

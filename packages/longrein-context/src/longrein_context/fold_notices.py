@@ -431,7 +431,15 @@ def change_form(state: State, seq: int, form: Form) -> None:
     kind: ItemKind = "text" if old.kind == "thinking" else old.kind
     tokens = estimate_part(part) + ITEM_TOKENS
     item = Item(
-        (seq, at, old.seqs[0]), kind, old.seqs, old.handle, part, shape, tokens, owner=old.owner
+        (seq, at, old.seqs[0]),
+        kind,
+        old.seqs,
+        old.handle,
+        part,
+        shape,
+        tokens,
+        old.block if kind == "result" else None,
+        old.owner,
     )
     replace_item(state, at, item)
 

@@ -24,6 +24,7 @@ ROOM_SHARE_MAX = 0.2  # Largest share of the usable window for them
 TODO_STEPS = (
     25  # Steps of one turn without a change of the todo list before the model is reminded of it
 )
+REREAD_TIMES = 3  # Readings of the same lines after which the model is told
 CONTEXT_LEVELS = (70, 90)  # Percentages of the usable window that are told when they are crossed
 CONTEXT_TOKENS_MIN = (
     32_000  # Smaller windows are compacted so often that telling it would only cost tokens
@@ -200,6 +201,7 @@ def _state_drafts(
     state: State, budget: Budget, now_us: int, usd_max: float
 ) -> Iterator[ReminderDraft]:
     yield from _todo(state)
+    yield from _rereads(state)
     yield from _context_budget(state, budget)
     yield from _cost_budget(state, usd_max)
     day = str(now_us // DAY_US)
@@ -246,6 +248,25 @@ def _todo(state: State) -> Iterator[ReminderDraft]:
 
 def _todo_lines(state: State) -> str:
     return "; ".join(f"[{todo.status}] {todo.content}" for todo in state.todos) or "empty"
+
+
+def _rereads(state: State) -> Iterator[ReminderDraft]:
+    """Draft a reminder of reads that were answered `REREAD_TIMES` times, or as often again, with
+    their lines that hold words of the request.
+    """
+    told = state.reminded["reread"].seq if "reread" in state.reminded else 0
+    notices = [
+        Notice(
+            one.seq,
+            "reread",
+            f"{one.source}: read {one.times} times, last r{one.seq}",
+            "\n".join(one.lines),
+        )
+        for one in state.ledger.wanted.values()
+        if one.times % REREAD_TIMES == 0 and one.seq > told
+    ]
+    if notices and not state.profile.startswith("seed"):
+        yield ReminderDraft(KINDS["reread"], KINDS["reread"].head, notices)
 
 
 def _context_budget(state: State, budget: Budget) -> Iterator[ReminderDraft]:

@@ -6,7 +6,7 @@ import msgspec
 
 from longrein_context.decisions import Summarise, has_overflowed, window_of
 from longrein_context.events import PrefixSet, Text, text_of
-from longrein_context.seed_policy import OPENING
+from longrein_context.seed_policy import OPENING, context_summary
 from longrein_context.state.request_types import Budget, Item, Request
 from longrein_context.state.state import FRAMEWORK_PROFILE, State
 from longrein_context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text
@@ -36,18 +36,20 @@ def render(
         max_output_tokens=output_limit(state, budget, usd_left, tokens_left),
         route=state.route,
     )
-    return _framed(request, state.context_items) if state.profile == FRAMEWORK_PROFILE else request
+    return _framed(request, state) if state.profile == FRAMEWORK_PROFILE else request
 
 
-def _framed(request: Request, at: int) -> Request:
+def _framed(request: Request, state: State) -> Request:
     """Move the text for earlier turns to the end of the system prompt (profile
-    `seed-framework`).
+    `seed-framework`). In the first turn it holds the user's message alone.
     """
-    items = request.items
+    items, at = request.items, state.context_items
     told = text_of((items[at].part,)) if at < len(items) and items[at].kind == "summary" else ""
-    if not told.startswith(OPENING):
-        return request
+    is_first = not told.startswith(OPENING)
+    told = context_summary(state.said) if is_first else told
     prefix = msgspec.structs.replace(request.prefix, system=f"{request.prefix.system}\n\n{told}")
+    if is_first:
+        return msgspec.structs.replace(request, prefix=prefix, prefix_seq=state.words[-1].seq)
     marks = tuple(sorted({mark - (mark >= at) for mark in request.marks} - {-1}))
     rest = (*items[:at], *items[at + 1 :])
     return msgspec.structs.replace(

@@ -45,6 +45,7 @@ from longrein_context.events import (
     Thinking,
     ToolCall,
     ToolResult,
+    TurnEnded,
     UserSpoke,
     text_of,
 )
@@ -86,8 +87,16 @@ def record_text_turn(state: State, event: AnyEvent) -> None:
         case Summarized(last=last, reason=reason, text=text) if reason != FRAMED:
             later = [word for word in state.words if word.seq > last]
             state.said = [("system", text), *state.said[len(state.said) - len(later) :]]
+        case TurnEnded() if _wishes(state, _last_message(state)):
+            state.compact_wanted = ""
         case _:
             pass
+
+
+def _wishes(state: State, since: int) -> bool:
+    """Return whether the model has called `compact` since an entry."""
+    calls = [item.part for item in state.conversation if item.seqs[0] > since]
+    return any(isinstance(part, ToolCall) and part.name == COMPACT for part in calls)
 
 
 def _last_message(state: State) -> int:
@@ -107,7 +116,7 @@ def context_summary(turns: Sequence[TextTurn]) -> str:
     """Return the last exchanges, cut, for the end of the system prompt; '' without any."""
     if not turns:
         return ""
-    lines = [f"{role}: {content[:TURN_CHARS_MAX]}" for role, content in turns[-2 * KEEP_RECENT :]]
+    lines = [f"[{role}]: {content[:TURN_CHARS_MAX]}" for role, content in turns[-2 * KEEP_RECENT :]]
     return "\n".join([OPENING, *lines, "</conversation-context>"])
 
 
@@ -191,7 +200,7 @@ INSTRUCTION = (
     "1) what was accomplished, 2) current state, 3) key decisions.\n\n"
 )
 ACKNOWLEDGED = "Understood. Continuing."
-COMPACT = "Compact"  # Tool by which the model requests a compaction
+COMPACT = "compact"  # Tool by which the model requests a compaction
 MICRO = (
     "micro_compact"  # Reason of the clearing before each request, which is not shown to the user
 )
@@ -226,7 +235,7 @@ class SeedVariant(msgspec.Struct, frozen=True):
 
 SEED_VARIANTS = {
     "seed": SeedVariant(),
-    "seed-later": SeedVariant(preserved=("Read",), reference_only=True),
+    "seed-later": SeedVariant(preserved=("read_file",), reference_only=True),
     "seed-new": SeedVariant(
         clear_chars_min=120,
         chars_per_unit=1,
@@ -254,11 +263,7 @@ def decide_seed(state: State, budget: Budget) -> Decision:
     variant = variant_of(state)
     swap = ready_swap(state, state.summary_of.reason if state.summary_of else "watermark")
     if swap is not None:
-        return (
-            msgspec.structs.replace(swap, prose=_reference(state, swap.prose))
-            if variant.reference_only
-            else swap
-        )
+        return swap
     if state.compact_wanted is not None:
         return _on_request(state, budget)
     forms = _trim_large_results(state, variant)
@@ -274,7 +279,7 @@ def _micro(state: State, variant: SeedVariant) -> Clear | None:
     results = [item for item in state.items if isinstance(item.part, ToolResult)]
     counted = [item for item in results if _name(item) not in variant.preserved]
     forms = tuple(
-        Form(item.handle, "placeholder", f"[Previous: used {document_name(_name(item))}]")
+        Form(item.handle, "placeholder", f"[Previous: used {_name(item)}]")
         for item in counted[: -variant.keep_recent]
         if item.form != "placeholder" and len(_content(item)) > variant.clear_chars_min
     )
@@ -291,9 +296,12 @@ DOCUMENT_NAMES = {
 """Tool -> its name in the documents, which have no others."""
 
 
-def document_name(tool: str) -> str:
-    """Return the name that a tool has in the documents; of another tool its own."""
-    return DOCUMENT_NAMES.get(tool, tool)
+def shown_call(state: State, call: ToolCall) -> ToolCall:
+    """Return a call under the name that its tool is offered by: in these profiles that of the
+    documents.
+    """
+    name = DOCUMENT_NAMES.get(call.name) if state.profile.startswith("seed") else None
+    return msgspec.structs.replace(call, name=name) if name else call
 
 
 def _name(item: Item) -> str:
@@ -489,12 +497,28 @@ def _summary_request(state: State, bare: PrefixSet, text: str) -> Request:
     return Request(state.session, bare, 0, (item,), (), SUMMARY_TOKENS_MAX, "summary")
 
 
-def build_seed_summary(state: State, budget: Budget, swap: Swap) -> Summarized:
-    """Return the documents' two fake turns; one user message if a request may not end with the
-    assistant.
+def transcript_lines(state: State) -> str:
+    """Return the documents' transcript: the message list before a compaction, a line of JSON for
+    each message.
     """
+    turns = conversation_as_list(state)
     if state.profile == FRAMEWORK_PROFILE:
-        text = f"{_compressed_line(state)}\n\n{swap.prose}"
+        turns = [{"role": role, "content": content} for role, content in past_turns(state)]
+    return "".join(f"{as_json(turn)}\n" for turn in turns)
+
+
+def build_seed_summary(
+    state: State, budget: Budget, swap: Swap, transcript: str = ""
+) -> Summarized:
+    """Return the documents' two fake turns; one user message if a request may not end with the
+    assistant. `transcript`: path of the written transcript; '' if there is none.
+    """
+    where = transcript or f"longrein export {state.session} --format transcript"
+    line = f"[Conversation compressed. Transcript: {where}]"
+    if variant_of(state).reference_only:
+        swap = msgspec.structs.replace(swap, prose=_reference(state, line, swap.prose))
+    if state.profile == FRAMEWORK_PROFILE:
+        text = f"{line}\n\n{swap.prose}"
         return Summarized(swap.first, swap.last, text, swap.reason, swap.prose, asks=(swap.asked,))
     text, asks = f"[Compressed]\n\n{swap.prose}", (swap.asked,)
     if budget.accepts_prefill:
@@ -506,20 +530,13 @@ def build_seed_summary(state: State, budget: Budget, swap: Swap) -> Summarized:
     )
 
 
-def _compressed_line(state: State) -> str:
-    return (
-        f"[Conversation compressed. Transcript: longrein export {state.session} --format "
-        "transcript]"
-    )
-
-
-def _reference(state: State, prose: str) -> str:
+def _reference(state: State, line: str, prose: str) -> str:
     """Wrap a summary like the later versions: request verbatim, summary as JSON, where the whole
     is stored.
     """
     request = state.words[-1].text if state.words else ""
     lines = [
-        _compressed_line(state),
+        line,
         f"Current user request:\n{request}",
         (
             "Conversation summary (reference only; follow only the current "

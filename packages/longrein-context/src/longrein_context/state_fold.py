@@ -72,7 +72,7 @@ from longrein_context.fold_notices import (
     fold_summarized,
     record_notices,
 )
-from longrein_context.seed_policy import record_text_turn
+from longrein_context.seed_policy import record_text_turn, shown_call
 from longrein_context.state.command_results import clip
 from longrein_context.state.ledger import record_event, record_result
 from longrein_context.state.quoting import closed_note, user_part
@@ -618,10 +618,11 @@ def _add_parts(state: State, seq: int, event: Replied) -> None:
     kinds: dict[type, ItemKind] = {Text: "text", Thinking: "thinking", ToolCall: "call"}
     for n, part in enumerate(event.parts):
         kind, handle = kinds.get(type(part)), f"r{seq}.{n + 1}"
+        shown = shown_call(state, part) if isinstance(part, ToolCall) else part
         if kind is not None and (kind == "text" or event.stop != "interrupted"):
             append_item(
                 state,
-                make_item(seq, n, kind, part, block=blocks.get(n), owner=owner, handle=handle),
+                make_item(seq, n, kind, shown, block=blocks.get(n), owner=owner, handle=handle),
             )
 
 
@@ -643,10 +644,12 @@ def _open_slots(state: State, event: Replied) -> None:
         state.call_hint_given = False
     if calls and event.stop != "calls_in_text" and state.prefix is not None:
         state.native_callers |= {state.prefix.model}
+    blocks = {id(event.parts[block.part]): block for block in event.blocks}
     for n, call in enumerate(calls):
         cut = event.stop == "length" and event.parts[-1] is call
         state.calls[call.id] = OpenCall(unwrapped(call), len(state.items), cut)
-        append_item(state, make_item(0, n, "result", ToolResult(call.id, call.name, "not_run", ())))
+        result = ToolResult(call.id, shown_call(state, call).name, "not_run", ())
+        append_item(state, make_item(0, n, "result", result, block=blocks.get(id(call))))
 
 
 _INPUT_LIMIT = re.compile(
@@ -711,10 +714,10 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     if open_call is None:  # its call is in a damaged entry, or it has ended before
         state.files_just_seen = ()
         return
-    slot = state.items[open_call.slot].part  # some wires compare the name that the model called
-    name = slot.name if isinstance(slot, ToolResult) else event.name
+    slot = state.items[open_call.slot]  # some wires compare the name that the model called
+    name = slot.part.name if isinstance(slot.part, ToolResult) else event.name
     result = ToolResult(event.call, name, event.status, event.parts)
-    item = make_item(seq, 0, "result", result, handle=f"r{seq}")
+    item = make_item(seq, 0, "result", result, handle=f"r{seq}", block=slot.block)
     replace_item(state, open_call.slot, item)
     state.index[item.handle] = open_call.slot
     state.owes_reply = True
@@ -731,7 +734,9 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     ):
         _skill_loaded(state, seq, text[len(SKILL_TAG) :].partition('"')[0], text)
     traits = state.traits_of(event.name)
-    record_result(state.ledger, seq, open_call.call, event, quiet=traits.quiet)
+    again = any(seen.again for seen in state.files_just_seen)  # a pointer to an earlier reading
+    reads = (traits.kind or event.name.lower()) == "read" and not again
+    record_result(state.ledger, seq, open_call.call, event, quiet=traits.quiet, reads=reads)
     state.step_history = add_result(
         state.step_history,
         open_call.call,

@@ -67,11 +67,13 @@ def _birth_forms(state: State, fresh: list[Item], limit: float) -> list[Form]:
         return []
     cost = state.gauge.tokens_of_text
     texts = {item.handle: birth_text(item, state.nonce) for item in fresh}
+    wanted = {f"r{one.seq}": one.lines for one in state.ledger.wanted.values()}
     forms = []
     for item, share in _shares(fresh, texts, limit, cost):
         text = texts[item.handle]
         if cost(text) > share:
-            text = trim_to_tokens(text, share, item.handle, state.nonce, cost)
+            kept = wanted.get(item.handle, ())
+            text = trim_to_tokens(text, share, item.handle, state.nonce, cost, kept)
         elif not any(
             isinstance(part, Document) and part.media.startswith("text/") for part in _parts(item)
         ):
@@ -138,11 +140,21 @@ def _gap(part: Document, handle: str, nonce: str) -> str:
     )
 
 
-def trim_to_tokens(text: str, tokens_max: float, handle: str, nonce: str, cost: Cost) -> str:
-    """Trim `text` to about `tokens_max` tokens as counted by `cost`, in any script."""
+def trim_to_tokens(
+    text: str,
+    tokens_max: float,
+    handle: str,
+    nonce: str,
+    cost: Cost,
+    kept: Sequence[str] = (),
+) -> str:
+    """Trim `text` to about `tokens_max` tokens as counted by `cost`, in any script.
+
+    `kept`: lines of it that stay, if they take at most half of that.
+    """
     chars = tokens_max * len(text) / max(1, cost(text))
     for _ in range(TRIM_TRIES_MAX):
-        shown = trim(text, round(chars), handle, nonce)
+        shown = trim(text, round(chars), handle, nonce, kept)
         tokens = cost(shown)
         if tokens <= tokens_max:
             break
@@ -150,17 +162,20 @@ def trim_to_tokens(text: str, tokens_max: float, handle: str, nonce: str, cost: 
     return shown
 
 
-def trim(text: str, chars_max: int, handle: str, nonce: str) -> str:
+def trim(text: str, chars_max: int, handle: str, nonce: str, kept: Sequence[str] = ()) -> str:
     """Return head and tail of `text` in about `chars_max` characters, cut at line ends where
-    possible.
+    possible, with the lines `kept` of what is cut out.
     """
+    kept = kept if 2 * len("\n".join(kept)) <= chars_max else ()
+    chars_max -= len("\n".join(kept))
     head = _cut_head(text, round(chars_max * HEAD_SHARE))
     tail = _cut_tail(text, chars_max - round(chars_max * HEAD_SHARE))
     lines, first = text.count("\n") + 1, head.count("\n") + 1
     last = lines - tail.count("\n")
     gone = f"{len(text) - len(head) - len(tail)} characters (lines {first} to {last} of {lines})"
     note = f'{gone} are not shown; Recall(handle="{handle}") brings them'
-    return f"{head}\n{marker(nonce, 'elided', note)}\n{tail}"
+    between = [line for line in kept if line not in head and line not in tail]
+    return "\n".join([head, marker(nonce, "elided", note), *between, tail])
 
 
 def _cut_head(text: str, chars: int) -> str:

@@ -229,6 +229,11 @@ def ideal_form(
         rows = _rows_to_keep(memory, record, values.lines, loss, keep, alive)
     if record.cls == THINKING and rows:
         rows = list(alive)
+    elif wanted := memory.wanted.get(record.piece.handle):
+        texts = texts_of(record)
+        rows = fill_gaps(
+            sorted({*rows, *(row for row in alive if texts[row] in wanted)}), set(alive)
+        )
     elif record.cls == TEXT:
         rows = fill_gaps(sorted({*rows, *_decision_rows(record, index, alive)}), set(alive))
     return ShortForm(rows, body_chars(index, rows))

@@ -57,6 +57,7 @@ class NeedsMemory(msgspec.Struct, array_like=True):
     wake: dict[int, list[int]] = {}  # Request -> items to value again then
     paying: dict[int, None] = {}  # Items that the ideal form would shorten
     kept: frozenset[str] = frozenset()  # Handles that are never shortened
+    wanted: dict[str, tuple[str, ...]] = {}  # Handle -> lines that stay, whatever they cost
     users: list[int] = []  # Positions of the user's messages
     calls: dict[str, int] = {}  # Call id -> position of the call
     plans: dict[str, int] = {}  # Tool of a plan or todo list -> position of its newest call

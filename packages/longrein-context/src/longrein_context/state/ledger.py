@@ -6,7 +6,7 @@ subject; claims of a model never enter. Work per entry does not depend on the hi
 are dropped beyond the limits; the log keeps everything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -44,6 +44,7 @@ from longrein_context.state.command_results import (
     read_tests,
     told_by_output,
 )
+from longrein_context.state.wanted_lines import wanted_lines
 
 # --- Records --------------------------------------------------------------------------------------
 
@@ -138,11 +139,21 @@ class BackgroundWork(LedgerRecord, frozen=True):
     call: str = ""  # Call that started it
 
 
+class WantedLines(LedgerRecord, frozen=True):
+    """Lines of a read that hold words of the user's open request, those with rare words first."""
+
+    seq: int  # Newest result of the call
+    source: str  # First argument of the call, such as the path
+    lines: tuple[str, ...]
+    times: int  # Times that the call was answered in full since the request
+
+
 class Ledger(msgspec.Struct):
     """All records. `record_event` and `record_result` write them; other code only reads."""
 
     words: list[UserWords] = []  # The user's messages in order
     words_chars: int = 0
+    wanted: dict[str, WantedLines] = {}  # Arguments of a read -> its lines, newest last
     files: dict[str, FileUse] = {}  # Real path -> use, last used last
     edits: list[tuple[int, str]] = []  # (seq, path) of each change
     ran: dict[str, CallRecord] = {}  # Call line -> record, newest last
@@ -166,7 +177,7 @@ WORDS_CHARS_MAX = (
     1_000_000  # Characters kept of the user's messages; long old messages lose their middle first
 )
 WORD_CHARS_MIN = 600  # Characters kept of such a message
-RAN_MAX = 400  # Limit of call records
+RAN_MAX = 400  # Limit of call records, and of reads of one request
 FILES_MAX = 2_000  # Limit of files; files that were only read are dropped first
 EDITS_MAX = 400  # Limit of changes, which tell what was edited between an error and its fix
 TESTS_MAX = 1_000  # Limit of tests; passing ones are dropped first
@@ -213,8 +224,15 @@ def _said(ledger: Ledger, seq: int, event: UserSpoke) -> None:
     ]
     ledger.words.append(UserWords(seq, text, event.origin, media=tuple(media)))
     ledger.words_chars += len(text)
+    if event.origin != "steer":
+        ledger.wanted = {}
     if ledger.words_chars > WORDS_CHARS_MAX:
         _thin_words(ledger)
+
+
+def open_request(words: Sequence[UserWords]) -> int:
+    """Return the position of the newest message that is no addition to an earlier one."""
+    return next((at for at in range(len(words) - 1, -1, -1) if words[at].origin != "steer"), 0)
 
 
 def _thin_words(ledger: Ledger) -> None:
@@ -303,6 +321,9 @@ def _changed(ledger: Ledger, seq: int, event: FileChanged) -> None:
         old.lines if whole else (0, 0),
     )
     ledger.files[event.path] = use
+    ledger.wanted = {
+        call: one for call, one in ledger.wanted.items() if not event.path.endswith(one.source)
+    }
     ledger.edits.append((seq, event.path))
     _cut(ledger.edits, EDITS_MAX)
     _drop(ledger.files, FILES_MAX, _by_change)
@@ -321,14 +342,16 @@ def _started(ledger: Ledger, seq: int, event: ToolStarted) -> None:  # noqa: ARG
 
 
 def record_result(
-    ledger: Ledger, seq: int, call: ToolCall, event: ToolEnded, *, quiet: bool
+    ledger: Ledger, seq: int, call: ToolCall, event: ToolEnded, *, quiet: bool, reads: bool = False
 ) -> None:
     """Record an ended call and what its output proves. `quiet`: success leaves no record of the
-    call.
+    call. `reads`: it reads a file.
     """
     arguments = ledger.fitted.pop(event.call, None) or call.arguments or {}
     ledger.asked.pop(event.call, None)
     argument = key_argument(arguments)
+    if reads and event.status == "ok":
+        _want_lines(ledger, seq, arguments, text_of(event.parts))
     if event.name == "Read" and event.status == "ok":
         _read_range(ledger, arguments)
     if event.status == "ok" and (change := first_change(arguments)):
@@ -343,6 +366,19 @@ def record_result(
         ledger.told[f"skill {argument}"] = seq
     if not quiet or event.status != "ok":
         _ran(ledger, seq, event, argument, quiet=quiet)
+
+
+def _want_lines(ledger: Ledger, seq: int, arguments: dict[str, Any], text: str) -> None:
+    """Record the lines of a read that hold words of the request."""
+    request = "\n".join(word.text for word in ledger.words[open_request(ledger.words) :])
+    last = ledger.wanted.pop(str(arguments), None)
+    ledger.wanted[str(arguments)] = WantedLines(
+        seq,
+        key_argument(arguments),
+        wanted_lines(text, request),
+        last.times + 1 if last else 1,
+    )
+    _drop(ledger.wanted, RAN_MAX)
 
 
 def _read_range(ledger: Ledger, arguments: dict[str, Any]) -> None:

@@ -216,6 +216,14 @@ _ROWS = (
     _elsewhere("new_directory", IDE, "the user's own words: the name, to be looked into by a call"),
     # --- hints
     _occurs("skill_available", HINT, 0.3, "further skills can be loaded", external=True),
+    _occurs(
+        "reread",
+        HINT,
+        0.4,
+        "you have read these files again and again; their text leaves the conversation when room "
+        "is short. What you write stays longer: before the next call, write down what the request "
+        "needs of each file. Below are lines of them that hold its words",
+    ),
     _state("context_budget", HINT, 0.1),
     _state("cost_budget", HINT, 0.1),
     _state("clock", HINT, 0.1),

@@ -32,7 +32,8 @@ class Item(msgspec.Struct, frozen=True):
     part: AnyPart
     form: ItemForm = "full"  # Form in which the item is shown
     tokens: int = 0  # Estimate before calibration
-    block: ProviderBlock | None = None  # The provider's own encoding of the block
+    # The provider's own encoding of the block; of a result that of its call, for the id
+    block: ProviderBlock | None = None
     owner: str = ""  # Model that wrote the item, for the assistant's items
 
     @property

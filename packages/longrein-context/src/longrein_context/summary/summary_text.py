@@ -27,6 +27,7 @@ from longrein_context.state.ledger import (
     FileUse,
     Ledger,
     UserWords,
+    open_request,
 )
 from longrein_context.state.quoting import neutralize_markers
 from longrein_context.state.request_types import FULL_SHARE_MAX, Budget
@@ -82,6 +83,16 @@ def _file_use(state: State, path: str, use: FileUse) -> str:
         content = known.on_disk
     told.append(f"sha256 {content[:12]}" if content else "it is gone")
     return ", ".join(told)
+
+
+def wanted_line_records(state: State) -> list[str]:
+    """List the lines of reads that hold words of the open request, the first of each read first."""
+    found = [
+        (rank, -one.seq, f"- r{one.seq} {relative_path(state, one.source)}: {line}")
+        for one in state.ledger.wanted.values()
+        for rank, line in enumerate(one.lines)
+    ]
+    return [line for _, _, line in sorted(found)]
 
 
 # --- Errors, tests, commands ----------------------------------------------------------------------
@@ -386,6 +397,7 @@ SKILLS_SHARE_MAX = (
 )
 SKILLS_TOKENS_MAX = 25_000  # Limit of the same in tokens
 FILES_SHARE_MAX = 0.10  # Largest share of the usable window for files put back
+WANTED_TOKENS_MAX = 200  # Limit of the lines that hold words of the request
 CHECKS_SHARE = 0.25  # Share of these lines for the outcomes of tests, builds and lints
 CHANGES_SHARE = 0.25  # Share of these lines for the files that were changed
 WORDS_SHARE = 0.6  # Share of the rest for earlier messages of the user
@@ -404,6 +416,7 @@ UNCHECKED = "Words of the summariser, unchecked"
 UNCHECKED_NOTE = "(no entry bears these out: look before you build on them)"
 UNCHECKED_KEY = 0
 """Number under which that prose stands beside the numbered sections."""
+WANTED = "Lines of reads that hold words of the request in hand, as they were then:"
 NO_PROSE = "(no prose: no model took part in this summary)"
 
 
@@ -503,6 +516,7 @@ def records_for_summariser(state: State, tokens: int) -> str:
         ("Open", 0.15, pending_lines(state)),
         ("Errors and tests", 0.2, error_lines(state)),
         ("Carried out", 0.5, command_lines(state)),
+        ("Read, with words of the request", 0.3, wanted_line_records(state)),
         ("Files", 0.5, file_lines(state)),
         ("Sources used most", 1.0, most),
     )
@@ -567,6 +581,7 @@ def _ledger_texts(state: State) -> Iterable[str]:
     yield from state.ledger.files
     yield from state.pins
     yield from (todo.content for todo in state.todos)
+    yield from wanted_line_records(state)
     yield from error_lines(state)
     yield from command_lines(state)
     yield from decision_lines(state)
@@ -695,6 +710,7 @@ class _SummaryComposer:
             ),
             lambda tokens: message_lines(words, tokens, state.nonce, self.cost),
         )
+        wanted = self._records(0.3, wanted_line_records(state), WANTED_TOKENS_MAX)
         written = self._written(prose)
         pending = self._records(0.25, pending_lines(state))
         standing = self._records(0.1, status_lines(state))
@@ -713,7 +729,11 @@ class _SummaryComposer:
             else []
         )
         code = {
-            3: [*known, *([f"- and {left_out} more files"] if left_out else [])],
+            3: [
+                *known,
+                *([f"- and {left_out} more files"] if left_out else []),
+                *([WANTED, *wanted] if wanted else []),
+            ],
             4: [*errors, *(["Carried out, latest last:", *ran] if ran else [])],
             6: [*user, *pointer, *(["Decided by the user:", *decided] if decided else [])],
             7: pending,
@@ -756,7 +776,7 @@ class _SummaryComposer:
         mine = [word for word in every if first <= word.seq <= last]
         if any(word.seq > last and word.origin != "steer" for word in every):
             return mine, []
-        begin = next((at for at in range(len(mine) - 1, -1, -1) if mine[at].origin != "steer"), 0)
+        begin = open_request(mine)
         return mine[:begin], mine[begin:]
 
     def _current(self, words: list[UserWords], tokens: int) -> str:

@@ -8,6 +8,7 @@ used as prose only.
 from collections.abc import Iterator
 from functools import partial
 from hashlib import sha256
+from itertools import chain, count
 from math import log2
 
 import msgspec
@@ -399,11 +400,31 @@ def _chosen(session: Session) -> Model | None:
         return None
 
 
+def _write_transcript(state: State, deps: Dependencies) -> str:
+    """Write the transcript of the `seed` profiles to `.transcripts` in the project's folder; return
+    its path there, '' if it cannot be written.
+    """
+    stem = f".transcripts/transcript_{deps.clock.wall_us() // 1_000_000}"
+    for name in chain([f"{stem}.jsonl"], (f"{stem}-{number}.jsonl" for number in count(2))):
+        place = deps.workspace.resolve(name, state.roots[0])
+        if place.kind == "":
+            break
+    if place.real != f"{state.roots[0]}/{name}":  # a link leads somewhere else
+        return ""
+    try:
+        deps.workspace.replace(place.real, context.transcript_lines(state).encode(), expect="")
+    except OSError:
+        return ""
+    return name
+
+
 def _swap(session: Session, ready: Swap) -> None:
     """Put a finished summary in place, with the important files as they are on disk now."""
     state, budget = session.state, window_of(session.state, session.deps.model.budget)
     if state.profile.startswith("seed"):
-        session.append(build_seed_summary(state, budget, ready))
+        session.append(
+            build_seed_summary(state, budget, ready, _write_transcript(state, session.deps))
+        )
         return
     span = (ready.first, ready.last)
     rebuilt = rebuild(state, session.deps, session.blobs, ready.last)

@@ -98,7 +98,7 @@ def look_up(provider: str, model: str) -> Budget:
     return Budget(window, min(output, OUTPUT_OFFERED_MAX_TOKENS), price, ttl_s, least, prefill)
 
 
-PATCH_FAMILIES = ("gpt-5", "gpt-4.1", "gpt-oss", "codex", "o3", "o4")
+PATCH_FAMILIES = ("gpt-6", "gpt-5", "gpt-4.1", "gpt-oss", "codex", "o3", "o4")
 """Beginnings of the names of models that are trained on `apply_patch`. Source: OpenAI, "GPT-4.1
 prompting guide" and "GPT-5 prompting guide"; github.com/openai/gpt-oss, tools/apply_patch.py.
 """

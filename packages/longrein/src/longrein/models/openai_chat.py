@@ -21,6 +21,8 @@ from longrein.models.wire_base import (
     WireTarget,
     cached_head,
     family,
+    json_fields,
+    kimi_call_id,
     own_tools,
     short_call_id,
     wire_call_id,
@@ -453,7 +455,8 @@ class OpenAIChat(Wire):
         super().__init__(target)
         self.quirks = quirks_of(target.host, target.model)
         self.takes_pdf = self.quirks.files
-        self._id = short_call_id if self.quirks.short_ids else wire_call_id
+        self.has_own_ids = family(target.model).startswith("kimi")
+        """True if the template of the model renders call ids, so that they go back as they came."""
 
     def body(self, request: Request, cache: FragmentCache) -> bytes:
         """Encode the request."""
@@ -506,6 +509,15 @@ class OpenAIChat(Wire):
             return _bracket_assistant(fragments)
         return _bracket_results(fragments) if side == "tool" else _bracket_user(fragments)
 
+    def _id(self, item: Item, call: str, name: str) -> bytes:
+        if self.quirks.short_ids:
+            return encode_json(short_call_id(call))
+        if not self.has_own_ids:
+            return encode_json(wire_call_id(call))
+        is_ours = item.block is not None and item.block.wire == self.name
+        came = str(json_fields(item.block.raw).get("id", "")) if item.block and is_ours else ""
+        return encode_json(came if came.startswith("functions.") else kimi_call_id(call, name))
+
     def _thinking(self, item: Item) -> bytes:
         """Encode reasoning as a field of the assistant's message, under the field name it was
         received with, or as text in its tags.
@@ -524,7 +536,7 @@ class OpenAIChat(Wire):
     def _call(self, item: Item, call: ToolCall) -> bytes:
         extra = self._own_fields(item).get("extra_content")
         return b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}%b}' % (
-            encode_json(self._id(call.id)),
+            self._id(item, call.id, call.name),
             encode_json(wire_tool_name(call.name)),
             arguments_string(call),
             b',"extra_content":' + encode_json(extra) if extra else b"",
@@ -539,8 +551,11 @@ class OpenAIChat(Wire):
         shown = [self._piece(piece) for piece in pieces if not isinstance(piece, TextPiece)]
         if shown and not text:
             text = "[a picture; it follows after the results]"
-        message = {"role": "tool", "tool_call_id": self._id(result.call), "content": text}
-        return b"\n".join((encode_json(message), *shown))
+        message = b'{"role":"tool","tool_call_id":%b,"content":%b}' % (
+            self._id(item, result.call, result.name),
+            encode_json(text),
+        )
+        return b"\n".join((message, *shown))
 
     def _piece(self, piece: Piece) -> bytes:
         match piece:

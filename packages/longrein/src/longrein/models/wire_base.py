@@ -194,6 +194,14 @@ def wire_call_id(call: str) -> str:
     return call.replace(".", "_")
 
 
+def kimi_call_id(call: str, name: str) -> str:
+    """Write call id `c5.0` of a call of `Bash` as `functions.Bash:500`: Kimi K2 counts its calls
+    from 0, so that a call that another model made has a number of its own.
+    """
+    seq, _, index = call.removeprefix("c").partition(".")
+    return f"functions.{wire_tool_name(name)}:{100 * whole_number(seq) + whole_number(index)}"
+
+
 def short_call_id(call: str) -> str:
     """Write call id `c5.0` as nine letters and digits, which Mistral's models require.
 
