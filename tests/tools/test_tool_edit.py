@@ -47,10 +47,11 @@ NOT_UNIQUE = "nothing was changed. Take in more of the lines around it, or set r
 
 REFUSALS: list[tuple[str, str | bytes, str, str, str]] = [
     # file, content, old, new, refusal
-    ("a.py", CODE, "def f()", "def f()", ("[same] old_string and new_string are equal; nothing to do. "
-        "Give the new text as new_string, or go on.")),
+    ("a.py", CODE, "def f()", "def f()",
+     "[same] old_string and new_string are equal; nothing to do. Give the new text as new_string, or go on."),  # noqa: E501
     ("a.py", CODE, "", "x",
-    "[exists] ROOT/a.py exists and is not empty; give the text to replace as old_string."),
+     "[exists] ROOT/a.py exists and is not empty; give the text to replace as old_string; nothing was written. Go by this and call again:\n"  # noqa: E501
+     + "\n".join(f"{n}\t{line}" for n, line in enumerate(CODE.split("\n")[:-1], 1))),
     (".git/config", "[core]\n", "[core]", "[x]",
      "[ignored-path] ROOT/.git/config lies in .git, which only version control may change; use git."),  # noqa: E501
     ("a.ipynb", "{}", "{}", "[]",

@@ -26,6 +26,7 @@ from longrein.tools.write import (
     refuse_place,
     refuse_unseen,
     save_merged,
+    unseen_content,
     with_line_ends,
 )
 from longrein.workspace import ResolvedPath
@@ -168,9 +169,12 @@ async def fill_empty_file(context: ToolContext, place: ResolvedPath, content: st
     now = await load_file(context, place)
     decoded = decode(now)
     if decoded is None or decoded.text:
-        raise ToolError(
-            f"[exists] {one_line(place.path)} exists and is not empty; give the text to replace "
-            "as old_string."
+        raise await unseen_content(
+            context,
+            place,
+            now,
+            f"[exists] {one_line(place.path)} exists and is not empty; give the text to replace as "
+            "old_string",
         )
     base, now = await known_content(context, place)
     if base != now:
