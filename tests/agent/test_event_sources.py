@@ -271,6 +271,9 @@ async def test_a_large_repository_with_many_changes_is_bounded(
     model = Script(says("done"), budget=Budget(window, 4_000))
     await harness.play(model, "go", tells_project=True)
     told = project_of(model.requests[0])
+    assert ["no file has been read yet" in note for note in notes(model.requests[0])] == (
+        [True] if window == 32_768 else []
+    )
     assert "(3001):" in told
     assert re.search(r"^f7/.*\(3[34] files\)$|^… and \d+ more entries$", told, re.MULTILINE)
     assert "main, 3000 changed" in told

@@ -29,7 +29,7 @@ def call_and_release(cli: CliHarness, *turns: Turn, text: str = "hi") -> None:
     at_once(cli)
     serve(cli, s=fault("waits", str(cli.project / "go")))
     cli.plays(calls(call("mcp__s__echo", text=text)), *turns)
-    run = cli.run("-p", "go", BYPASS)
+    run = cli.run("-p", "go", BYPASS, "--wait-tasks", "60")
     assert run.code == 0, run.told()
 
 

@@ -67,7 +67,6 @@ def test_calls_that_follow_each_other_are_all_read() -> None:
         f"```python\n{OBJECT}\n```",
         f"````md\n{FORMS['fence']}\n````",
         f"It writes {OBJECT}",
-        OBJECT.replace("Read", "Reed"),
         '{"name": "longrein", "version": "1"}',
         '{"name": "Read"}',
         INNER,
@@ -87,6 +86,7 @@ def test_what_is_quoted_explained_or_no_tool_is_no_call(text: str) -> None:
         f"{FORMS['fence']}\nThis reads the file.",
         f"{OBJECT} reads the file.",
         OBJECT[:-1],
+        OBJECT.replace("Read", "Reed"),
         '```json\n{"name": "Write", "arguments": {"content": "say "hi""}}\n```',
     ],
 )
@@ -101,4 +101,4 @@ def test_no_form_begins_inside_what_is_cut(form: str) -> None:
     text = FORMS[form]
     for end in range(len(text)):
         calls, _, fit = read_text_calls(text[:end], TOOLS)
-        assert not fit or all(call.name in ("Read", "read_file") for call in calls)
+        assert not fit or all(call.name in {"Read", "read_file"} for call in calls)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from longrein.tools.write import without_line_numbers
 from longrein_context.events import FileChanged
 from tests.tables import read_rows
 
@@ -192,3 +193,18 @@ async def test_folders_are_made_however_many(harness: Any) -> None:
         "rm", "-rf", str(harness.root / "d")
     )  # pytest cannot: too deep
     assert await removal.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("known", "content", "written"),
+    [
+        ("a\nb\n", "1\ta\n2\tc\n", "a\nc\n"),
+        ("a\n\nb\n", "1\ta\n2\t\n3\tb", "a\n\nb"),
+        ("1\ta\n2\tb\n", "1\ta\n2\tc\n", "1\ta\n2\tc\n"),
+        ("a\nb\n", "1\tx\n2\ty\n", "1\tx\n2\ty\n"),
+        ("a\nb\n", "2\ta\n3\tb\n", "2\ta\n3\tb\n"),
+        ("a\nb\n", "1\ta\nb\n", "1\ta\nb\n"),
+    ],
+)
+def test_the_line_numbers_of_a_read_are_not_written(known: str, content: str, written: str) -> None:
+    assert without_line_numbers(content, known) == written

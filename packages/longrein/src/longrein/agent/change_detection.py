@@ -199,6 +199,12 @@ LINE_CHARS_MAX = 100
 IGNORED_MAX = 12
 TREE_TOKENS, SMALL_TREE_TOKENS = 1_200, 400
 """Tokens for the files, and those in the profile `small`."""
+LOOK_FIRST = (
+    "no file has been read yet. Call Read on the files that this is about before you answer or "
+    "change them"
+)
+"""Note behind the first words in the profile `small`: a small model answers and edits from the
+names of files. In the system text it does not heed this."""
 
 
 async def tell_project(session: Session) -> None:
@@ -231,6 +237,8 @@ async def tell_project(session: Session) -> None:
     if told:
         text = "\n".join(neutralize_markers(line, state.nonce) for line in told)
         session.append(Reminded("project", framed(state.nonce, "project", text), "git"))
+    if small and files and "Read" in deps.tools:
+        session.append(Reminded("look_first", marker(state.nonce, "project", LOOK_FIRST), "git"))
 
 
 def _reads(tool: Tool) -> bool:

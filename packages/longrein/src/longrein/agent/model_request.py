@@ -218,7 +218,8 @@ def _with_calls_in_text(
     offered = {name: tool for name, tool in tools.items() if name in listed}
     calls, is_last, fits = read_text_calls(text, offered)
     is_native = request.prefix.model in state.native_callers
-    if not calls or (not fits and (is_native or (state.call_hint_given and not is_last))):
+    is_example = state.call_hint_given and not (is_last and calls[0].name in offered)
+    if not calls or (not fits and (is_native or is_example)):
         return reply
     if is_native or not fits:
         return msgspec.structs.replace(reply, stop="calls_in_text")

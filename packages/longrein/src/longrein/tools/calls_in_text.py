@@ -42,9 +42,10 @@ _LINE = re.compile(r"[^\n]*\n?")
 
 
 class TextCalls(NamedTuple):
-    """Calls of offered tools that stand in a text."""
+    """Calls that stand in a text."""
 
     calls: list[ToolCall]
+    """Those of offered tools; of any tool if they end the text."""
     is_last: bool
     """True if nothing stands after the last call."""
     fits: bool
@@ -52,7 +53,7 @@ class TextCalls(NamedTuple):
 
 
 def read_text_calls(text: str, tools: Mapping[str, Tool]) -> TextCalls:
-    """Return the calls of `tools` that stand in `text`. Quotations are no calls: other code fences,
+    """Return the calls that stand in `text`. Quotations are no calls: other code fences,
     inline code, lines after `>`, and lines indented by four blanks.
 
     >>> read_text_calls("I look at it. `{}`", {}).calls
@@ -62,7 +63,7 @@ def read_text_calls(text: str, tools: Mapping[str, Tool]) -> TextCalls:
     known = [call for call in calls if all(_tool(one, tools) for one in own_calls(call, tools))]
     fits = is_last and len(known) == len(calls)
     return TextCalls(
-        known,
+        calls if is_last else known,
         is_last,
         fits and all(_fits(one, tools) for call in known for one in own_calls(call, tools)),
     )

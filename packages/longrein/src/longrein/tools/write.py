@@ -4,6 +4,7 @@ uses too.
 A write never replaces content that the model has not seen.
 """
 
+import re
 from collections.abc import Callable
 from hashlib import sha256
 
@@ -304,6 +305,7 @@ async def Write(context: ToolContext, file_path: str, content: str) -> Outcome:
         )
     base, now = await content_known_to_call(context, place)
     decoded = decode(base)
+    content = without_line_numbers(content, decoded.text if decoded else "")
     style = decoded.style if decoded and base else PLAIN_STYLE
     data = encode_for(place, with_line_ends(content, style), style)
     if data == now:
@@ -318,6 +320,25 @@ async def Write(context: ToolContext, file_path: str, content: str) -> Outcome:
         return f"Replaced {described_file(place, content)}.{kept}{extra and ' ' + extra}"
 
     return await save_merged(context, place, base, data, confirmation)
+
+
+def without_line_numbers(content: str, known: str) -> str:
+    """Return new content for a file without the numbers of `Read`, if each line has its own there
+    and most lines without it are lines of the `known` content, which has none.
+
+    >>> without_line_numbers("1\\ta\\n2\\tb", "a\\nc")
+    'a\\nb'
+    """
+    rows = [re.fullmatch(r"(\d{1,9})\t(.*)", line) for line in content.rstrip("\n").split("\n")]
+    found = [row for row in rows if row is not None]
+    if len(found) < len(rows) or [row[1] for row in found] != [
+        str(n) for n in range(1, len(rows) + 1)
+    ]:
+        return content
+    lines, bare = set(known.splitlines()), [row[2] for row in found]
+    if any(row[0] in lines for row in found) or 2 * sum(line in lines for line in bare) < len(bare):
+        return content
+    return "\n".join(bare) + content[len(content.rstrip("\n")) :]
 
 
 def described_file(place: ResolvedPath, content: str) -> str:
