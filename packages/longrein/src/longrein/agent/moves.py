@@ -474,11 +474,11 @@ def _after_call_in_text(state: State) -> Move:
             "the model wrote a call as text, which was not done; `longrein -p -c` goes on, and "
             "`longrein doctor` tells how this model calls tools",
         )
-    tools = state.prefix.tools if state.prefix else ()
+    tools = ", ".join(tool.name for tool in state.prefix.tools) if state.prefix else "none"
     text = marker(
         state.nonce,
         "call-in-text",
-        f"nothing was done: a call must name one of the tools ({', '.join(t.name for t in tools)}), "
+        f"nothing was done: a call must name one of the tools ({tools}), "
         "with arguments of its schema, and nothing may stand after it. Make it again",
     )
     return Record((Reminded("call_in_text", text, "call in text"),))
