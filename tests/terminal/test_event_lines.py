@@ -194,6 +194,26 @@ def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
             ["● Bash failed", *(f"  {n}" for n in range(1, 6))],
         ),
         (
+            (
+                "Read",
+                "failed",
+                '[not-found] No such file: a. Here: b. Next: call Read with b "b".',
+                0,
+            ),
+            {"file_path": "a"},
+            ["● Read failed  a", "  No such file: a. Here: b."],
+        ),
+        (
+            (
+                "Bash",
+                "failed",
+                "x\n[timed out after 9 s and was ended; timeout may be up to 99 ms]",
+                0,
+            ),
+            {"command": "x"},
+            ["● Bash failed  x", "  x", "  [timed out after 9 s and was ended]"],
+        ),
+        (
             ("AskUserQuestion", "ok", "The user answered:\n\nWhich?\nblue", 0),
             {"questions": []},
             ["● AskUserQuestion ok", "  The user answered:", "  Which?", "  blue"],

@@ -2,6 +2,7 @@
 Pure.
 """
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -109,6 +110,22 @@ def json_page(value: Any) -> bytes:
 def escape_line(text: str) -> str:
     r"""Escape `text` for one line: a newline becomes `\n`, a tab a space."""
     return escape(text).replace("\n", "\\n").replace("\t", " ")
+
+
+_FOR_MODEL = re.compile(
+    r"^\[[a-z-]{1,40}\] (?=[A-Z/])| Next: call \w{1,40} with [^\n]*\.(?=\n|$)"
+    r"|; timeout may be up to \d{1,9} ms|; TaskOutput shows more| Go by this and call again:",
+    re.MULTILINE,
+)
+
+
+def for_people(text: str) -> str:
+    """Return the result of a call without what says to the model how to go on.
+
+    >>> for_people('[not-found] No such file: /w/a. Here: b. Next: call Read with file_path "b".')
+    'No such file: /w/a. Here: b.'
+    """
+    return _FOR_MODEL.sub("", text)
 
 
 def first_line(text: str) -> str:

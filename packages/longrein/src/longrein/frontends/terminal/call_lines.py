@@ -17,7 +17,15 @@ from longrein.frontends.terminal.event_lines import (
 from longrein.frontends.terminal.shell_syntax import shell_lines
 from longrein.steps import CallStep
 from longrein.steps.call_results import SHELL, LastLines, last_lines, result_figures
-from longrein.steps.human_text import counted, elapsed, escape, escape_line, joined, key_argument
+from longrein.steps.human_text import (
+    counted,
+    elapsed,
+    escape,
+    escape_line,
+    for_people,
+    joined,
+    key_argument,
+)
 from longrein_context.events import ToolEnded, text_of
 
 FAILED_LINES_MAX = 4
@@ -60,7 +68,7 @@ def ended_lines(
     elif kind == SHELL:
         below = _output_lines(last_lines(end))
     elif end.status in ("failed", "interrupted") or end.name == "AskUserQuestion":
-        text = escape(text_of(end.parts)[:4_000]).expandtabs(4)
+        text = escape(for_people(text_of(end.parts)[:4_000])).expandtabs(4)
         rows = [line(NO_WRAP, ("dim", row)) for row in text.split("\n") if row.strip()]
         below = fold(rows, DIFF_LINES_MAX if end.status == "ok" else FAILED_LINES_MAX)
     return [
@@ -73,7 +81,7 @@ def _output_lines(output: LastLines) -> list[Line]:
     above = translate(f"… {counted(output.hidden, 'line')} above")
     return [
         *([line(NO_WRAP, ("dim", above))] if output.hidden else []),
-        *(line(NO_WRAP, ("dim", row)) for row in output.rows),
+        *(line(NO_WRAP, ("dim", for_people(row))) for row in output.rows),
     ]
 
 
