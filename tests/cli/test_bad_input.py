@@ -132,7 +132,7 @@ export a --format josnl =>
     (
         "--profile sead",
         (
-            "--profile: 'sead' is not one of default, small, seed, seed-later, seed-new, "
+            "--profile: 'sead' is not one of default, standard, small, seed, seed-later, seed-new, "
             "seed-framework; did you mean seed?"
         ),
     ),

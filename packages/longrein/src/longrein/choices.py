@@ -18,7 +18,7 @@ MODES = tuple(MODE_TEXTS)
 """Permission modes, narrowest first."""
 PermissionMode = Literal["plan", "dontAsk", "default", "acceptEdits", "auto", "bypassPermissions"]
 """The same for type checkers."""
-PROFILES = ("default", "small", "seed", "seed-later", "seed-new", "seed-framework")
+PROFILES = ("default", "standard", "small", "seed", "seed-later", "seed-new", "seed-framework")
 SMALL_WINDOW_TOKENS = 32_768
 """Largest window for which the profile `small` is chosen by itself."""
 BACKGROUND_MODES = ("exit", "drain", "steer")

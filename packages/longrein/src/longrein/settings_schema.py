@@ -827,8 +827,8 @@ class Settings(msgspec.Struct, frozen=True):
         str,
         Setting(
             "what a request holds; `small`: six tools, short texts and results, chosen by itself "
-            "for windows of at most 32k. `seed`, `seed-later`, `seed-new` and `seed-framework` "
-            "are simple ones for comparison",
+            "for windows of at most 32k; `standard`: also there all of it. `seed`, `seed-later`, "
+            "`seed-new` and `seed-framework` are simple ones for comparison",
             choices=PROFILES,
             flag="--profile",
         ),

@@ -62,6 +62,7 @@ from longrein_context.events import (
     Usage,
     marker,
     text_of,
+    without_sign,
 )
 
 # --- Files after a compaction ---------------------------------------------------------------------
@@ -412,7 +413,8 @@ def _write_transcript(state: State, deps: Dependencies) -> str:
     if place.real != f"{state.roots[0]}/{name}":  # a link leads somewhere else
         return ""
     try:
-        deps.workspace.replace(place.real, context.transcript_lines(state).encode(), expect="")
+        text = without_sign(context.transcript_lines(state), state.nonce)
+        deps.workspace.replace(place.real, text.encode(), expect="")
     except OSError:
         return ""
     return name

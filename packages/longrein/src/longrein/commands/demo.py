@@ -322,7 +322,7 @@ PROMPT = (
     "The tests of this project fail. Find out why, mend it, and follow what NOTES.md says "
     "about amounts."
 )
-WINDOW_TOKENS = 13_200
+WINDOW_TOKENS = 12_200
 """Small, so that the notes do not fit beside the rest: old results are cleared and one is
 recalled.
 """
@@ -413,7 +413,7 @@ class _Demo:
         _write(played, msgspec.json.encode(script(self.test, WINDOW_TOKENS)).decode())
         _write(
             os.path.join(self.home, ".config", "longrein", "config.toml"),
-            'model = "demo/played"\n[providers.demo]\nwire = "scripted"\n'
+            'model = "demo/played"\nprofile = "standard"\n[providers.demo]\nwire = "scripted"\n'
             f"base_url = {msgspec.json.encode(played).decode()}\n",
         )
 
