@@ -205,8 +205,8 @@ model = 1 => :1: model must be PROVIDER/MODEL, not 1
 model = "gpt" => :1: model must be PROVIDER/MODEL, not "gpt"
 model = "a/b c" => :1: model must be PROVIDER/MODEL, not "a/b c"
 profile = "big" =>
-    :1: profile must be one of default, standard, small, seed, seed-later, seed-new, seed-framework, \
-not "big"
+    :1: profile must be one of default, standard, small, seed, seed-later, seed-new, \
+seed-framework, not "big"
 [limits]⏎max_turns = -1 => :2: limits.max_turns must be a whole number of 0 or more, not -1
 [limits]⏎max_turns = 1.5 => :2: limits.max_turns must be a whole number of 0 or more, not 1.5
 [limits]⏎max_turns = true => :2: limits.max_turns must be a whole number of 0 or more, not true
