@@ -479,7 +479,8 @@ def _after_call_in_text(state: State) -> Move:
         state.nonce,
         "call-in-text",
         f"nothing was done: a call must name one of the tools ({tools}), "
-        "with arguments of its schema, and nothing may stand after it. Make it again",
+        "with arguments of its schema, and nothing may stand after it. Make it again, or answer "
+        "in words if the work is done",
     )
     return Record((Reminded("call_in_text", text, "call in text"),))
 
