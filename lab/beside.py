@@ -84,13 +84,15 @@ def set_up_pi(home: Path, url: str) -> None:
     (home / ".pi/agent/models.json").write_text(json.dumps({"providers": {"served": provider}}))
 
 
-def set_up_opencode(home: Path, url: str) -> None:
+def set_up_opencode(
+    home: Path, url: str, model: str = "one", window: int = 200_000, output: int = 8_192
+) -> None:
     folder = home / ".config/opencode"
     folder.mkdir(parents=True)
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "options": {"baseURL": f"{url}/v1", "apiKey": "none"},
-        "models": {"one": {"limit": {"context": 200_000, "output": 8_192}}},
+        "models": {model: {"limit": {"context": window, "output": output}}},
     }
     settings = {"provider": {"served": provider}, "autoupdate": False, "share": "disabled"}
     (folder / "opencode.json").write_text(json.dumps(settings))

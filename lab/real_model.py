@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from lab import beside
 from lab.beside import LONGREIN, PI
 from tests.standards.peers import CODEX, OPENCODE, environment
 from tests.timeouts import wait_until
@@ -257,15 +258,7 @@ def set_up_pi(home: Path, url: str) -> None:
 
 
 def set_up_opencode(home: Path, url: str) -> None:
-    folder = home / ".config/opencode"
-    folder.mkdir(parents=True)
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "options": {"baseURL": url, "apiKey": "none"},
-        "models": {MODEL: {"limit": {"context": WINDOW, "output": 4_096}}},
-    }
-    settings = {"provider": {"served": provider}, "autoupdate": False, "share": "disabled"}
-    (folder / "opencode.json").write_text(json.dumps(settings))
+    beside.set_up_opencode(home, url.removesuffix("/v1"), MODEL, WINDOW, 4_096)
 
 
 BYPASS = ("--permission-mode", "bypassPermissions")

@@ -470,18 +470,20 @@ def call_text(call: ToolCall) -> str:
 
 def result_text(result: ToolResult, handle: str = "") -> str:
     """Write a result as one line of JSON, so that its text cannot look like a call."""
-    pieces = content_pieces(result, _no_blob, whole=False, pdf=False, handle=handle)
-    output = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
-    fields = {"tool": result.name, "status": result.status, "output": output}
+    fields = {"tool": result.name, "status": result.status, "output": _output(result, handle)}
     return f"tool_result({exact_json(fields).decode()})"
 
 
 def plain_result(result: ToolResult, handle: str = "") -> str:
     """Write a result for a model that reads it as a message: in a fence that nothing in it ends."""
-    pieces = content_pieces(result, _no_blob, whole=False, pdf=False, handle=handle)
-    output = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
+    output = _output(result, handle)
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", output)), default=0))
     return f"Result of {result.name} ({result.status}):\n{fence}\n{output}\n{fence}"
+
+
+def _output(result: ToolResult, handle: str) -> str:
+    pieces = content_pieces(result, _no_blob, whole=False, pdf=False, handle=handle)
+    return "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
 
 
 def _no_blob(blob: str) -> bytes:
